@@ -24,7 +24,11 @@ class Runs(unittest.TestCase):
         self.assertEqual(result.stdout, '{"a":"ä"}\n')
         self.assertEqual(corral.run("words", arguments=["one", "two words"]).stdout, "one two words\n")
         self.assertEqual(corral.attach(result.run).show().status, "succeeded")
-        self.assertEqual(corral.runs(worker="echo", limit=1)[0].id, result.run)
+        newest = corral.runs(worker="echo", limit=1)
+        self.assertEqual(newest[0].id, result.run)
+        corral.run("echo", input="more")
+        self.assertTrue(corral.runs(worker="echo", limit=1).more)
+        self.assertFalse(corral.runs(worker="nothing-of-that-name").more)
 
     def test_attachments_are_paths_or_bytes_with_any_name(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -85,7 +85,12 @@ class Approvals(unittest.TestCase):
         corral = client()
         with self.assertRaises(KeyError):
             corral.run("proposes", arguments=["test_sessions_3"], on_question=fails)
-        self.assertEqual(corral.approvals.list("decided")[0].outcome, "denied")
+        decided = corral.approvals.list("decided")
+        self.assertEqual(decided[0].outcome, "denied")
+        first = corral.approvals.list("decided", limit=1)
+        self.assertEqual(first.more, len(decided) > 1)
+        if first.next is not None:
+            self.assertEqual(corral.approvals.list("decided", limit=1, cursor=first.next)[0].id, decided[1].id)
 
     def test_questions_are_iterated_and_the_slower_one_gets_a_conflict(self) -> None:
         corral = client()

@@ -37,7 +37,18 @@ export interface ApprovalFilter {
   readonly projects?: readonly string[];
   /** Absent: 100. */
   readonly limit?: number;
+  /** `next` of the page before. */
+  readonly after?: string;
 }
+
+export interface ApprovalPage {
+  readonly approvals: Approval[];
+  /** Where the next page begins; null: there are no more. */
+  readonly next: string | null;
+}
+
+/** A place in the order of a list: a time, and the id of a question of that time. */
+export const APPROVAL_CURSOR = /^(\d{1,15}(?:\.\d{1,9})?)-([0-9a-f]{12})$/;
 
 const DEFAULT_LISTED = 100;
 /** Read for one list: the page of the service asks for one every second or two. */
@@ -49,25 +60,53 @@ export async function countWaiting(stateDir: string, project: string): Promise<n
   return folder?.waiting().length ?? 0;
 }
 
-/** Those that wait, the oldest first; or those that were decided, the newest first: up to `limit`, and up to 16 MiB of them. */
+/** The first page of {@link pageOfApprovals} alone. */
 export async function listApprovals(
   stateDir: string,
-  { state, projects, limit = DEFAULT_LISTED }: ApprovalFilter,
+  filter: ApprovalFilter,
   maxBytes = MAX_LIST_BYTES,
 ): Promise<Approval[]> {
+  return (await pageOfApprovals(stateDir, filter, maxBytes)).approvals;
+}
+
+/**
+ * Those that wait, the oldest first; or those that were decided, the newest first: up to `limit`, and up to 16 MiB of them. `next` says
+ * where the rest begins.
+ */
+export async function pageOfApprovals(
+  stateDir: string,
+  { state, projects, limit = DEFAULT_LISTED, after }: ApprovalFilter,
+  maxBytes = MAX_LIST_BYTES,
+): Promise<ApprovalPage> {
   const found: Approval[] = [];
   const folders = await foldersOf(stateDir, projects);
   const files = folders.flatMap((folder) => folder.sized(state).map((file) => ({ ...file, folder })));
-  files.sort((a, b) => (state === "waiting" ? a.at - b.at : b.at - a.at));
-  let read = 0;
-  for (const { id, bytes, folder } of files) {
+  const inOrder = (a: Place, b: Place): number =>
+    (state === "waiting" ? a.at - b.at : b.at - a.at) || (a.id < b.id ? -1 : 1);
+  const from = after === undefined ? null : placeIn(after);
+  const rest = files.sort(inOrder).filter((file) => from === null || inOrder(from, file) < 0);
+  let [read, seen] = [0, 0];
+  for (const { id, bytes, folder } of rest) {
     if (found.length >= limit || (read > 0 && read + bytes > maxBytes)) break;
-    read += bytes;
+    [read, seen] = [read + bytes, seen + 1];
     const stored = folder.find(id);
     if (stored !== null && (stored.end === null) === (state === "waiting")) found.push(approvalOf(stored));
   }
-  if (state === "waiting") return found.sort(byTime(({ askedAt }) => askedAt));
-  return found.sort(byTime(({ decidedAt }) => decidedAt ?? "")).reverse();
+  const last = rest[seen - 1];
+  const next = last === undefined || seen === rest.length ? null : `${last.at}-${last.id}`;
+  if (state === "waiting") return { approvals: found.sort(byTime(({ askedAt }) => askedAt)), next };
+  return { approvals: found.sort(byTime(({ decidedAt }) => decidedAt ?? "")).reverse(), next };
+}
+
+interface Place {
+  readonly at: number;
+  readonly id: string;
+}
+
+function placeIn(cursor: string): Place {
+  const [, at = "", id = ""] = APPROVAL_CURSOR.exec(cursor) ?? [];
+  if (id === "") throw new Error(`${JSON.stringify(cursor)} is not the cursor of a list of questions`);
+  return { at: Number(at), id };
 }
 
 /** `asked`: its id, a beginning of it, or `latest` of those that wait. @throws RequestError UNKNOWN_APPROVAL, AMBIGUOUS_ID */

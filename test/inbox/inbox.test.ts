@@ -9,7 +9,13 @@ import { callbackApprover } from "../../src/approval/callback-approver.ts";
 import { QueuedApprover, type QueuedApproverOptions } from "../../src/approval/queued-approver.ts";
 import { InboxBoard } from "../../src/inbox/inbox-board.ts";
 import { InboxFolder, withdrawn } from "../../src/inbox/inbox-folder.ts";
-import { countWaiting, decideApproval, listApprovals, showApproval } from "../../src/operations/approvals.ts";
+import {
+  countWaiting,
+  decideApproval,
+  listApprovals,
+  pageOfApprovals,
+  showApproval,
+} from "../../src/operations/approvals.ts";
 import { currentOwner, loadSealKey, type Owner } from "../../src/state/owner.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
 
@@ -118,6 +124,34 @@ describe("a question in the inbox", () => {
     expect(read).not.toHaveBeenCalled();
     expect((await showApproval(stateDir, "latest")).question.paths).toEqual(["/out/3"]);
   });
+
+  it.each(["waiting", "decided"] as const)(
+    "is on one page of those that are %s, also if another page ends at the same moment or a question goes",
+    async (state) => {
+      const one = approver();
+      const paths = ["/out/1", "/out/2", "/out/3", "/out/4", "/out/5"];
+      for (const path of paths) void one.decide(request({ paths: [path] }), never);
+      if (state === "decided") for (const { id } of await waiting()) await decideApproval(stateDir, id, yes);
+      const { sized } = InboxFolder.prototype;
+      vi.spyOn(InboxFolder.prototype, "sized").mockImplementation(function (this: InboxFolder, which) {
+        return sized.call(this, which).map((file) => ({ ...file, at: 1_700_000_000_000.25 }));
+      });
+      const found: string[] = [];
+      let after: string | null = null;
+      let pages = 0;
+      do {
+        const page: Awaited<ReturnType<typeof pageOfApprovals>> = await pageOfApprovals(stateDir, {
+          ...{ state, limit: 2 },
+          ...(after === null ? {} : { after }),
+        });
+        found.push(...page.approvals.flatMap(({ question }) => question.paths));
+        after = page.next;
+        pages += 1;
+      } while (after !== null && pages < 10);
+      expect(found.toSorted()).toEqual(paths);
+      expect(pages).toBe(3);
+    },
+  );
 
   it("is decided once, by the first of many", async () => {
     const decision = approver().decide(request(), never);

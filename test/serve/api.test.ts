@@ -33,6 +33,13 @@ describe("runs", () => {
     expect((await service.ask("GET", "/v1/runs?limit=1")).json.runs).toMatchObject([{ id: run }]);
   });
 
+  it("are listed with whether there are more", async () => {
+    for (const worker of ["echo", "echo"]) await resultOf(await start({ worker }));
+    const { runs, more } = (await service.ask("GET", "/v1/runs?limit=1")).json;
+    expect({ length: runs.length, more }).toEqual({ length: 1, more: true });
+    expect((await service.ask("GET", "/v1/runs?limit=500")).json.more).toBe(false);
+  });
+
   it("take arguments, and attachments as a form", async () => {
     expect(await resultOf(await start({ worker: "words", arguments: ["one", "two words"] }))).toMatchObject({
       stdout: "one two words\n",

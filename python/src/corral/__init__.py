@@ -36,7 +36,7 @@ from .errors import (
     WrongRequest,
 )
 from .events import Event
-from .results import Answer, CommandResult, ItemResult, Progress, Question, Result
+from .results import Answer, CommandResult, ItemResult, Listed, Progress, Question, Result
 
 __all__ = [
     "Answer",
@@ -53,6 +53,7 @@ __all__ = [
     "Fleet",
     "Forbidden",
     "ItemResult",
+    "Listed",
     "NotFound",
     "Progress",
     "ProtocolError",

@@ -88,11 +88,84 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPage:
+    approvals: list[Approval]
+    next: str | None
+    """Null: there are no more."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ApprovalPage")
+        return cls(
+            approvals=d.list_of(Approval.read)(o.get("approvals"), "ApprovalPage.approvals"),
+            next=d.optional(d.as_text)(o.get("next"), "ApprovalPage.next"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    name: str
+    bytes: int | None
+    sha256: str | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Attached")
+        return cls(
+            name=d.as_text(o.get("name"), "Attached.name"),
+            bytes=d.optional(d.as_integer)(o.get("bytes"), "Attached.bytes"),
+            sha256=d.optional(d.as_text)(o.get("sha256"), "Attached.sha256"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    records: list[AuditRecord]
+    foreign: int
+    next: int | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "AuditPage")
+        return cls(
+            records=d.list_of(AuditRecord.read)(o.get("records"), "AuditPage.records"),
+            foreign=d.as_integer(o.get("foreign"), "AuditPage.foreign"),
+            next=d.optional(d.as_integer)(o.get("next"), "AuditPage.next"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
     seq: int
     at: str
     """ISO 8601, UTC."""
     type: str
+    run: str | None = None
+    root: str | None = None
+    worker: str | None = None
+    ok: bool | None = None
+    """Of a tool that was used."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -103,6 +176,10 @@ class AuditRecord:
             seq=d.as_integer(o.get("seq"), "AuditRecord.seq"),
             at=d.as_text(o.get("at"), "AuditRecord.at"),
             type=d.as_text(o.get("type"), "AuditRecord.type"),
+            run=d.optional(d.as_text)(o.get("run"), "AuditRecord.run"),
+            root=d.optional(d.as_text)(o.get("root"), "AuditRecord.root"),
+            worker=d.optional(d.as_text)(o.get("worker"), "AuditRecord.worker"),
+            ok=d.optional(d.as_boolean)(o.get("ok"), "AuditRecord.ok"),
             raw=o,
         )
 
@@ -116,9 +193,30 @@ class CalledRun:
     run: str
     """The id of a run."""
     worker: str
-    status: str
+    status: Literal["succeeded", "failed", "signaled", "oom_killed", "refused", "denied", "lost", "timed_out", "cancelled", "output_limit", "disk_limit", "running", "interrupted", "closed"] | str | str
+    """That of its result; running, interrupted or closed."""
+    queued_at: str
+    """ISO 8601, UTC."""
+    started_at: str | None
+    ended_at: str | None
+    exit_code: int | None
+    signal: str | None
+    error: RunError | None
+    duration_ms: float | None
+    policy: str | None
+    image: str | None
+    model: str | None
+    """Of an agent."""
+    limits: dict[str, float] | None
     held: Held | None
     """What it could see and reach, in the paths of its container; null before it started."""
+    usage: Usage | None
+    truncated: bool
+    """It printed more than its limit."""
+    changeset: ReportedChangeset | None
+    """What it wrote in staged mounts; null if nothing."""
+    attachments: list[str]
+    calls: list[CalledRun]
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -129,7 +227,46 @@ class CalledRun:
             run=d.as_text(o.get("run"), "CalledRun.run"),
             worker=d.as_text(o.get("worker"), "CalledRun.worker"),
             status=d.as_text(o.get("status"), "CalledRun.status"),
+            queued_at=d.as_text(o.get("queuedAt"), "CalledRun.queuedAt"),
+            started_at=d.optional(d.as_text)(o.get("startedAt"), "CalledRun.startedAt"),
+            ended_at=d.optional(d.as_text)(o.get("endedAt"), "CalledRun.endedAt"),
+            exit_code=d.optional(d.as_integer)(o.get("exitCode"), "CalledRun.exitCode"),
+            signal=d.optional(d.as_text)(o.get("signal"), "CalledRun.signal"),
+            error=d.optional(RunError.read)(o.get("error"), "CalledRun.error"),
+            duration_ms=d.optional(d.as_number)(o.get("durationMs"), "CalledRun.durationMs"),
+            policy=d.optional(d.as_text)(o.get("policy"), "CalledRun.policy"),
+            image=d.optional(d.as_text)(o.get("image"), "CalledRun.image"),
+            model=d.optional(d.as_text)(o.get("model"), "CalledRun.model"),
+            limits=d.optional(d.map_of(d.as_number))(o.get("limits"), "CalledRun.limits"),
             held=d.optional(Held.read)(o.get("held"), "CalledRun.held"),
+            usage=d.optional(Usage.read)(o.get("usage"), "CalledRun.usage"),
+            truncated=d.as_boolean(o.get("truncated"), "CalledRun.truncated"),
+            changeset=d.optional(ReportedChangeset.read)(o.get("changeset"), "CalledRun.changeset"),
+            attachments=d.list_of(d.as_text)(o.get("attachments"), "CalledRun.attachments"),
+            calls=d.list_of(CalledRun.read)(o.get("calls"), "CalledRun.calls"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    name: str
+    roles: list[Literal["metrics", "read", "decide", "run", "admin"] | str]
+    version: str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Caller")
+        return cls(
+            name=d.as_text(o.get("name"), "Caller.name"),
+            roles=d.list_of(d.as_text)(o.get("roles"), "Caller.roles"),
+            version=d.as_text(o.get("version"), "Caller.version"),
             raw=o,
         )
 
@@ -206,6 +343,180 @@ class Changeset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesetList:
+    changesets: list[ListedChangeset]
+    more: bool
+    """Whether there are more, which this list leaves out: ask with a filter, or a larger limit."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ChangesetList")
+        return cls(
+            changesets=d.list_of(ListedChangeset.read)(o.get("changesets"), "ChangesetList.changesets"),
+            more=d.as_boolean(o.get("more"), "ChangesetList.more"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempt:
+    attempt: int
+    status: str
+    run: str | None
+    exit_code: int | None
+    error: RunError | None
+    ended_at: str
+    """ISO 8601, UTC."""
+    duration_ms: float
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "EarlierAttempt")
+        return cls(
+            attempt=d.as_integer(o.get("attempt"), "EarlierAttempt.attempt"),
+            status=d.as_text(o.get("status"), "EarlierAttempt.status"),
+            run=d.optional(d.as_text)(o.get("run"), "EarlierAttempt.run"),
+            exit_code=d.optional(d.as_integer)(o.get("exitCode"), "EarlierAttempt.exitCode"),
+            error=d.optional(RunError.read)(o.get("error"), "EarlierAttempt.error"),
+            ended_at=d.as_text(o.get("endedAt"), "EarlierAttempt.endedAt"),
+            duration_ms=d.as_number(o.get("durationMs"), "EarlierAttempt.durationMs"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedRun:
+    worker: str
+    path: list[str]
+    """From the worker that is run to this one."""
+    sandbox: ExplainedSandbox | None
+    narrowings: list[Narrowing]
+    plan: dict[str, Any] | None
+    refused: list[dict[str, Any]] | None
+    """Null: it would run."""
+    agent: dict[str, Any] | None
+    notes: list[str]
+    calls: list[ExplainedRun]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ExplainedRun")
+        return cls(
+            worker=d.as_text(o.get("worker"), "ExplainedRun.worker"),
+            path=d.list_of(d.as_text)(o.get("path"), "ExplainedRun.path"),
+            sandbox=d.optional(ExplainedSandbox.read)(o.get("sandbox"), "ExplainedRun.sandbox"),
+            narrowings=d.list_of(Narrowing.read)(o.get("narrowings"), "ExplainedRun.narrowings"),
+            plan=d.optional(d.as_object)(o.get("plan"), "ExplainedRun.plan"),
+            refused=d.optional(d.list_of(d.as_object))(o.get("refused"), "ExplainedRun.refused"),
+            agent=d.optional(d.as_object)(o.get("agent"), "ExplainedRun.agent"),
+            notes=d.list_of(d.as_text)(o.get("notes"), "ExplainedRun.notes"),
+            calls=d.list_of(ExplainedRun.read)(o.get("calls"), "ExplainedRun.calls"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedSandbox:
+    mounts: list[Mount]
+    network: Any
+    """true: every host; false: none."""
+    limits: dict[str, float]
+    policy: dict[str, Any]
+    withheld: list[Mount] | None = None
+    """Shown only after an approval."""
+    secrets: list[str] | None = None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ExplainedSandbox")
+        return cls(
+            mounts=d.list_of(Mount.read)(o.get("mounts"), "ExplainedSandbox.mounts"),
+            withheld=d.optional(d.list_of(Mount.read))(o.get("withheld"), "ExplainedSandbox.withheld"),
+            network=d.as_any(o.get("network"), "ExplainedSandbox.network"),
+            secrets=d.optional(d.list_of(d.as_text))(o.get("secrets"), "ExplainedSandbox.secrets"),
+            limits=d.map_of(d.as_number)(o.get("limits"), "ExplainedSandbox.limits"),
+            policy=d.as_object(o.get("policy"), "ExplainedSandbox.policy"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    worker: str
+    tree: ExplainedRun
+    notes: list[str]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Explanation")
+        return cls(
+            worker=d.as_text(o.get("worker"), "Explanation.worker"),
+            tree=ExplainedRun.read(o.get("tree"), "Explanation.tree"),
+            notes=d.list_of(d.as_text)(o.get("notes"), "Explanation.notes"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup:
+    count: int
+    status: str
+    code: str
+    text: str
+    """The last words of one of them."""
+    example: str
+    """The key of that one."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "FailureGroup")
+        return cls(
+            count=d.as_integer(o.get("count"), "FailureGroup.count"),
+            status=d.as_text(o.get("status"), "FailureGroup.status"),
+            code=d.as_text(o.get("code"), "FailureGroup.code"),
+            text=d.as_text(o.get("text"), "FailureGroup.text"),
+            example=d.as_text(o.get("example"), "FailureGroup.example"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     error: FaultBody
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -251,6 +562,29 @@ class FaultBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    what: str
+    state: Literal["ok", "warning", "missing"] | str
+    detail: str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Finding")
+        return cls(
+            what=d.as_text(o.get("what"), "Finding.what"),
+            state=d.as_text(o.get("state"), "Finding.state"),
+            detail=d.as_text(o.get("detail"), "Finding.detail"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     id: str
     """The id of a fleet."""
@@ -263,7 +597,7 @@ class Fleet:
     ended_at: str | None
     why: str | None
     counts: FleetCounts
-    spec: dict[str, Any]
+    spec: FleetSpec
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -278,7 +612,7 @@ class Fleet:
             ended_at=d.optional(d.as_text)(o.get("endedAt"), "Fleet.endedAt"),
             why=d.optional(d.as_text)(o.get("why"), "Fleet.why"),
             counts=FleetCounts.read(o.get("counts"), "Fleet.counts"),
-            spec=d.as_object(o.get("spec"), "Fleet.spec"),
+            spec=FleetSpec.read(o.get("spec"), "Fleet.spec"),
             raw=o,
         )
 
@@ -294,6 +628,8 @@ class FleetCounts:
     running: int
     done: int
     failed: int
+    pending: int
+    """Their changes wait for a decision."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -306,6 +642,7 @@ class FleetCounts:
             running=d.as_integer(o.get("running"), "FleetCounts.running"),
             done=d.as_integer(o.get("done"), "FleetCounts.done"),
             failed=d.as_integer(o.get("failed"), "FleetCounts.failed"),
+            pending=d.as_integer(o.get("pending"), "FleetCounts.pending"),
             raw=o,
         )
 
@@ -349,6 +686,28 @@ class FleetItem:
         return cls.from_json(value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetList:
+    fleets: list[Fleet]
+    more: bool
+    """Whether there are more, which this list leaves out: ask with a filter, or a larger limit."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "FleetList")
+        return cls(
+            fleets=d.list_of(Fleet.read)(o.get("fleets"), "FleetList.fleets"),
+            more=d.as_boolean(o.get("more"), "FleetList.more"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
 class FleetTemplate(TypedDict, total=False):
     key: NotRequired[str]
     attach: NotRequired[list[str]]
@@ -376,6 +735,36 @@ class FleetOrder(TypedDict, total=False):
     cache: NotRequired[bool]
     policy: NotRequired[str]
     """A policy in place of the project's; needs the role admin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    worker: str
+    source: str
+    """Where its items come from, for people."""
+    policy: str | None
+    concurrency: Any
+    reuse: str
+    retries: int
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "FleetSpec")
+        return cls(
+            worker=d.as_text(o.get("worker"), "FleetSpec.worker"),
+            source=d.as_text(o.get("source"), "FleetSpec.source"),
+            policy=d.optional(d.as_text)(o.get("policy"), "FleetSpec.policy"),
+            concurrency=d.as_any(o.get("concurrency"), "FleetSpec.concurrency"),
+            reuse=d.as_text(o.get("reuse"), "FleetSpec.reuse"),
+            retries=d.as_integer(o.get("retries"), "FleetSpec.retries"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,9 +827,39 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemPage:
+    items: list[FleetItem]
+    next: int | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ItemPage")
+        return cls(
+            items=d.list_of(FleetItem.read)(o.get("items"), "ItemPage.items"),
+            next=d.optional(d.as_integer)(o.get("next"), "ItemPage.next"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
+    attempt: int
     status: str
+    run: str | None
+    exit_code: int | None
     error: RunError | None
+    ended_at: str
+    """ISO 8601, UTC."""
+    duration_ms: float
+    output: Any
+    memory_bytes_peak: float | None
+    changeset: dict[str, Any] | None = None
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -448,8 +867,16 @@ class ItemResult:
     def from_json(cls, value: object) -> Self:
         o = d.as_object(value, "ItemResult")
         return cls(
+            attempt=d.as_integer(o.get("attempt"), "ItemResult.attempt"),
             status=d.as_text(o.get("status"), "ItemResult.status"),
+            run=d.optional(d.as_text)(o.get("run"), "ItemResult.run"),
+            exit_code=d.optional(d.as_integer)(o.get("exitCode"), "ItemResult.exitCode"),
             error=d.optional(RunError.read)(o.get("error"), "ItemResult.error"),
+            ended_at=d.as_text(o.get("endedAt"), "ItemResult.endedAt"),
+            duration_ms=d.as_number(o.get("durationMs"), "ItemResult.durationMs"),
+            output=d.as_any(o.get("output"), "ItemResult.output"),
+            memory_bytes_peak=d.optional(d.as_number)(o.get("memoryBytesPeak"), "ItemResult.memoryBytesPeak"),
+            changeset=d.optional(d.as_object)(o.get("changeset"), "ItemResult.changeset"),
             raw=o,
         )
 
@@ -493,6 +920,90 @@ class ListedChangeset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    ok: bool
+    findings: list[Finding]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Machine")
+        return cls(
+            ok=d.as_boolean(o.get("ok"), "Machine.ok"),
+            findings=d.list_of(Finding.read)(o.get("findings"), "Machine.findings"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    path: str
+    mode: Literal["ro", "rw"] | str
+    suffixes: list[str] | None = None
+    """Only such files; absent: all."""
+    max_file_bytes: float | None = None
+    approval: dict[str, Any] | None = None
+    stage: Literal[True] | None = None
+    """What is written waits as a changeset."""
+    discard: Literal[True] | None = None
+    """What is written is dropped."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Mount")
+        return cls(
+            path=d.as_text(o.get("path"), "Mount.path"),
+            mode=d.as_text(o.get("mode"), "Mount.mode"),
+            suffixes=d.optional(d.list_of(d.as_text))(o.get("suffixes"), "Mount.suffixes"),
+            max_file_bytes=d.optional(d.as_number)(o.get("maxFileBytes"), "Mount.maxFileBytes"),
+            approval=d.optional(d.as_object)(o.get("approval"), "Mount.approval"),
+            stage=d.optional(d.as_any)(o.get("stage"), "Mount.stage"),
+            discard=d.optional(d.as_any)(o.get("discard"), "Mount.discard"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    by: str
+    kind: str
+    path: str | None = None
+    limit: str | None = None
+    from_: Any = None
+    to: Any = None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Narrowing")
+        return cls(
+            by=d.as_text(o.get("by"), "Narrowing.by"),
+            kind=d.as_text(o.get("kind"), "Narrowing.kind"),
+            path=d.optional(d.as_text)(o.get("path"), "Narrowing.path"),
+            limit=d.optional(d.as_text)(o.get("limit"), "Narrowing.limit"),
+            from_=d.as_any(o.get("from"), "Narrowing.from"),
+            to=d.as_any(o.get("to"), "Narrowing.to"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     message: str
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -512,12 +1023,73 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    name: str
+    """A name of /v1/projects."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Project")
+        return cls(
+            name=d.as_text(o.get("name"), "Project.name"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectList:
+    projects: list[Project]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ProjectList")
+        return cls(
+            projects=d.list_of(Project.read)(o.get("projects"), "ProjectList.projects"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     run: str
     root: str
     worker: str
     operations: list[str]
     paths: list[str]
+    through: list[str] | None = None
+    """The workers from the root run down to this one."""
+    directory: str | None = None
+    """Of a grant: what is requested."""
+    wider: list[str] | None = None
+    """Of a grant: what may be granted instead, the nearest first."""
+    to: str | None = None
+    """Of a grant: the host and port that are requested."""
+    reaches: list[str] | None = None
+    """Of such a grant: what it reaches already."""
+    callee: str | None = None
+    input: str | None = None
+    """Of a call: its input as JSON, cut if it is long."""
+    command: str | None = None
+    why: str | None = None
+    """Often written by the worker, so it may be false."""
+    diff: str | None = None
+    """A unified diff."""
+    lasting_only: bool | None = None
+    """Nothing is done with the answer now."""
+    runs: int | None = None
+    """How many runs wait for the answer."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -528,8 +1100,20 @@ class Question:
             run=d.as_text(o.get("run"), "Question.run"),
             root=d.as_text(o.get("root"), "Question.root"),
             worker=d.as_text(o.get("worker"), "Question.worker"),
+            through=d.optional(d.list_of(d.as_text))(o.get("through"), "Question.through"),
             operations=d.list_of(d.as_text)(o.get("operations"), "Question.operations"),
             paths=d.list_of(d.as_text)(o.get("paths"), "Question.paths"),
+            directory=d.optional(d.as_text)(o.get("directory"), "Question.directory"),
+            wider=d.optional(d.list_of(d.as_text))(o.get("wider"), "Question.wider"),
+            to=d.optional(d.as_text)(o.get("to"), "Question.to"),
+            reaches=d.optional(d.list_of(d.as_text))(o.get("reaches"), "Question.reaches"),
+            callee=d.optional(d.as_text)(o.get("callee"), "Question.callee"),
+            input=d.optional(d.as_text)(o.get("input"), "Question.input"),
+            command=d.optional(d.as_text)(o.get("command"), "Question.command"),
+            why=d.optional(d.as_text)(o.get("why"), "Question.why"),
+            diff=d.optional(d.as_text)(o.get("diff"), "Question.diff"),
+            lasting_only=d.optional(d.as_boolean)(o.get("lastingOnly"), "Question.lastingOnly"),
+            runs=d.optional(d.as_integer)(o.get("runs"), "Question.runs"),
             raw=o,
         )
 
@@ -664,12 +1248,26 @@ class Run:
     signal: str | None
     error: RunError | None
     duration_ms: float | None
-    changeset: ReportedChangeset | None
-    """What it wrote in staged mounts; null if nothing."""
+    policy: str | None
+    image: str | None
+    model: str | None
+    """Of an agent."""
+    limits: dict[str, float] | None
     held: Held | None
     """What it could see and reach, in the paths of its container; null before it started."""
+    usage: Usage | None
+    truncated: bool
+    """It printed more than its limit."""
+    changeset: ReportedChangeset | None
+    """What it wrote in staged mounts; null if nothing."""
+    input: dict[str, Any] | None
+    arguments: list[str]
+    continues: str | None
+    attachments: list[Attached]
     stdout: StreamSize
     stderr: StreamSize
+    left_out: int
+    """Calls that are not in the record."""
     call_count: int
     """Calls of the whole tree that are in the record."""
     calls: list[CalledRun]
@@ -692,10 +1290,21 @@ class Run:
             signal=d.optional(d.as_text)(o.get("signal"), "Run.signal"),
             error=d.optional(RunError.read)(o.get("error"), "Run.error"),
             duration_ms=d.optional(d.as_number)(o.get("durationMs"), "Run.durationMs"),
-            changeset=d.optional(ReportedChangeset.read)(o.get("changeset"), "Run.changeset"),
+            policy=d.optional(d.as_text)(o.get("policy"), "Run.policy"),
+            image=d.optional(d.as_text)(o.get("image"), "Run.image"),
+            model=d.optional(d.as_text)(o.get("model"), "Run.model"),
+            limits=d.optional(d.map_of(d.as_number))(o.get("limits"), "Run.limits"),
             held=d.optional(Held.read)(o.get("held"), "Run.held"),
+            usage=d.optional(Usage.read)(o.get("usage"), "Run.usage"),
+            truncated=d.as_boolean(o.get("truncated"), "Run.truncated"),
+            changeset=d.optional(ReportedChangeset.read)(o.get("changeset"), "Run.changeset"),
+            input=d.optional(d.as_object)(o.get("input"), "Run.input"),
+            arguments=d.list_of(d.as_text)(o.get("arguments"), "Run.arguments"),
+            continues=d.optional(d.as_text)(o.get("continues"), "Run.continues"),
+            attachments=d.list_of(Attached.read)(o.get("attachments"), "Run.attachments"),
             stdout=StreamSize.read(o.get("stdout"), "Run.stdout"),
             stderr=StreamSize.read(o.get("stderr"), "Run.stderr"),
+            left_out=d.as_integer(o.get("leftOut"), "Run.leftOut"),
             call_count=d.as_integer(o.get("callCount"), "Run.callCount"),
             calls=d.list_of(CalledRun.read)(o.get("calls"), "Run.calls"),
             raw=o,
@@ -719,6 +1328,30 @@ class RunError:
         return cls(
             code=d.as_text(o.get("code"), "RunError.code"),
             message=d.as_text(o.get("message"), "RunError.message"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunList:
+    runs: list[Run]
+    unreadable: int
+    more: bool
+    """Whether there are more, which this list leaves out: ask with a filter, or a larger limit."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "RunList")
+        return cls(
+            runs=d.list_of(Run.read)(o.get("runs"), "RunList.runs"),
+            unreadable=d.as_integer(o.get("unreadable"), "RunList.unreadable"),
+            more=d.as_boolean(o.get("more"), "RunList.more"),
             raw=o,
         )
 
@@ -848,6 +1481,7 @@ class SessionTool:
 class SettledChange:
     path: str
     outcome: str
+    reason: str | None = None
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -857,6 +1491,7 @@ class SettledChange:
         return cls(
             path=d.as_text(o.get("path"), "SettledChange.path"),
             outcome=d.as_text(o.get("outcome"), "SettledChange.outcome"),
+            reason=d.optional(d.as_text)(o.get("reason"), "SettledChange.reason"),
             raw=o,
         )
 
@@ -893,12 +1528,63 @@ class SettledSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownFleet:
+    id: str
+    """The id of a fleet."""
+    project: str
+    """A name of /v1/projects."""
+    state: str
+    """loading, running, paused, interrupted, pending, done or cancelled."""
+    created_at: str
+    """ISO 8601, UTC."""
+    ended_at: str | None
+    why: str | None
+    counts: FleetCounts
+    spec: FleetSpec
+    summary: list[dict[str, Any]]
+    failures: list[FailureGroup]
+    """Failed items by their last words; the 20 largest groups."""
+    recent_rate: float | None
+    """Items per second, of late; null: it does not run, or none ended."""
+    left_ms: float | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ShownFleet")
+        return cls(
+            id=d.as_text(o.get("id"), "ShownFleet.id"),
+            project=d.as_text(o.get("project"), "ShownFleet.project"),
+            state=d.as_text(o.get("state"), "ShownFleet.state"),
+            created_at=d.as_text(o.get("createdAt"), "ShownFleet.createdAt"),
+            ended_at=d.optional(d.as_text)(o.get("endedAt"), "ShownFleet.endedAt"),
+            why=d.optional(d.as_text)(o.get("why"), "ShownFleet.why"),
+            counts=FleetCounts.read(o.get("counts"), "ShownFleet.counts"),
+            spec=FleetSpec.read(o.get("spec"), "ShownFleet.spec"),
+            summary=d.list_of(d.as_object)(o.get("summary"), "ShownFleet.summary"),
+            failures=d.list_of(FailureGroup.read)(o.get("failures"), "ShownFleet.failures"),
+            recent_rate=d.optional(d.as_number)(o.get("recentRate"), "ShownFleet.recentRate"),
+            left_ms=d.optional(d.as_number)(o.get("leftMs"), "ShownFleet.leftMs"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownItem:
     fleet: str
     """The id of a fleet."""
     key: str
-    state: str
+    state: Literal["queued", "running", "done"] | str
+    request: dict[str, Any]
     result: ItemResult | None
+    streams: dict[str, Any]
+    attempts: list[EarlierAttempt]
+    """Before it was retried in place; the newest first."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -909,7 +1595,10 @@ class ShownItem:
             fleet=d.as_text(o.get("fleet"), "ShownItem.fleet"),
             key=d.as_text(o.get("key"), "ShownItem.key"),
             state=d.as_text(o.get("state"), "ShownItem.state"),
+            request=d.as_object(o.get("request"), "ShownItem.request"),
             result=d.optional(ItemResult.read)(o.get("result"), "ShownItem.result"),
+            streams=d.as_object(o.get("streams"), "ShownItem.streams"),
+            attempts=d.list_of(EarlierAttempt.read)(o.get("attempts"), "ShownItem.attempts"),
             raw=o,
         )
 
@@ -1058,6 +1747,27 @@ class ToolRefusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    cpu_ms: float | None
+    memory_bytes_peak: float | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Usage")
+        return cls(
+            cpu_ms=d.optional(d.as_number)(o.get("cpuMs"), "Usage.cpuMs"),
+            memory_bytes_peak=d.optional(d.as_number)(o.get("memoryBytesPeak"), "Usage.memoryBytesPeak"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     code: str
     message: str
@@ -1099,6 +1809,27 @@ class Worker:
             model=d.optional(d.as_text)(o.get("model"), "Worker.model"),
             policy=d.optional(d.as_text)(o.get("policy"), "Worker.policy"),
             calls=d.list_of(d.as_text)(o.get("calls"), "Worker.calls"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerList:
+    workers: list[Worker]
+    problems: list[str]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "WorkerList")
+        return cls(
+            workers=d.list_of(Worker.read)(o.get("workers"), "WorkerList.workers"),
+            problems=d.list_of(d.as_text)(o.get("problems"), "WorkerList.problems"),
             raw=o,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Mapping
+from typing import Any, Callable, Literal, Mapping, Self, TypeVar
 
 from . import _decode as d
 from .errors import CommandFailed, Refused, RunFailed
@@ -11,6 +11,26 @@ from .models import Approval, Question as AskedQuestion, ReportedChangeset, RunE
 from .models import Run as RunRecord
 
 Answer = Literal["once", "tree", "no"]
+T = TypeVar("T")
+
+
+class Listed(list[T]):
+    """What the service lists. `more`: there are others, which this list does not have; `next`: where they begin, if it has pages."""
+
+    __slots__ = ("more", "next")
+    more: bool
+    next: str | None
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any], name: str, read: Callable[[object], T]) -> Self:
+        found = answer.get(name, [])
+        if not isinstance(found, list):
+            raise d.wrong(name, "a list")
+        listed = cls(read(one) for one in found)
+        following = answer.get("next")
+        listed.next = following if isinstance(following, str) else None
+        listed.more = listed.next is not None or answer.get("more") is True
+        return listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/board.ts";
-import { type Approval, decideApproval, listApprovals, showApproval } from "../../operations/approvals.ts";
+import { type Approval, decideApproval, pageOfApprovals, showApproval } from "../../operations/approvals.ts";
 import { LATEST } from "../../operations/chosen-id.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
@@ -24,7 +24,7 @@ export async function listVerb(
   terminal: Terminal,
 ): Promise<number> {
   const state = options.decided ? "decided" : "waiting";
-  const approvals = await listApprovals(stateDirFrom(terminal.env), { state });
+  const { approvals, next } = await pageOfApprovals(stateDirFrom(terminal.env), { state });
   const asked = ({ id, question, project }: Approval) => [id, question.worker, shortQuestion(question), project];
   printList(terminal, options.json, approvals, {
     head: ["ID", "WORKER", "ASKS TO", "PROJECT", ...(options.decided ? ["OUTCOME", "BY", "DECIDED"] : ["SINCE"])],
@@ -34,6 +34,8 @@ export async function listVerb(
     },
     none: options.decided ? "No question was decided." : "No question waits.",
   });
+  if (next !== null)
+    say(terminal, `corral: there are more; these are the ${approvals.length} ${options.decided ? "newest" : "oldest"}`);
   return 0;
 }
 

@@ -21,8 +21,11 @@ import { showItemVerb } from "./item.ts";
 import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
 import { groupText } from "./text.ts";
 
+const MAX_LISTED = 100;
+
 export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const fleets = await listFleets(await placeOf(options, terminal));
+  const found = await listFleets(await placeOf(options, terminal), MAX_LISTED + 1);
+  const fleets = found.slice(0, MAX_LISTED);
   printList(terminal, options.json, fleets, {
     head: ["FLEET", "WORKER", "STATE", "DONE", "FAILED", "CREATED"],
     rowOf: ({ id, spec, state, counts: { total, done, failed }, createdAt }) => {
@@ -30,6 +33,7 @@ export async function listVerb(options: ProjectOptions, terminal: Terminal): Pro
     },
     none: "There are no fleets.",
   });
+  if (found.length > MAX_LISTED) say(terminal, `corral: there are more; these are the ${MAX_LISTED} newest`);
   return 0;
 }
 

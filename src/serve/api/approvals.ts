@@ -1,5 +1,11 @@
 import { z } from "zod";
-import { type Approval, decideApproval, listApprovals, showApproval } from "../../operations/approvals.ts";
+import {
+  APPROVAL_CURSOR,
+  type Approval,
+  decideApproval,
+  pageOfApprovals,
+  showApproval,
+} from "../../operations/approvals.ts";
 import { type Route, route } from "../http/route.ts";
 import type { Served } from "./service.ts";
 import { count, digest, inProject, projectName, time } from "./shapes.ts";
@@ -23,8 +29,20 @@ const approval = z
         run: z.string(),
         root: z.string(),
         worker: z.string(),
+        through: z.array(z.string()).optional().describe("The workers from the root run down to this one"),
         operations: z.array(z.string()),
         paths: z.array(z.string()),
+        directory: z.string().optional().describe("Of a grant: what is requested"),
+        wider: z.array(z.string()).optional().describe("Of a grant: what may be granted instead, the nearest first"),
+        to: z.string().optional().describe("Of a grant: the host and port that are requested"),
+        reaches: z.array(z.string()).optional().describe("Of such a grant: what it reaches already"),
+        callee: z.string().optional(),
+        input: z.string().optional().describe("Of a call: its input as JSON, cut if it is long"),
+        command: z.string().optional(),
+        why: z.string().optional().describe("Often written by the worker, so it may be false"),
+        diff: z.string().optional().describe("A unified diff"),
+        lastingOnly: z.boolean().optional().describe("Nothing is done with the answer now"),
+        runs: z.int().optional().describe("How many runs wait for the answer"),
       })
       .meta({ id: "Question" })
       .describe("What is asked, by whom and why, with the diff; its texts may come from a worker"),
@@ -52,18 +70,27 @@ export function approvalRoutes({ stateDir, projects }: Served): Route[] {
         path: "/v1/approvals",
         role: "read",
         summary:
-          "List the questions that wait for a decision, the oldest first; or those that were decided, the newest first. Also those of other processes.",
+          "List the questions that wait for a decision, the oldest first; or those that were decided, the newest first. Also those of other processes. `cursor` is `next` of the page before.",
         query: z.strictObject({
           ...inProject,
           state: z.enum(["waiting", "decided"]).default("waiting"),
+          cursor: z.string().regex(APPROVAL_CURSOR, "must be `next` of a list of questions").optional(),
           limit: count(1, MAX_LISTED).optional(),
         }),
-        answers: { 200: z.object({ approvals: z.array(approval) }) },
+        answers: {
+          200: z
+            .object({
+              approvals: z.array(approval),
+              next: z.string().nullable().describe("Null: there are no more"),
+            })
+            .meta({ id: "ApprovalPage" }),
+        },
       },
-      async ({ query: { project, state, limit = DEFAULT_LISTED } }) => {
+      async ({ query: { project, state, cursor, limit = DEFAULT_LISTED } }) => {
         const chosen = projects.chosen(project).map(({ dir }) => dir);
-        const found = await listApprovals(stateDir, { state, projects: chosen, limit });
-        return { status: 200, json: { approvals: found.map(shown) } };
+        const which = { state, projects: chosen, limit, ...(cursor === undefined ? {} : { after: cursor }) };
+        const { approvals, next } = await pageOfApprovals(stateDir, which);
+        return { status: 200, json: { approvals: approvals.map(shown), next } };
       },
     ),
     route(

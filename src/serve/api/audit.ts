@@ -7,7 +7,17 @@ import { count, projectName, runId, time } from "./shapes.ts";
 
 const MAX_PAGE = 1000;
 
-const record = z.looseObject({ seq: z.int(), at: time, type: z.string() }).meta({ id: "AuditRecord" });
+const record = z
+  .looseObject({
+    seq: z.int(),
+    at: time,
+    type: z.string(),
+    run: z.string().optional(),
+    root: z.string().optional(),
+    worker: z.string().optional(),
+    ok: z.boolean().optional().describe("Of a tool that was used"),
+  })
+  .meta({ id: "AuditRecord" });
 
 export function auditRoutes({ projects }: Served): Route[] {
   return [
@@ -26,7 +36,11 @@ export function auditRoutes({ projects }: Served): Route[] {
           cursor: count(1, Number.MAX_SAFE_INTEGER).optional(),
           limit: count(1, MAX_PAGE).optional(),
         }),
-        answers: { 200: z.object({ records: z.array(record), foreign: z.int(), next: z.int().nullable() }) },
+        answers: {
+          200: z
+            .object({ records: z.array(record), foreign: z.int(), next: z.int().nullable() })
+            .meta({ id: "AuditPage" }),
+        },
         faults: [404],
       },
       async ({ query: { project, cursor, limit = 100, run, type, since } }) => {

@@ -11,7 +11,11 @@ export function callerRoutes(version: string): Route[] {
         path: "/v1/caller",
         role: "read",
         summary: "Say which token asks, what it may do, and which version answers.",
-        answers: { 200: z.object({ name: z.string(), roles: z.array(z.enum(ROLES)), version: z.string() }) },
+        answers: {
+          200: z
+            .object({ name: z.string(), roles: z.array(z.enum(ROLES)), version: z.string() })
+            .meta({ id: "Caller" }),
+        },
       },
       async ({ caller: { name, roles } }) => ({ status: 200, json: { name, roles, version } }),
     ),

@@ -3,7 +3,9 @@ import { unknownChangeset } from "../../operations/changesets.ts";
 import { type Route, route } from "../http/route.ts";
 import { tarOf } from "../http/tar.ts";
 import type { Served } from "./service.ts";
-import { changesetId, digest, inProject, projectName, time, workerName } from "./shapes.ts";
+import { changesetId, count, digest, inProject, more, projectName, time, workerName } from "./shapes.ts";
+
+const MAX_LISTED = 1000;
 
 const listed = z
   .looseObject({
@@ -93,17 +95,21 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         path: "/v1/changesets",
         role: "read",
         summary: "List what runs wrote and was not applied yet, the oldest first.",
-        query: z.strictObject({ ...inProject, worker: workerName.optional() }),
-        answers: { 200: z.object({ changesets: z.array(listed) }) },
+        query: z.strictObject({
+          ...inProject,
+          worker: workerName.optional(),
+          limit: count(1, MAX_LISTED).optional(),
+        }),
+        answers: { 200: z.object({ changesets: z.array(listed), more }).meta({ id: "ChangesetList" }) },
       },
-      async ({ query: { project, worker } }) => {
+      async ({ query: { project, worker, limit = MAX_LISTED } }) => {
         const dirs = new Set(projects.chosen(project).map(({ dir }) => dir));
         const all = (await changesets.list(null)).flatMap((one) => {
           if (!one.ok || !dirs.has(one.project) || (worker ?? one.worker) !== one.worker) return [];
           const { ok: _, ...rest } = one;
           return [{ ...rest, project: projects.nameOf(one.project) }];
         });
-        return { status: 200, json: { changesets: all } };
+        return { status: 200, json: { changesets: all.slice(0, limit), more: all.length > limit } };
       },
     ),
     route(

@@ -14,11 +14,13 @@ import { refusePolicy, refuseStopping } from "./may-start.ts";
 import { ownedFleet } from "./owned.ts";
 import type { Served } from "./service.ts";
 import {
+  changesetId,
   count,
   EVENTS,
   flag,
   fleetId,
   inProject,
+  more,
   policyName,
   projectName,
   runError,
@@ -66,20 +68,56 @@ const order = z
 type Order = z.output<typeof order>;
 
 const counts = z
-  .looseObject({ total: z.int(), queued: z.int(), running: z.int(), done: z.int(), failed: z.int() })
-  .meta({ id: "FleetCounts" });
-const fleet = z
   .looseObject({
-    id: fleetId,
-    project: projectName,
-    state: z.string().describe("loading, running, paused, interrupted, pending, done or cancelled"),
-    createdAt: time,
-    endedAt: time.nullable(),
-    why: z.string().nullable(),
-    counts,
-    spec: z.looseObject({ worker: z.string() }),
+    total: z.int(),
+    queued: z.int(),
+    running: z.int(),
+    done: z.int(),
+    failed: z.int(),
+    pending: z.int().describe("Their changes wait for a decision"),
   })
-  .meta({ id: "Fleet" });
+  .meta({ id: "FleetCounts" });
+const known = {
+  id: fleetId,
+  project: projectName,
+  state: z.string().describe("loading, running, paused, interrupted, pending, done or cancelled"),
+  createdAt: time,
+  endedAt: time.nullable(),
+  why: z.string().nullable(),
+  counts,
+  spec: z
+    .looseObject({
+      worker: z.string(),
+      source: z.string().describe("Where its items come from, for people"),
+      policy: z.string().nullable(),
+      concurrency: z.union([z.int(), z.literal("auto")]),
+      reuse: z.string(),
+      retries: z.int(),
+    })
+    .meta({ id: "FleetSpec" }),
+};
+const fleet = z.looseObject(known).meta({ id: "Fleet" });
+const shownFleetForm = z
+  .looseObject({
+    ...known,
+    summary: z.array(z.looseObject({ status: z.string(), code: z.string().nullable(), count: z.int() })),
+    failures: z
+      .array(
+        z
+          .looseObject({
+            count: z.int(),
+            status: z.string(),
+            code: z.string(),
+            text: z.string().describe("The last words of one of them"),
+            example: z.string().describe("The key of that one"),
+          })
+          .meta({ id: "FailureGroup" }),
+      )
+      .describe("Failed items by their last words; the 20 largest groups"),
+    recentRate: z.number().nullable().describe("Items per second, of late; null: it does not run, or none ended"),
+    leftMs: z.number().nullable(),
+  })
+  .meta({ id: "ShownFleet" });
 const item = z
   .looseObject({
     index: z.int(),
@@ -93,12 +131,38 @@ const item = z
     durationMs: z.number().nullable(),
   })
   .meta({ id: "FleetItem" });
+const attempt = {
+  attempt: z.int(),
+  status: z.string(),
+  run: z.string().nullable(),
+  exitCode: z.int().nullable(),
+  error: runError,
+  endedAt: time,
+  durationMs: z.number(),
+};
 const shownItem = z
   .looseObject({
     fleet: fleetId,
     key: z.string(),
-    state: z.string(),
-    result: z.looseObject({ status: z.string(), error: runError }).meta({ id: "ItemResult" }).nullable(),
+    state: z.enum(["queued", "running", "done"]),
+    request: z.looseObject({
+      input: z.unknown().optional(),
+      attachments: z.array(z.string()),
+      fields: z.record(z.string(), z.unknown()).optional(),
+    }),
+    result: z
+      .looseObject({
+        ...attempt,
+        output: z.unknown(),
+        memoryBytesPeak: z.number().nullable(),
+        changeset: z.looseObject({ id: changesetId.nullable() }).optional(),
+      })
+      .meta({ id: "ItemResult" })
+      .nullable(),
+    streams: z.object({ stdout: z.string(), stderr: z.string() }),
+    attempts: z
+      .array(z.looseObject(attempt).meta({ id: "EarlierAttempt" }))
+      .describe("Before it was retried in place; the newest first"),
   })
   .meta({ id: "ShownItem" });
 const started = z.object({ fleet: fleetId, project: projectName }).meta({ id: "StartedFleet" });
@@ -163,16 +227,16 @@ export function fleetRoutes(served: Served): Route[] {
         role: "read",
         summary: "List fleets, the newest first.",
         query: z.strictObject({ ...inProject, limit: count(1, 500).optional() }),
-        answers: { 200: z.object({ fleets: z.array(fleet) }) },
+        answers: { 200: z.object({ fleets: z.array(fleet), more }).meta({ id: "FleetList" }) },
       },
       async ({ query: { project, limit = 50 } }) => {
         const lists = await Promise.all(
           projects.chosen(project).map(async (one) => {
-            return (await listFleets(one.place, limit)).map((found) => shownFleet(found, one.name));
+            return (await listFleets(one.place, limit + 1)).map((found) => shownFleet(found, one.name));
           }),
         );
         const all = lists.flat().toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
-        return { status: 200, json: { fleets: all.slice(0, limit) } };
+        return { status: 200, json: { fleets: all.slice(0, limit), more: all.length > limit } };
       },
     ),
     route(
@@ -182,7 +246,7 @@ export function fleetRoutes(served: Served): Route[] {
         role: "read",
         summary: "Show a fleet: items by status, groups of failures, the slowest.",
         params: inFleet,
-        answers: { 200: fleet },
+        answers: { 200: shownFleetForm },
         faults: [404],
       },
       async ({ params }) => {
@@ -211,7 +275,9 @@ export function fleetRoutes(served: Served): Route[] {
           cursor: count(0, 999_999_999).optional(),
           limit: count(1, MAX_PAGE).optional(),
         }),
-        answers: { 200: z.object({ items: z.array(item), next: z.int().nullable() }) },
+        answers: {
+          200: z.object({ items: z.array(item), next: z.int().nullable() }).meta({ id: "ItemPage" }),
+        },
         faults: [404],
       },
       async ({ params, query: { cursor, limit = 100, state, status, failed, search, alike } }) => {

@@ -5,11 +5,13 @@ import { type Route, route } from "../http/route.ts";
 import { permits } from "../http/router.ts";
 import type { Served } from "./service.ts";
 
-const finding = z.looseObject({
-  what: z.string(),
-  state: z.enum(["ok", "warning", "missing"]),
-  detail: z.string(),
-});
+const finding = z
+  .looseObject({
+    what: z.string(),
+    state: z.enum(["ok", "warning", "missing"]),
+    detail: z.string(),
+  })
+  .meta({ id: "Finding" });
 
 export function machineRoutes(
   { stateDir }: Pick<Served, "stateDir">,
@@ -22,7 +24,7 @@ export function machineRoutes(
         path: "/v1/machine",
         role: "read",
         summary: "Examine this machine as `corral doctor` does. Only the role admin is shown paths of the host.",
-        answers: { 200: z.object({ ok: z.boolean(), findings: z.array(finding) }) },
+        answers: { 200: z.object({ ok: z.boolean(), findings: z.array(finding) }).meta({ id: "Machine" }) },
       },
       async ({ caller }) => {
         const { ok, findings } = await examineMachine({ stateDir, engineEnv });

@@ -2,9 +2,11 @@ import { z } from "zod";
 import { listWorkers } from "../../operations/listed-workers.ts";
 import { explainWorker, workerNamed } from "../../operations/workers.ts";
 import { type Route, route } from "../http/route.ts";
+import { explanation } from "./explained.ts";
 import type { Served } from "./service.ts";
 import { projectName, workerName } from "./shapes.ts";
 
+const project = z.looseObject({ name: projectName }).meta({ id: "Project" });
 const worker = z
   .looseObject({
     name: z.string(),
@@ -36,7 +38,7 @@ export function projectRoutes(served: Served, engineEnv: Readonly<Record<string,
         path: "/v1/projects",
         role: "read",
         summary: "List the projects of the service.",
-        answers: { 200: z.object({ projects: z.array(z.looseObject({ name: projectName })) }) },
+        answers: { 200: z.object({ projects: z.array(project) }).meta({ id: "ProjectList" }) },
       },
       async () => ({ status: 200, json: { projects: projects.all.map(({ name }) => ({ name })) } }),
     ),
@@ -47,7 +49,9 @@ export function projectRoutes(served: Served, engineEnv: Readonly<Record<string,
         role: "read",
         summary: "List the workers of a project, and every mistake in its files.",
         params: inProject,
-        answers: { 200: z.object({ workers: z.array(worker), problems: z.array(z.string()) }) },
+        answers: {
+          200: z.object({ workers: z.array(worker), problems: z.array(z.string()) }).meta({ id: "WorkerList" }),
+        },
       },
       async ({ params }) => {
         const { workers, problems } = await listWorkers(projects.named(params.project).dir, engineEnv);
@@ -61,7 +65,7 @@ export function projectRoutes(served: Served, engineEnv: Readonly<Record<string,
         role: "read",
         summary: "Explain what a worker would get, and what took away the rest. Runs nothing.",
         params: z.strictObject({ project: projectName, worker: workerName }),
-        answers: { 200: z.looseObject({ worker: z.string(), tree: z.looseObject({}), notes: z.array(z.string()) }) },
+        answers: { 200: explanation },
         faults: [404, 422],
       },
       async ({ params }) => {

@@ -12,7 +12,19 @@ import { eventsOf } from "./events.ts";
 import { refusePolicy, refuseStopping } from "./may-start.ts";
 import { ownedRun } from "./owned.ts";
 import type { Served } from "./service.ts";
-import { count, EVENTS, flag, inProject, policyName, projectName, result, run, runId, workerName } from "./shapes.ts";
+import {
+  count,
+  EVENTS,
+  flag,
+  inProject,
+  more,
+  policyName,
+  projectName,
+  result,
+  run,
+  runId,
+  workerName,
+} from "./shapes.ts";
 
 const MAX_INPUT_BYTES = 8 * 1024 ** 2;
 const MAX_LISTED = 500;
@@ -89,11 +101,11 @@ export function runRoutes(served: Served): Route[] {
           limit: count(1, MAX_LISTED).optional(),
           calls: flag.default(true).describe("false: without the calls of each run, which may be many"),
         }),
-        answers: { 200: z.object({ runs: z.array(run), unreadable: z.int() }) },
+        answers: { 200: z.object({ runs: z.array(run), unreadable: z.int(), more }).meta({ id: "RunList" }) },
       },
       async ({ query: { project, limit = 50, worker, status, calls } }) => {
         const filter = {
-          limit,
+          limit: limit + 1,
           ...(worker === undefined ? {} : { worker }),
           ...(status === undefined ? {} : { status }),
         };
@@ -106,7 +118,7 @@ export function runRoutes(served: Served): Route[] {
         );
         const all = lists.flatMap(({ found }) => found).toSorted((a, b) => (a.queuedAt < b.queuedAt ? 1 : -1));
         const unreadable = lists.reduce((sum, list) => sum + list.unreadable, 0);
-        return { status: 200, json: { runs: all.slice(0, limit), unreadable } };
+        return { status: 200, json: { runs: all.slice(0, limit), unreadable, more: all.length > limit } };
       },
     ),
     route(

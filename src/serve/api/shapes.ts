@@ -47,6 +47,11 @@ export const count = (least: number, most: number) =>
 
 export const flag = z.enum(["true", "false"]).transform((text) => text === "true");
 
+/** Of lists that have no pages. */
+export const more = z
+  .boolean()
+  .describe("Whether there are more, which this list leaves out: ask with a filter, or a larger limit");
+
 export const inProject = { project: projectName.optional().describe("Absent: the only one, or for lists all") };
 
 const violation = z.looseObject({ code: z.string(), message: z.string() }).meta({ id: "Violation" });
@@ -71,7 +76,9 @@ export const changeset = z
   .describe("What it wrote in staged mounts; null if nothing");
 
 /** What became of one change when a run or a session ended. */
-export const settledChange = z.looseObject({ path: z.string(), outcome: z.string() }).meta({ id: "SettledChange" });
+export const settledChange = z
+  .looseObject({ path: z.string(), outcome: z.string(), reason: z.string().nullable().optional() })
+  .meta({ id: "SettledChange" });
 
 const streams = z.object({ bytes: z.int(), keptBytes: z.int() }).meta({ id: "StreamSize" });
 
@@ -104,29 +111,57 @@ const held = z
   .nullable()
   .describe("What it could see and reach, in the paths of its container; null before it started");
 
+/** What is recorded of a run, whether it was called or not. */
+const recorded = {
+  worker: z.string(),
+  status: runStatus.describe("That of its result; running, interrupted or closed"),
+  queuedAt: time,
+  startedAt: time.nullable(),
+  endedAt: time.nullable(),
+  exitCode: z.int().nullable(),
+  signal: z.string().nullable(),
+  error: runError,
+  durationMs: z.number().nullable(),
+  policy: z.string().nullable(),
+  image: z.string().nullable(),
+  model: z.string().nullable().describe("Of an agent"),
+  limits: z.record(z.string(), z.number()).nullable(),
+  held,
+  usage: z
+    .object({ cpuMs: z.number().nullable(), memoryBytesPeak: z.number().nullable() })
+    .meta({ id: "Usage" })
+    .nullable(),
+  truncated: z.boolean().describe("It printed more than its limit"),
+  changeset,
+};
+
+const calledRun = z
+  .looseObject({
+    run: runId,
+    ...recorded,
+    attachments: z.array(z.string()),
+    calls: z.array(z.lazy((): z.ZodType => calledRun)),
+  })
+  .meta({ id: "CalledRun" });
+
 /** A run of the history, without the folder of its project and the process. */
 export const run = z
   .looseObject({
     id: runId,
     project: projectName,
     kind: z.enum(["run", "session"]),
-    worker: z.string(),
-    status: runStatus.describe("That of its result; running, interrupted or closed"),
-    queuedAt: time,
-    startedAt: time.nullable(),
-    endedAt: time.nullable(),
-    exitCode: z.int().nullable(),
-    signal: z.string().nullable(),
-    error: runError,
-    durationMs: z.number().nullable(),
-    changeset,
-    held,
+    ...recorded,
+    input: z.object({ bytes: z.int(), sha256: z.string() }).nullable(),
+    arguments: z.array(z.string()),
+    continues: runId.nullable(),
+    attachments: z.array(
+      z.object({ name: z.string(), bytes: z.int().nullable(), sha256: z.string().nullable() }).meta({ id: "Attached" }),
+    ),
     stdout: streams,
     stderr: streams,
+    leftOut: z.int().describe("Calls that are not in the record"),
     callCount: z.int().describe("Calls of the whole tree that are in the record"),
-    calls: z.array(
-      z.looseObject({ run: runId, worker: z.string(), status: z.string(), held }).meta({ id: "CalledRun" }),
-    ),
+    calls: z.array(calledRun),
   })
   .meta({ id: "Run" });
 

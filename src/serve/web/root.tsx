@@ -1,13 +1,13 @@
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError, Client } from "./api/client.ts";
-import type { CallerInfo } from "./api/shapes.ts";
+import type { Caller } from "./api/shapes.ts";
 import { forgetToken, keepToken, takeToken } from "./session/token.ts";
 import { Shell } from "./shell.tsx";
 import { SignIn } from "./sign-in.tsx";
 
 interface SignedIn {
   readonly client: Client;
-  readonly caller: CallerInfo;
+  readonly caller: Caller;
 }
 
 /** The page after its token was found to be good, and before that the form for one. */
@@ -32,7 +32,7 @@ export function Root() {
     if (client === null) return;
     const over = new AbortController();
     client
-      .get<CallerInfo>("/v1/caller", over.signal)
+      .get<Caller>("/v1/caller", over.signal)
       .then((caller) => setSignedIn({ client, caller }))
       .catch((fault: unknown) => {
         if (!over.signal.aborted && fault instanceof ApiError && fault.status !== 401) setError(fault.message);

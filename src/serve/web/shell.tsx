@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Client } from "./api/client.ts";
-import type { Approval, CallerInfo } from "./api/shapes.ts";
+import type { ApprovalPage, Caller } from "./api/shapes.ts";
 import { type App, AppContext, useApp, useShortcuts } from "./app/context.ts";
 import { useResource } from "./app/resource.ts";
 import { KeyboardHelp } from "./components/keyboard-help.tsx";
@@ -10,6 +10,7 @@ import { isForPage, Shortcuts } from "./keyboard/shortcuts.ts";
 import { PAGES } from "./pages.ts";
 import { parsePlace, placeTo } from "./routing/place.ts";
 import { applyTheme, keepTheme, keptTheme, nextTheme } from "./session/theme.ts";
+import { countText } from "./text/amounts.ts";
 
 const TOAST_MS = 6000;
 const MAX_TOASTS = 4;
@@ -22,7 +23,7 @@ export function Shell({
   signOut,
 }: {
   readonly client: Client;
-  readonly caller: CallerInfo;
+  readonly caller: Caller;
   readonly signOut: () => void;
 }) {
   const shortcuts = useMemo(() => new Shortcuts(), []);
@@ -63,11 +64,11 @@ function Frame({ signOut }: { readonly signOut: () => void }) {
   const [name = "", ...rest] = parts;
   const entry = PAGES.find((page) => page.name === name);
   const main = useRef<HTMLElement>(null);
-  const inbox = useResource<{ readonly approvals: readonly Approval[] }>("/v1/approvals", { everyMs: INBOX_MS });
-  const waiting = inbox.data?.approvals.length ?? 0;
+  const inbox = useResource<ApprovalPage>("/v1/approvals", { everyMs: INBOX_MS });
+  const waiting = countOf(inbox.data);
   const title = entry?.title ?? "Not found";
   useEffect(() => {
-    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · Corral`;
+    document.title = `${waiting !== null ? `(${waiting}) ` : ""}${title} · Corral`;
   }, [title, waiting]);
   useGeneralKeys();
   return (
@@ -94,13 +95,20 @@ function Frame({ signOut }: { readonly signOut: () => void }) {
   );
 }
 
+/** How many questions wait: `100+` if the list was cut. Null: none. */
+function countOf(page: ApprovalPage | null): string | null {
+  const count = page?.approvals.length ?? 0;
+  return count === 0 ? null : countText(count, page?.next !== null);
+}
+
 function Navigation({
   name,
   waiting,
   signOut,
 }: {
   readonly name: string;
-  readonly waiting: number;
+  /** Null: none waits. */
+  readonly waiting: string | null;
   readonly signOut: () => void;
 }) {
   const nav = useRef<HTMLElement>(null);
@@ -122,7 +130,7 @@ function Navigation({
                 aria-current={page.name === name ? "page" : undefined}
               >
                 {page.title}
-                {page.name === "inbox" && waiting > 0 ? (
+                {page.name === "inbox" && waiting !== null ? (
                   <span class="count">
                     {waiting}
                     <span class="unseen"> waiting</span>

@@ -2,9 +2,12 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { InboxFolder } from "../../../src/inbox/inbox-folder.ts";
+import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
+import { projectMark, statePaths } from "../../../src/state/state-paths.ts";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
 import { NO_CHROMIUM, openBrowser } from "../../serve/browser/chromium.ts";
-import { signedIn } from "../../serve/browser/page.ts";
+import { overflow, signedIn } from "../../serve/browser/page.ts";
 import { startService, type TestService } from "../../serve/service-client.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what runs in the page has other types than what runs in Node.
@@ -16,13 +19,17 @@ const MARKUP = `"'><img src=x onerror="window.pwned=1"><script>window.pwned=1</s
 /** A title of the terminal, a link, a cleared screen, and text that turns around what follows. */
 const ESCAPES =
   "\u001b]0;title\u0007\u001b]8;;javascript:window.pwned=1\u0007link\u001b]8;;\u0007\u001b[2J\u001b[31m\u202edetrevni\u200b";
-const HOSTILE = `${MARKUP}${ESCAPES}`;
+/** A line break that JSON and regular expressions overlook, and letters that are drawn as nothing. */
+const BREAKS = "\u2028\u2029\u{e0041}\u115f\ufeff";
+const HOSTILE = `${MARKUP}${ESCAPES}${BREAKS}`;
+const LONG = `${HOSTILE}${"W".repeat(200_000)}`;
 
 let project: CliProject;
 let broken: CliProject;
 let service: TestService;
 let browser: Browser;
 let [fleet, key] = ["", ""];
+const questions = { real: "", waiting: "", decided: "" };
 const runs: Record<string, string> = {};
 const names: string[] = [];
 
@@ -47,6 +54,11 @@ beforeAll(async () => {
       writes: {
         image: "corral/base",
         command: printf(HOSTILE, `printf '%s\\n# %s\\n' "$0" "$0" > "/out/<img src=x onerror=pwned>.md"; exit 3`),
+        sandbox: { allow_write: ["/out"] },
+      },
+      asks: {
+        image: "corral/base",
+        command: ["sh", "-c", `printf '%s\\n' "$0" > "/out/<svg onload=pwned>.md"`, HOSTILE],
         sandbox: { allow_write: ["/out"] },
       },
       attached: { image: "corral/base", command: sh("ls /attachments"), attachments: {} },
@@ -82,7 +94,47 @@ beforeAll(async () => {
   await vi.waitFor(done, { timeout: 60_000, interval: 200 });
   key = (await service.ask("GET", `/v1/fleets/${fleet}/items`)).json.items[0].key;
   expect(key).toBe(MARKUP);
+  runs.asks = await begin("asks");
+  const isAsked = async (): Promise<void> => {
+    const { approvals } = (await service.ask("GET", "/v1/approvals")).json;
+    questions.real = approvals[0]?.id ?? "";
+    expect(questions.real).not.toBe("");
+  };
+  await vi.waitFor(isAsked, { timeout: 60_000, interval: 200 });
+  await postQuestions();
 });
+
+/** As a process of Corral posts them, with every text that a worker, a model or a client may have chosen. */
+async function postQuestions(): Promise<void> {
+  const dir = join(statePaths(project.stateDir).inbox, projectMark(project.dir));
+  const folder = new InboxFolder({ dir, key: await loadSealKey(project.stateDir), self: currentOwner() });
+  const paths = Array.from({ length: 3000 }, (_, index) => `/out/${index}${HOSTILE}`);
+  const lines = [`+${HOSTILE}`, `+${LONG}`, ...Array.from({ length: 5000 }, (_, index) => `+${index} ${MARKUP}`)];
+  const diff = [
+    `--- /out/${HOSTILE.replaceAll("\u2028", "")}`,
+    `+++ ${LONG}`,
+    `@@ -0,0 +1,${lines.length} @@`,
+    ...lines,
+  ].join("\n");
+  const question = {
+    ...{ run: runs.prints ?? "", root: runs.prints ?? "", worker: HOSTILE, through: [LONG, HOSTILE], runs: 2 },
+    ...{ operations: ["write"] as const, paths, diff, why: LONG, command: LONG, input: HOSTILE },
+    ...{ directory: HOSTILE, wider: [`${HOSTILE}${"W".repeat(3000)}`, MARKUP], to: HOSTILE, reaches: [HOSTILE, LONG] },
+  };
+  const asked = { project: project.dir, askedAt: new Date().toISOString(), at: "board", question } as const;
+  const answers = ["once", "tree", "no"] as const;
+  questions.waiting = folder.post({ ...asked, answers })?.id ?? "";
+  const decided = folder.post({ ...asked, answers });
+  questions.decided = decided?.id ?? "";
+  const end = {
+    outcome: "denied",
+    scope: null,
+    directory: HOSTILE,
+    by: `${HOSTILE}${"W".repeat(5000)}`,
+    via: "terminal",
+  } as const;
+  folder.end(questions.decided, { ...end, digest: decided?.digest ?? "", decidedAt: new Date().toISOString() });
+}
 afterAll(async () => {
   await browser?.close();
   await service?.[Symbol.asyncDispose]();
@@ -115,6 +167,10 @@ const SHOWN: readonly (readonly [what: string, at: () => string, sees: string])[
     () => `${place("fleets", fleet)}?key=${encodeURIComponent(key)}`,
     "{{7*7}}",
   ],
+  ["the list of questions", () => place("inbox"), "<svg onload=pwned>"],
+  ["a question of a run", () => place("inbox", questions.real), "<svg onload=pwned>"],
+  ["every field of a question", () => place("inbox", questions.waiting), "these may be the worker's words"],
+  ["a question that was decided", () => `${place("inbox", questions.decided)}?state=decided`, "denied"],
   ["audit records", () => `${place("audit")}?project=${names[0]}`, "run requested"],
   ["the overview", () => place(), "prints"],
 ];
@@ -132,18 +188,46 @@ describe.skipIf(NO_CHROMIUM)(`on the page, a hostile text${NO_CHROMIUM ? ` (${NO
       const { document } = window;
       const bad = "main img, main script, main svg[onload], main iframe, main [onerror], main [onload], main style";
       const links = [...document.querySelectorAll("a[href]")].map((link) => link.getAttribute("href"));
+      const labels = [...document.querySelectorAll("[title], [aria-label]")].map(
+        (one) => `${one.getAttribute("title")}${one.getAttribute("aria-label")}`,
+      );
+      const texts = `${document.body.textContent}${labels.join("")}`;
       return {
+        chars: texts.length,
         pwned: window.pwned,
         elements: document.querySelectorAll(bad).length,
         links: links.filter((href) => !href.startsWith("#/")),
         title: document.title,
-        controls: /(?![\n\t])[\p{Cc}\p{Cf}]/u.test(document.body.textContent),
+        controls: /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u115f]/u.test(texts),
       };
     });
     expect(found).toMatchObject({ pwned: undefined, elements: 0, links: [], controls: false });
     expect(found.title).toMatch(/· Corral$/);
     expect(found.title).not.toContain("<");
+    // What is too long is cut, and nothing makes the page wider than its window.
+    expect(found.chars).toBeLessThan(2_000_000);
+    expect(await overflow(page)).toBe(0);
     expect(shown.troubles).toEqual([]);
+  });
+
+  it("in a question is for the API a text like any other: whole, in JSON that no browser takes for a page", async () => {
+    const list = await service.ask("GET", "/v1/approvals");
+    const one = await service.ask("GET", `/v1/approvals/${questions.waiting}`);
+    for (const { status, headers } of [list, one]) {
+      expect(status).toBe(200);
+      expect(headers).toMatchObject({
+        "content-type": "application/json; charset=utf-8",
+        "x-content-type-options": "nosniff",
+      });
+    }
+    expect(list.json.approvals.map(({ id }: { id: string }) => id)).toEqual([questions.real, questions.waiting]);
+    const { question } = one.json;
+    expect(question).toMatchObject({ worker: HOSTILE, why: LONG, command: LONG, directory: HOSTILE, to: HOSTILE });
+    expect(question.paths).toHaveLength(3000);
+    const { answers, digest } = one.json;
+    const body = { answer: "no", digest: digest.replace(/^./, (first: string) => (first === "0" ? "1" : "0")) };
+    expect(answers).toEqual(["once", "tree", "no"]);
+    expect((await service.ask("POST", `/v1/approvals/${questions.waiting}/decision`, { body })).status).toBe(409);
   });
 
   it.each([

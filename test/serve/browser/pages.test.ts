@@ -164,6 +164,22 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     await expect.poll(async () => (await service.ask("GET", `/v1/fleets/${stopped}`)).json.state).toBe("cancelled");
   });
 
+  it("says of a list that it was cut, and how to see the rest", async () => {
+    await using shown = await signedIn(browser, service);
+    const { page } = shown;
+    await shown.go("#/runs?limit=1");
+    await page.getByText("There are older runs: these are the newest 1.").waitFor();
+    await shown.go("#/runs");
+    await page.getByText("There are older runs").waitFor({ state: "detached" });
+    // A service with so many is not made for this: only its answer is changed.
+    await page.route("**/v1/fleets?limit=200", async (route) => {
+      const answer = await (await route.fetch()).json();
+      await route.fulfill({ json: { ...answer, more: true } });
+    });
+    await shown.go("#/fleets");
+    await page.getByText(/There are older fleets: these are the newest \d+\./).waitFor();
+  });
+
   it("draws what each worker would get, and what was taken from it", async () => {
     await using shown = await signedIn(browser, service);
     await shown.go(`#/workers/${name}/caller`);

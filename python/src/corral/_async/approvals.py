@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Literal
 from .._request import json_body, path_of, query_of
 from .._transport.aio import Background, Flag, Maybe, called
 from ..errors import Conflict
-from ..results import Answer, Question, answer_of
+from ..results import Answer, Listed, Question, answer_of
 
 if TYPE_CHECKING:
     from .client import AsyncCorral
@@ -16,6 +16,7 @@ OnQuestion = Callable[[Question], Maybe[object]]
 
 _POLL_SECONDS = 0.3
 _MAX_SEEN = 10_000
+_MAX_PAGES = 100
 # What a function of the user still does after the end of what it answers, such as waiting for a person, is not waited for.
 _LAST_SECONDS = 1.0
 
@@ -27,12 +28,20 @@ class AsyncApprovals:
         self._corral = corral
 
     async def list(
-        self, state: Literal["waiting", "decided"] = "waiting", *, project: str | None = None
-    ) -> list[Question]:
-        """Those that wait, the oldest first; or those that were decided."""
-        query = query_of(state=state, project=self._corral.project_or(project))
+        self,
+        state: Literal["waiting", "decided"] = "waiting",
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        project: str | None = None,
+    ) -> Listed[Question]:
+        """
+        Those that wait, the oldest first; or those that were decided, the newest first. `more` says whether there are others: they
+        begin at `cursor=` its `next`.
+        """
+        query = query_of(state=state, limit=limit, cursor=cursor, project=self._corral.project_or(project))
         answer = await self._corral.wire.ask("GET", path_of("approvals") + query)
-        return [Question.from_json(one) for one in answer.get("approvals", [])]
+        return Listed.from_json(answer, "approvals", Question.from_json)
 
     async def show(self, id: str) -> Question:
         return Question.from_json(await self._corral.wire.ask("GET", path_of("approvals", id)))
@@ -52,11 +61,17 @@ class AsyncApprovals:
         over = Flag() if until is None else until
         seen: dict[str, None] = {}
         while not over.is_set():
-            for question in await self.list(project=project):
-                if question.id in seen or (root is not None and question.root != root):
-                    continue
-                seen[question.id] = None
-                yield question
+            cursor: str | None = None
+            for _ in range(_MAX_PAGES):
+                page = await self.list(project=project, cursor=cursor)
+                for question in page:
+                    if question.id in seen or (root is not None and question.root != root):
+                        continue
+                    seen[question.id] = None
+                    yield question
+                cursor = page.next
+                if cursor is None:
+                    break
             while len(seen) > _MAX_SEEN:
                 seen.pop(next(iter(seen)))
             await over.wait(_POLL_SECONDS)

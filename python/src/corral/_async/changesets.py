@@ -11,6 +11,7 @@ from .. import models
 from .._archive import MAX_BYTES, unpack
 from .._request import json_body, path_of, query_of
 from .._transport.aio import in_thread
+from ..results import Listed
 
 if TYPE_CHECKING:
     from .client import AsyncCorral
@@ -22,11 +23,13 @@ class AsyncChangesets:
     def __init__(self, corral: AsyncCorral) -> None:
         self._corral = corral
 
-    async def list(self, *, worker: str | None = None, project: str | None = None) -> list[models.ListedChangeset]:
-        """The oldest first."""
-        query = query_of(worker=worker, project=self._corral.project_or(project))
+    async def list(
+        self, *, worker: str | None = None, limit: int = 1000, project: str | None = None
+    ) -> Listed[models.ListedChangeset]:
+        """The oldest first. `more` says whether there are others."""
+        query = query_of(worker=worker, limit=limit, project=self._corral.project_or(project))
         answer = await self._corral.wire.ask("GET", path_of("changesets") + query)
-        return [models.ListedChangeset.from_json(one) for one in answer.get("changesets", [])]
+        return Listed.from_json(answer, "changesets", models.ListedChangeset.from_json)
 
     async def show(self, id: str) -> models.Changeset:
         """Its changes, its diff, and the digest that a decision names."""

@@ -7,7 +7,7 @@ from typing import Any, AsyncIterator, Iterable, Literal, Mapping, Sequence, cas
 from .. import models
 from .._address import parse_address, parse_token
 from .._request import Attachments, form_body, json_body, path_of, query_of
-from ..results import ItemResult, Result
+from ..results import ItemResult, Listed, Result
 from .approvals import AsyncAnswering, AsyncApprovals, OnQuestion
 from .changesets import AsyncChangesets
 from .fleets import AsyncFleet, OnProgress
@@ -164,11 +164,11 @@ class AsyncCorral:
         status: str | None = None,
         limit: int = 50,
         project: str | None = None,
-    ) -> list[models.Run]:
-        """The history, the newest first, also of runs that the service did not start."""
+    ) -> Listed[models.Run]:
+        """The history, the newest first, also of runs that the service did not start. `more` says whether there are older ones."""
         query = query_of(worker=worker, status=status, limit=limit, project=self.project_or(project))
         answer = await self.wire.ask("GET", path_of("runs") + query)
-        return [models.Run.from_json(one) for one in answer.get("runs", [])]
+        return Listed.from_json(answer, "runs", models.Run.from_json)
 
     # Fleets
 
@@ -259,11 +259,11 @@ class AsyncCorral:
         """A fleet that was started before. `cursor`: that of the fleet as another process saw it; results before it are left out."""
         return AsyncFleet(self, id, cursor=cursor)
 
-    async def fleets(self, *, limit: int = 50, project: str | None = None) -> list[models.Fleet]:
-        """The newest first."""
+    async def fleets(self, *, limit: int = 50, project: str | None = None) -> Listed[models.Fleet]:
+        """The newest first. `more` says whether there are older ones."""
         query = query_of(limit=limit, project=self.project_or(project))
         answer = await self.wire.ask("GET", path_of("fleets") + query)
-        return [models.Fleet.from_json(one) for one in answer.get("fleets", [])]
+        return Listed.from_json(answer, "fleets", models.Fleet.from_json)
 
     # Sessions
 

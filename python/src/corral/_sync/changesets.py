@@ -12,6 +12,7 @@ from .. import models
 from .._archive import MAX_BYTES, unpack
 from .._request import json_body, path_of, query_of
 from .._transport.blocking import in_thread
+from ..results import Listed
 
 if TYPE_CHECKING:
     from .client import Corral
@@ -23,11 +24,13 @@ class Changesets:
     def __init__(self, corral: Corral) -> None:
         self._corral = corral
 
-    def list(self, *, worker: str | None = None, project: str | None = None) -> list[models.ListedChangeset]:
-        """The oldest first."""
-        query = query_of(worker=worker, project=self._corral.project_or(project))
+    def list(
+        self, *, worker: str | None = None, limit: int = 1000, project: str | None = None
+    ) -> Listed[models.ListedChangeset]:
+        """The oldest first. `more` says whether there are others."""
+        query = query_of(worker=worker, limit=limit, project=self._corral.project_or(project))
         answer = self._corral.wire.ask("GET", path_of("changesets") + query)
-        return [models.ListedChangeset.from_json(one) for one in answer.get("changesets", [])]
+        return Listed.from_json(answer, "changesets", models.ListedChangeset.from_json)
 
     def show(self, id: str) -> models.Changeset:
         """Its changes, its diff, and the digest that a decision names."""

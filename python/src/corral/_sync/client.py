@@ -8,7 +8,7 @@ from typing import Any, Iterator, Iterable, Literal, Mapping, Sequence, cast
 from .. import models
 from .._address import parse_address, parse_token
 from .._request import Attachments, form_body, json_body, path_of, query_of
-from ..results import ItemResult, Result
+from ..results import ItemResult, Listed, Result
 from .approvals import Answering, Approvals, OnQuestion
 from .changesets import Changesets
 from .fleets import Fleet, OnProgress
@@ -165,11 +165,11 @@ class Corral:
         status: str | None = None,
         limit: int = 50,
         project: str | None = None,
-    ) -> list[models.Run]:
-        """The history, the newest first, also of runs that the service did not start."""
+    ) -> Listed[models.Run]:
+        """The history, the newest first, also of runs that the service did not start. `more` says whether there are older ones."""
         query = query_of(worker=worker, status=status, limit=limit, project=self.project_or(project))
         answer = self.wire.ask("GET", path_of("runs") + query)
-        return [models.Run.from_json(one) for one in answer.get("runs", [])]
+        return Listed.from_json(answer, "runs", models.Run.from_json)
 
     # Fleets
 
@@ -260,11 +260,11 @@ class Corral:
         """A fleet that was started before. `cursor`: that of the fleet as another process saw it; results before it are left out."""
         return Fleet(self, id, cursor=cursor)
 
-    def fleets(self, *, limit: int = 50, project: str | None = None) -> list[models.Fleet]:
-        """The newest first."""
+    def fleets(self, *, limit: int = 50, project: str | None = None) -> Listed[models.Fleet]:
+        """The newest first. `more` says whether there are older ones."""
         query = query_of(limit=limit, project=self.project_or(project))
         answer = self.wire.ask("GET", path_of("fleets") + query)
-        return [models.Fleet.from_json(one) for one in answer.get("fleets", [])]
+        return Listed.from_json(answer, "fleets", models.Fleet.from_json)
 
     # Sessions
 

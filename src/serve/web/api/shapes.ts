@@ -1,196 +1,678 @@
-/* What the service answers with, as far as the page reads it. `/openapi.json` has all. */
+// biome-ignore-all format: this file is made.
+/* What the service answers with. Made by scripts/page-shapes.ts from the OpenAPI document; not to be changed by hand. */
 
-export type Role = "read" | "decide" | "run" | "admin";
-
-export interface CallerInfo {
-  readonly name: string;
-  readonly roles: readonly Role[];
-  readonly version: string;
-}
-
-export interface Fault {
-  readonly code: string;
-  readonly message: string;
-}
-
-/** What a run could see and reach. */
-export interface Held {
-  readonly mounts: readonly { readonly path: string; readonly mode: "ro" | "rw" }[];
-  /** Null: not recorded. */
-  readonly network: "open" | readonly string[] | null;
-  readonly secrets: readonly string[];
-  /** Of an agent. */
-  readonly tools: readonly string[] | null;
-}
-
-/** A run that another one called, as it was recorded. */
-export interface Call {
-  readonly run: string;
-  readonly worker: string;
-  readonly attachments: readonly string[];
-  readonly queuedAt: string;
-  readonly startedAt: string | null;
-  readonly endedAt: string | null;
-  readonly status: string;
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  readonly error: Fault | null;
-  readonly durationMs: number | null;
-  readonly policy: string | null;
-  readonly image: string | null;
-  readonly model: string | null;
-  readonly limits: Readonly<Record<string, number>> | null;
-  readonly held: Held | null;
-  readonly usage: { readonly cpuMs: number | null; readonly memoryBytesPeak: number | null } | null;
-  readonly truncated: boolean;
-  readonly changeset: { readonly id: string | null; readonly counts: Readonly<Record<string, number>> } | null;
-  readonly network: Readonly<Record<string, unknown>> | null;
-  readonly agent: Readonly<Record<string, unknown>> | null;
-  readonly calls: readonly Call[];
-}
-
-/** A root run of the history. */
-export interface Run extends Omit<Call, "run" | "attachments"> {
+export type AppliedChangeset = {
+  /** The id of a changeset. */
   readonly id: string;
-  readonly project: string;
-  readonly kind: "run" | "session";
-  /** Of the whole tree; lists have the calls themselves only if they are asked for. */
-  readonly callCount: number;
-  readonly input: { readonly bytes: number; readonly sha256: string } | null;
-  readonly attachments: readonly {
-    readonly name: string;
-    readonly bytes: number | null;
-    readonly sha256: string | null;
-  }[];
-  readonly arguments: readonly string[];
-  readonly continues: string | null;
-  readonly leftOut: number;
-  readonly stdout: { readonly bytes: number; readonly keptBytes: number };
-  readonly stderr: { readonly bytes: number; readonly keptBytes: number };
-}
+  readonly changes: readonly Change[];
+  readonly left: number;
+};
 
-/** What the service keeps of a run that it has started. */
-export interface RunResult {
-  readonly run: string;
-  readonly status: string;
-  readonly output: unknown;
-  readonly truncated: boolean;
-  readonly violations: readonly { readonly code: string; readonly message: string }[];
-  readonly changes: readonly { readonly path: string; readonly outcome: string; readonly reason?: string | null }[];
-}
-
-export interface Question {
-  readonly run: string;
-  readonly root: string;
-  readonly worker: string;
-  readonly through?: readonly string[];
-  readonly operations: readonly string[];
-  readonly paths: readonly string[];
-  readonly directory?: string;
-  readonly wider?: readonly string[];
-  readonly callee?: string;
-  readonly input?: string;
-  readonly command?: string;
-  readonly why?: string;
-  readonly diff?: string;
-  readonly lastingOnly?: boolean;
-  readonly to?: string;
-  readonly reaches?: readonly string[];
-  readonly runs?: number;
-}
-
-export interface Approval {
+export type Approval = {
+  /** The id of a question. */
   readonly id: string;
+  /** A name of /v1/projects. */
   readonly project: string;
   readonly state: "waiting" | "decided";
+  /** SHA-256 of what was shown. */
   readonly digest: string;
+  /** ISO 8601, UTC. */
   readonly askedAt: string;
   readonly question: Question;
   readonly decidedAt: string | null;
-  readonly outcome: string | null;
-  readonly scope: string | null;
+  readonly outcome: "approved" | "denied" | "timed_out" | "withdrawn" | null;
+  readonly scope: "once" | "tree" | "session" | null;
+  /** What may be answered. */
+  readonly answers: readonly ("once" | "tree" | "no")[];
+  /** Where else it is asked; board: nowhere. */
+  readonly at: "terminal" | "client" | "program" | "board";
+  /** Of a grant: what was chosen in place of the requested one. */
+  readonly directory: string | null;
+  /** Who decided: the name of a token or of a user. */
   readonly by: string | null;
-  /** Where it was decided; absent in answers of older services. */
-  readonly via?: string | null;
-  readonly answers?: readonly ("once" | "tree" | "no")[];
-}
+  /** Where it was decided: where it was asked, with `corral approvals`, or here. */
+  readonly via: "terminal" | "client" | "program" | "command" | "service" | null;
+};
 
-export interface ListedChangeset {
-  readonly id: string;
+export type ApprovalPage = {
+  readonly approvals: readonly Approval[];
+  /** Null: there are no more. */
+  readonly next: string | null;
+};
+
+export type Attached = {
+  readonly name: string;
+  readonly bytes: number | null;
+  readonly sha256: string | null;
+};
+
+export type AuditPage = {
+  readonly records: readonly AuditRecord[];
+  readonly foreign: number;
+  readonly next: number | null;
+};
+
+export type AuditRecord = {
+  readonly seq: number;
+  /** ISO 8601, UTC. */
+  readonly at: string;
+  readonly type: string;
+  readonly run?: string;
+  readonly root?: string;
+  readonly worker?: string;
+  /** Of a tool that was used. */
+  readonly ok?: boolean;
+};
+
+export type CalledRun = {
+  /** The id of a run. */
   readonly run: string;
   readonly worker: string;
-  readonly project: string;
-  readonly createdAt: string;
-  readonly applying: boolean;
-  readonly counts: Readonly<Record<string, number>>;
-}
+  /** That of its result; running, interrupted or closed. */
+  readonly status: string;
+  /** ISO 8601, UTC. */
+  readonly queuedAt: string;
+  readonly startedAt: string | null;
+  readonly endedAt: string | null;
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly error: RunError | null;
+  readonly durationMs: number | null;
+  readonly policy: string | null;
+  readonly image: string | null;
+  /** Of an agent. */
+  readonly model: string | null;
+  readonly limits: Readonly<Record<string, number>> | null;
+  /** What it could see and reach, in the paths of its container; null before it started. */
+  readonly held: Held | null;
+  readonly usage: Usage | null;
+  /** It printed more than its limit. */
+  readonly truncated: boolean;
+  /** What it wrote in staged mounts; null if nothing. */
+  readonly changeset: ReportedChangeset | null;
+  readonly attachments: readonly string[];
+  readonly calls: readonly CalledRun[];
+};
 
-interface ChangedPlace {
+export type Caller = {
+  readonly name: string;
+  readonly roles: readonly ("metrics" | "read" | "decide" | "run" | "admin")[];
+  readonly version: string;
+};
+
+export type Change = {
+  readonly index: number;
   readonly path: string;
   readonly kind: "create" | "modify" | "delete";
   readonly type: "file" | "directory" | "link";
-}
+  readonly outcome: string;
+  readonly reason: string | null;
+};
 
-/** One path of a changeset, for a decision. */
-export interface ReviewedPart extends ChangedPlace {
-  readonly indexes: readonly number[];
-  readonly lines: readonly string[];
-  readonly added: number;
-  readonly removed: number;
-  readonly bytes: number;
-  readonly ruled: { readonly outcome: string; readonly reason: string } | null;
-}
-
-export interface Review {
+export type Changeset = {
+  /** The id of a changeset. */
   readonly id: string;
   readonly run: string;
   readonly worker: string;
+  /** A name of /v1/projects. */
   readonly project: string;
+  /** ISO 8601, UTC. */
   readonly createdAt: string;
+  /** SHA-256 of what was shown. */
   readonly digest: string;
-  readonly waiting: number;
-  readonly total: { readonly files: number; readonly added: number; readonly removed: number; readonly bytes: number };
-  readonly parts: readonly ReviewedPart[];
-  readonly unfit: readonly (ChangedPlace & {
-    readonly index: number;
-    readonly outcome: string;
-    readonly reason: string;
-  })[];
-  readonly notShown: number;
-}
+  readonly changes: readonly Change[];
+  /** A unified diff with the files as they are now. */
+  readonly diff: string;
+};
 
-export interface AppliedChangeset {
-  readonly id: string;
-  readonly changes: readonly { readonly path: string; readonly outcome: string; readonly reason: string | null }[];
-  readonly left: number;
-}
+export type ChangesetList = {
+  readonly changesets: readonly ListedChangeset[];
+  /** Whether there are more, which this list leaves out: ask with a filter, or a larger limit. */
+  readonly more: boolean;
+};
 
-export interface Fleet {
+export type EarlierAttempt = {
+  readonly attempt: number;
+  readonly status: string;
+  readonly run: string | null;
+  readonly exitCode: number | null;
+  readonly error: RunError | null;
+  /** ISO 8601, UTC. */
+  readonly endedAt: string;
+  readonly durationMs: number;
+};
+
+export type ExplainedRun = {
+  readonly worker: string;
+  /** From the worker that is run to this one. */
+  readonly path: readonly string[];
+  readonly sandbox: ExplainedSandbox | null;
+  readonly narrowings: readonly Narrowing[];
+  readonly plan: {
+    readonly image: {
+      readonly name: string;
+    };
+  } | null;
+  /** Null: it would run. */
+  readonly refused: readonly {
+    readonly code: string;
+    readonly message: string;
+  }[] | null;
+  readonly agent: {
+    readonly model: string;
+    readonly tools: readonly string[];
+  } | null;
+  readonly notes: readonly string[];
+  readonly calls: readonly ExplainedRun[];
+};
+
+export type ExplainedSandbox = {
+  readonly mounts: readonly Mount[];
+  /** Shown only after an approval. */
+  readonly withheld?: readonly Mount[];
+  /** true: every host; false: none. */
+  readonly network: boolean | {
+    readonly allow: readonly {
+      readonly to: string;
+      readonly methods?: readonly string[];
+    }[];
+  };
+  readonly secrets?: readonly string[];
+  readonly limits: Readonly<Record<string, number>>;
+  readonly policy: {
+    readonly name: string;
+    readonly description?: string;
+  };
+};
+
+export type Explanation = {
+  readonly worker: string;
+  readonly tree: ExplainedRun;
+  readonly notes: readonly string[];
+};
+
+export type FailureGroup = {
+  readonly count: number;
+  readonly status: string;
+  readonly code: string;
+  /** The last words of one of them. */
+  readonly text: string;
+  /** The key of that one. */
+  readonly example: string;
+};
+
+export type Fault = {
+  readonly error: FaultBody;
+};
+
+export type FaultBody = {
+  /** docs/troubleshooting.md has all. */
+  readonly code: string;
+  readonly message: string;
+  readonly problems?: readonly Problem[];
+  readonly violations?: readonly Violation[];
+};
+
+export type Finding = {
+  readonly what: string;
+  readonly state: "ok" | "warning" | "missing";
+  readonly detail: string;
+};
+
+export type Fleet = {
+  /** The id of a fleet. */
   readonly id: string;
+  /** A name of /v1/projects. */
   readonly project: string;
+  /** loading, running, paused, interrupted, pending, done or cancelled. */
   readonly state: string;
+  /** ISO 8601, UTC. */
   readonly createdAt: string;
   readonly endedAt: string | null;
   readonly why: string | null;
-  readonly counts: {
-    readonly total: number;
-    readonly queued: number;
-    readonly running: number;
-    readonly done: number;
-    readonly failed: number;
+  readonly counts: FleetCounts;
+  readonly spec: FleetSpec;
+};
+
+export type FleetCounts = {
+  readonly total: number;
+  readonly queued: number;
+  readonly running: number;
+  readonly done: number;
+  readonly failed: number;
+  /** Their changes wait for a decision. */
+  readonly pending: number;
+};
+
+export type FleetItem = {
+  readonly index: number;
+  readonly key: string;
+  readonly state: "queued" | "running" | "done";
+  readonly status: string | null;
+  readonly code: string | null;
+  readonly attempt: number;
+  readonly run: string | null;
+  readonly endedAt: string | null;
+  readonly durationMs: number | null;
+};
+
+export type FleetList = {
+  readonly fleets: readonly Fleet[];
+  /** Whether there are more, which this list leaves out: ask with a filter, or a larger limit. */
+  readonly more: boolean;
+};
+
+export type FleetSpec = {
+  readonly worker: string;
+  /** Where its items come from, for people. */
+  readonly source: string;
+  readonly policy: string | null;
+  readonly concurrency: number | "auto";
+  readonly reuse: string;
+  readonly retries: number;
+};
+
+export type Grant = {
+  readonly id: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+  /** The id of a run. */
+  readonly run: string;
+  readonly worker: string;
+  readonly through: readonly string[];
+  /** ISO 8601, UTC. */
+  readonly grantedAt: string;
+  readonly scope: string;
+};
+
+export type Held = {
+  readonly mounts: readonly {
+    readonly path: string;
+    readonly mode: "ro" | "rw";
+  }[];
+  readonly network: "open" | readonly string[] | null;
+  readonly secrets: readonly string[];
+  readonly tools: readonly string[] | null;
+};
+
+export type ItemPage = {
+  readonly items: readonly FleetItem[];
+  readonly next: number | null;
+};
+
+export type ItemResult = {
+  readonly attempt: number;
+  readonly status: string;
+  readonly run: string | null;
+  readonly exitCode: number | null;
+  readonly error: RunError | null;
+  /** ISO 8601, UTC. */
+  readonly endedAt: string;
+  readonly durationMs: number;
+  readonly output: unknown;
+  readonly memoryBytesPeak: number | null;
+  readonly changeset?: {
+    readonly id: string | null;
   };
-  readonly spec: { readonly worker: string };
-}
+};
 
-export interface Project {
+export type ListedChangeset = {
+  /** The id of a changeset. */
+  readonly id: string;
+  readonly run: string;
+  readonly worker: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+  /** ISO 8601, UTC. */
+  readonly createdAt: string;
+  readonly applying: boolean;
+  readonly counts: Readonly<Record<string, number>>;
+};
+
+export type Machine = {
+  readonly ok: boolean;
+  readonly findings: readonly Finding[];
+};
+
+export type Mount = {
+  readonly path: string;
+  readonly mode: "ro" | "rw";
+  /** Only such files; absent: all. */
+  readonly suffixes?: readonly string[];
+  readonly maxFileBytes?: number;
+  readonly approval?: {
+    readonly write: string;
+    readonly delete: string;
+  };
+  /** What is written waits as a changeset. */
+  readonly stage?: true;
+  /** What is written is dropped. */
+  readonly discard?: true;
+};
+
+export type Narrowing = {
+  readonly by: string;
+  readonly kind: string;
+  readonly path?: string;
+  readonly limit?: string;
+  readonly from?: unknown;
+  readonly to?: unknown;
+};
+
+export type Problem = {
+  readonly message: string;
+};
+
+export type Project = {
+  /** A name of /v1/projects. */
   readonly name: string;
-}
+};
 
-export interface ListedWorker {
+export type ProjectList = {
+  readonly projects: readonly Project[];
+};
+
+export type Question = {
+  readonly run: string;
+  readonly root: string;
+  readonly worker: string;
+  /** The workers from the root run down to this one. */
+  readonly through?: readonly string[];
+  readonly operations: readonly string[];
+  readonly paths: readonly string[];
+  /** Of a grant: what is requested. */
+  readonly directory?: string;
+  /** Of a grant: what may be granted instead, the nearest first. */
+  readonly wider?: readonly string[];
+  /** Of a grant: the host and port that are requested. */
+  readonly to?: string;
+  /** Of such a grant: what it reaches already. */
+  readonly reaches?: readonly string[];
+  readonly callee?: string;
+  /** Of a call: its input as JSON, cut if it is long. */
+  readonly input?: string;
+  readonly command?: string;
+  /** Often written by the worker, so it may be false. */
+  readonly why?: string;
+  /** A unified diff. */
+  readonly diff?: string;
+  /** Nothing is done with the answer now. */
+  readonly lastingOnly?: boolean;
+  /** How many runs wait for the answer. */
+  readonly runs?: number;
+};
+
+export type ReportedChangeset = {
+  readonly id: string | null;
+  readonly counts: Readonly<Record<string, number>>;
+};
+
+export type Review = {
+  /** The id of a changeset. */
+  readonly id: string;
+  readonly run: string;
+  readonly worker: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+  /** ISO 8601, UTC. */
+  readonly createdAt: string;
+  /** SHA-256 of what was shown. */
+  readonly digest: string;
+  /** How many changes can still be applied. */
+  readonly waiting: number;
+  readonly total: {
+    readonly files: number;
+    readonly added: number;
+    readonly removed: number;
+    readonly bytes: number;
+  };
+  /** What a user decides on, in the order of applying. */
+  readonly parts: readonly ReviewedPart[];
+  /** What cannot be applied now. */
+  readonly unfit: readonly {
+    readonly path: string;
+    readonly kind: "create" | "modify" | "delete";
+    readonly type: "file" | "directory" | "link";
+    readonly index: number;
+    readonly outcome: "refused" | "conflict";
+    readonly reason: string;
+  }[];
+  /** Changes beyond the limit of a diff. */
+  readonly notShown: number;
+};
+
+export type ReviewedPart = {
+  readonly path: string;
+  readonly kind: "create" | "modify" | "delete";
+  readonly type: "file" | "directory" | "link";
+  readonly files: number;
+  readonly added: number;
+  readonly removed: number;
+  readonly bytes: number;
+  /** For `which` of apply. */
+  readonly indexes: readonly number[];
+  /** A unified diff; no line has a control character. */
+  readonly lines: readonly string[];
+  /** What the project's rules decide; null: a user decides. */
+  readonly ruled: {
+    readonly outcome: string;
+    readonly reason: string;
+  } | null;
+};
+
+export type Run = {
+  /** The id of a run. */
+  readonly id: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+  readonly kind: "run" | "session";
+  readonly worker: string;
+  /** That of its result; running, interrupted or closed. */
+  readonly status: string;
+  /** ISO 8601, UTC. */
+  readonly queuedAt: string;
+  readonly startedAt: string | null;
+  readonly endedAt: string | null;
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly error: RunError | null;
+  readonly durationMs: number | null;
+  readonly policy: string | null;
+  readonly image: string | null;
+  /** Of an agent. */
+  readonly model: string | null;
+  readonly limits: Readonly<Record<string, number>> | null;
+  /** What it could see and reach, in the paths of its container; null before it started. */
+  readonly held: Held | null;
+  readonly usage: Usage | null;
+  /** It printed more than its limit. */
+  readonly truncated: boolean;
+  /** What it wrote in staged mounts; null if nothing. */
+  readonly changeset: ReportedChangeset | null;
+  readonly input: {
+    readonly bytes: number;
+    readonly sha256: string;
+  } | null;
+  readonly arguments: readonly string[];
+  readonly continues: string | null;
+  readonly attachments: readonly Attached[];
+  readonly stdout: StreamSize;
+  readonly stderr: StreamSize;
+  /** Calls that are not in the record. */
+  readonly leftOut: number;
+  /** Calls of the whole tree that are in the record. */
+  readonly callCount: number;
+  readonly calls: readonly CalledRun[];
+};
+
+export type RunError = {
+  readonly code: string;
+  readonly message: string;
+};
+
+export type RunList = {
+  readonly runs: readonly Run[];
+  readonly unreadable: number;
+  /** Whether there are more, which this list leaves out: ask with a filter, or a larger limit. */
+  readonly more: boolean;
+};
+
+export type RunResult = {
+  /** The id of a run. */
+  readonly run: string;
+  readonly worker: string;
+  readonly status: string;
+  readonly exitCode: number | null;
+  readonly output: unknown;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly truncated: boolean;
+  readonly violations: readonly Violation[];
+  readonly changes: readonly SettledChange[];
+  /** What it wrote in staged mounts; null if nothing. */
+  readonly changeset: ReportedChangeset | null;
+  readonly durationMs: number;
+  readonly error: RunError | null;
+};
+
+export type Session = {
+  /** The id of a run. */
+  readonly id: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+  readonly worker: string;
+  readonly tools: readonly string[];
+  /** ISO 8601, UTC. */
+  readonly openedAt: string;
+};
+
+export type SessionTool = {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  /** JSON Schema. */
+  readonly inputSchema: Readonly<Record<string, unknown>>;
+  readonly readOnly: boolean;
+};
+
+export type SettledChange = {
+  readonly path: string;
+  readonly outcome: string;
+  readonly reason?: string | null;
+};
+
+export type SettledSession = {
+  /** The id of a run. */
+  readonly id: string;
+  readonly changes: readonly SettledChange[];
+  /** What it wrote in staged mounts; null if nothing. */
+  readonly changeset: ReportedChangeset | null;
+  readonly error: RunError | null;
+};
+
+export type ShownFleet = {
+  /** The id of a fleet. */
+  readonly id: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+  /** loading, running, paused, interrupted, pending, done or cancelled. */
+  readonly state: string;
+  /** ISO 8601, UTC. */
+  readonly createdAt: string;
+  readonly endedAt: string | null;
+  readonly why: string | null;
+  readonly counts: FleetCounts;
+  readonly spec: FleetSpec;
+  readonly summary: readonly {
+    readonly status: string;
+    readonly code: string | null;
+    readonly count: number;
+  }[];
+  /** Failed items by their last words; the 20 largest groups. */
+  readonly failures: readonly FailureGroup[];
+  /** Items per second, of late; null: it does not run, or none ended. */
+  readonly recentRate: number | null;
+  readonly leftMs: number | null;
+};
+
+export type ShownItem = {
+  /** The id of a fleet. */
+  readonly fleet: string;
+  readonly key: string;
+  readonly state: "queued" | "running" | "done";
+  readonly request: {
+    readonly input?: unknown;
+    readonly attachments: readonly string[];
+    readonly fields?: Readonly<Record<string, unknown>>;
+  };
+  readonly result: ItemResult | null;
+  readonly streams: {
+    readonly stdout: string;
+    readonly stderr: string;
+  };
+  /** Before it was retried in place; the newest first. */
+  readonly attempts: readonly EarlierAttempt[];
+};
+
+export type StartedFleet = {
+  /** The id of a fleet. */
+  readonly fleet: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+};
+
+export type StartedRun = {
+  /** The id of a run. */
+  readonly run: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+};
+
+export type StoppedRun = {
+  /** The id of a run. */
+  readonly run: string;
+  readonly outcome: "ended" | "stopped" | "asked";
+  readonly status: string;
+};
+
+export type StreamSize = {
+  readonly bytes: number;
+  readonly keptBytes: number;
+};
+
+export type ToolAnswer = {
+  readonly ok: true;
+  readonly text: string;
+  readonly data: Readonly<Record<string, unknown>>;
+};
+
+export type ToolRefusal = {
+  readonly ok: false;
+  readonly code: string;
+  readonly message: string;
+  readonly data: Readonly<Record<string, unknown>>;
+};
+
+export type Usage = {
+  readonly cpuMs: number | null;
+  readonly memoryBytesPeak: number | null;
+};
+
+export type Violation = {
+  readonly code: string;
+  readonly message: string;
+};
+
+export type Worker = {
   readonly name: string;
   readonly description: string;
   readonly image: string;
   readonly model: string | null;
   readonly policy: string | null;
   readonly calls: readonly string[];
-}
+};
+
+export type WorkerList = {
+  readonly workers: readonly Worker[];
+  readonly problems: readonly string[];
+};

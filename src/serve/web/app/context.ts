@@ -1,13 +1,15 @@
 import { createContext } from "preact";
 import { useContext, useEffect } from "preact/hooks";
 import type { Client } from "../api/client.ts";
-import type { CallerInfo, Role } from "../api/shapes.ts";
+import type { Caller } from "../api/shapes.ts";
 import type { Shortcut, Shortcuts } from "../keyboard/shortcuts.ts";
+
+export type Role = Caller["roles"][number];
 
 /** What every page uses. */
 export interface App {
   readonly client: Client;
-  readonly caller: CallerInfo;
+  readonly caller: Caller;
   readonly shortcuts: Shortcuts;
   /** Says something for some seconds, also to screen readers. */
   readonly notify: (text: string, tone?: "good" | "bad") => void;
@@ -27,9 +29,9 @@ export function useMay(role: Role): boolean {
   return mayDo(useApp().caller.roles, role);
 }
 
-/** As the service has it: `admin` may do all, and every role may read. */
+/** As the service has it: `admin` may do all, and every role but `metrics` may read. */
 export function mayDo(roles: readonly Role[], role: Role): boolean {
-  return roles.some((own) => own === "admin" || own === role) || (role === "read" && roles.length > 0);
+  return roles.some((own) => own === "admin" || own === role || (role === "read" && own !== "metrics"));
 }
 
 /** Shortcuts while the component is shown. They are taken anew at each drawing, so that they see what it sees. */

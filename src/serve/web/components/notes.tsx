@@ -38,6 +38,11 @@ export function ErrorNote({ error, retry }: { readonly error: ApiError; readonly
   );
 }
 
+/** Below a list that the service has cut. `what`: which part of it is shown, and how to see the rest. */
+export function CutNote({ isCut, children }: { readonly isCut: boolean | undefined; readonly children: string }) {
+  return isCut ? <p class="quiet cut-note">{children}</p> : null;
+}
+
 /** Shown only if an answer takes long enough to be noticed (its style says when). */
 export function Loading({ what }: { readonly what: string }) {
   return (

@@ -38,9 +38,9 @@ export function agoText(at: string, now: number): string {
   return ahead ? `in ${text}` : `${text} ago`;
 }
 
-/** `1,234`. */
-export function countText(count: number): string {
-  return count.toLocaleString("en-US");
+/** `1,234`; `100+` of a list that was cut. */
+export function countText(count: number, isCut = false): string {
+  return `${count.toLocaleString("en-US")}${isCut ? "+" : ""}`;
 }
 
 export function plural(count: number, one: string, many = `${one}s`): string {

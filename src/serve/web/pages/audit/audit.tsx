@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { Project } from "../../api/shapes.ts";
+import type { AuditPage, AuditRecord, ProjectList } from "../../api/shapes.ts";
 import { useApp } from "../../app/context.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useNow, useResource } from "../../app/resource.ts";
@@ -8,22 +8,16 @@ import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { placeTo } from "../../routing/place.ts";
 import { plural, words } from "../../text/amounts.ts";
 import { RecordRow } from "./record-row.tsx";
-import { type AuditRecord, SINCE, TYPES } from "./records.ts";
+import { SINCE, TYPES } from "./records.ts";
 
 const PAGE = 100;
 const EVERY_MS = 5000;
 /** More stay in the trail: a narrower filter finds them. */
 const MAX_SHOWN = 5000;
 
-interface Page {
-  readonly records: readonly AuditRecord[];
-  readonly foreign: number;
-  readonly next: number | null;
-}
-
 /** What was recorded, the newest first. Older records are loaded when they are asked for. */
 export function Audit({ query }: PageProps) {
-  const projects = useResource<{ projects: readonly Project[] }>("/v1/projects");
+  const projects = useResource<ProjectList>("/v1/projects");
   const names = projects.data?.projects.map(({ name }) => name) ?? [];
   const project = query.project ?? names[0];
   const [from, setFrom] = useState(() => sinceOf(query.since));
@@ -105,7 +99,7 @@ function Choice({
 function Records({ path }: { readonly path: string }) {
   const { client, notify } = useApp();
   const now = useNow();
-  const { data, error, reload } = useResource<Page>(path, { everyMs: EVERY_MS });
+  const { data, error, reload } = useResource<AuditPage>(path, { everyMs: EVERY_MS });
   const [older, setOlder] = useState<readonly AuditRecord[]>([]);
   // Where the older ones go on; undefined: none were asked for yet.
   const [next, setNext] = useState<number | null | undefined>(undefined);
@@ -118,7 +112,7 @@ function Records({ path }: { readonly path: string }) {
   const cursor = next === undefined || !isMet ? data.next : next;
   const load = async (): Promise<void> => {
     try {
-      const page = await client.get<Page>(`${path}&cursor=${cursor}`);
+      const page = await client.get<AuditPage>(`${path}&cursor=${cursor}`);
       setOlder([...records, ...page.records]);
       setNext(page.next);
     } catch (fault) {

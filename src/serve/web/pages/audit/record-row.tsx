@@ -1,11 +1,12 @@
 import { useState } from "preact/hooks";
+import type { AuditRecord } from "../../api/shapes.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { placeTo } from "../../routing/place.ts";
 import { words } from "../../text/amounts.ts";
-import { type AuditRecord, summaryOf } from "./records.ts";
+import { summaryOf } from "./records.ts";
 
 const TONES: Readonly<Record<string, Tone>> = {
   refused: "bad",

@@ -1,13 +1,7 @@
-/** A sealed record. Its fields depend on its type. */
-export interface AuditRecord {
-  readonly seq: number;
-  readonly at: string;
-  readonly type: string;
-  readonly run?: string;
-  readonly root?: string;
-  readonly worker?: string;
-  readonly [field: string]: unknown;
-}
+import type { AuditRecord } from "../../api/shapes.ts";
+
+/** The fields depend on its type. */
+type Fields = AuditRecord & { readonly [field: string]: unknown };
 
 /** As `corral audit --type` has them. */
 export const TYPES = [
@@ -38,7 +32,7 @@ const OWN = new Set(["seq", "at", "type", "run", "root", "worker", "prev", "hash
 const MAX_CHARS = 240;
 
 /** The fields of a record in one line, those first that say most. */
-export function summaryOf(record: AuditRecord): string {
+export function summaryOf(record: Fields): string {
   const { status, tool, on, codes, outcome, paths, to, directory, messages } = record;
   const first = [tool, status, outcome, codes, messages, on, paths, directory, to].flatMap(textOf);
   if (first.length > 0) return first.join(" · ").slice(0, MAX_CHARS);

@@ -1,6 +1,6 @@
-import type { ListedChangeset } from "../../api/shapes.ts";
+import type { ChangesetList as Listed } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
-import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
@@ -11,9 +11,7 @@ const EVERY_MS = 3000;
 
 export function ChangesetList() {
   const now = useNow();
-  const { data, error, reload } = useResource<{ changesets: readonly ListedChangeset[] }>("/v1/changesets", {
-    everyMs: EVERY_MS,
-  });
+  const { data, error, reload } = useResource<Listed>("/v1/changesets", { everyMs: EVERY_MS });
   return (
     <>
       <h1>Changesets</h1>
@@ -41,6 +39,9 @@ export function ChangesetList() {
           ]}
         />
       )}
+      <CutNote isCut={data?.more}>
+        {`More changesets wait: these are the oldest ${data?.changesets.length}. Those that are decided make room for the next.`}
+      </CutNote>
     </>
   );
 }

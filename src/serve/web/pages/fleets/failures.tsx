@@ -1,7 +1,7 @@
+import type { FailureGroup } from "../../api/shapes.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { countText, plural } from "../../text/amounts.ts";
-import type { FailureGroup } from "./shapes.ts";
 
 /** Why items failed: those with the same last words are one group, and a group shows its items. */
 export function Failures({

@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { ShownFleet } from "../../api/shapes.ts";
 import { useApp, useMay } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -14,7 +15,6 @@ import { ItemDialog } from "./item-dialog.tsx";
 import { ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
 import { Progress } from "./progress.tsx";
-import type { FleetDetails } from "./shapes.ts";
 
 const EVERY_MS = 2000;
 const LIVE = new Set(["loading", "running"]);
@@ -24,7 +24,7 @@ export function FleetPage({ id, query }: { readonly id: string; readonly query: 
   const now = useNow();
   const [isLive, setLive] = useState(true);
   const path = `/v1/fleets/${encodeURIComponent(id)}`;
-  const { data: fleet, error, reload } = useResource<FleetDetails>(path, { everyMs: isLive ? EVERY_MS : 5 * EVERY_MS });
+  const { data: fleet, error, reload } = useResource<ShownFleet>(path, { everyMs: isLive ? EVERY_MS : 5 * EVERY_MS });
   if (fleet === null) return error === null ? <Loading what="the fleet" /> : <ErrorNote error={error} retry={reload} />;
   if (LIVE.has(fleet.state) !== isLive) setLive(LIVE.has(fleet.state));
   const { counts, spec } = fleet;
@@ -85,7 +85,7 @@ function Actions({
   fleet: { id, state, endedAt, counts },
   reload,
 }: {
-  readonly fleet: FleetDetails;
+  readonly fleet: ShownFleet;
   readonly reload: () => void;
 }) {
   const { client, notify } = useApp();

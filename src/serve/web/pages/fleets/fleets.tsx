@@ -1,9 +1,9 @@
-import type { Fleet } from "../../api/shapes.ts";
+import type { Fleet, FleetList as Listed } from "../../api/shapes.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
-import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
@@ -20,9 +20,7 @@ export function Fleets({ parts: [id], query }: PageProps) {
 
 function FleetList() {
   const now = useNow();
-  const { data, error, reload } = useResource<{ fleets: readonly Fleet[] }>("/v1/fleets?limit=200", {
-    everyMs: EVERY_MS,
-  });
+  const { data, error, reload } = useResource<Listed>("/v1/fleets?limit=200", { everyMs: EVERY_MS });
   if (data === null) return error === null ? <Loading what="fleets" /> : <ErrorNote error={error} retry={reload} />;
   return (
     <>
@@ -55,6 +53,9 @@ function FleetList() {
           ]}
         />
       )}
+      <CutNote isCut={data.more}>
+        {`There are older fleets: these are the newest ${data.fleets.length}. \`corral fleet rm\` removes old ones.`}
+      </CutNote>
     </>
   );
 }

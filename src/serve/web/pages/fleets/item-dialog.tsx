@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import type { ShownItem } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
@@ -9,7 +10,6 @@ import { Visible } from "../../components/visible.tsx";
 import { placeTo } from "../../routing/place.ts";
 import { bytesText, durationText } from "../../text/amounts.ts";
 import { visibleText } from "../../text/visible.ts";
-import type { ItemDetails } from "./shapes.ts";
 
 const EVERY_MS = 3000;
 
@@ -24,7 +24,7 @@ export function ItemDialog({
   readonly close: () => void;
 }) {
   const path = `/v1/fleets/${encodeURIComponent(fleet)}/item?key=${encodeURIComponent(itemKey)}`;
-  const { data, error, reload } = useResource<ItemDetails>(path, { everyMs: EVERY_MS });
+  const { data, error, reload } = useResource<ShownItem>(path, { everyMs: EVERY_MS });
   return (
     <Dialog title={visibleText(itemKey)} close={close}>
       <div class="item-details">
@@ -40,7 +40,7 @@ export function ItemDialog({
   );
 }
 
-function Details({ item: { state, result, request, streams, attempts } }: { readonly item: ItemDetails }) {
+function Details({ item: { state, result, request, streams, attempts } }: { readonly item: ShownItem }) {
   const now = useNow();
   const { input, attachments, fields = {} } = request;
   const given = { ...(Object.keys(fields).length > 0 ? { fields } : {}), ...(input === undefined ? {} : { input }) };
@@ -87,7 +87,7 @@ function Details({ item: { state, result, request, streams, attempts } }: { read
 function ResultLine({
   result,
 }: {
-  readonly result: ItemDetails["attempts"][number] & { readonly memoryBytesPeak?: number | null };
+  readonly result: ShownItem["attempts"][number] & { readonly memoryBytesPeak?: number | null };
 }) {
   const { attempt, exitCode, durationMs, memoryBytesPeak = null, run } = result;
   return (

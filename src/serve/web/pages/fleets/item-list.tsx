@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { FleetItem, ShownFleet } from "../../api/shapes.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { EmptyState, ErrorNote } from "../../components/notes.tsx";
 import { useRowKeys } from "../../components/row-keys.ts";
@@ -7,7 +8,6 @@ import { VirtualList } from "../../components/virtual-list.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { countText, durationText, words } from "../../text/amounts.ts";
 import { type Filter, useItems } from "./items.ts";
-import type { FleetDetails, Item } from "./shapes.ts";
 
 const ROW_PX = 34;
 /** The pause in typing after which the address of the page changes. */
@@ -22,7 +22,7 @@ export function ItemList({
   placeOf,
   now,
 }: {
-  readonly fleet: FleetDetails;
+  readonly fleet: ShownFleet;
   readonly filter: Filter;
   readonly change: (filter: Partial<Filter>) => void;
   readonly isLive: boolean;
@@ -106,7 +106,7 @@ function Row({
   placeOf,
   now,
 }: {
-  readonly item: Item | undefined;
+  readonly item: FleetItem | undefined;
   readonly placeOf: (key: string) => string;
   readonly now: number;
 }) {
@@ -125,7 +125,7 @@ function Row({
   );
 }
 
-function choicesOf({ summary, counts }: FleetDetails, { show }: Filter): string[] {
+function choicesOf({ summary, counts }: ShownFleet, { show }: Filter): string[] {
   const statuses = summary.map(({ status }) => status);
   const some = [
     counts.failed > 0 ? "failures" : "",
@@ -136,7 +136,7 @@ function choicesOf({ summary, counts }: FleetDetails, { show }: Filter): string[
 }
 
 /** How many items fit, if the fleet itself says so. */
-function knownCount({ counts, summary, failures }: FleetDetails, { show, alike }: Filter): number | null {
+function knownCount({ counts, summary, failures }: ShownFleet, { show, alike }: Filter): number | null {
   if (alike !== "") return failures.find(({ example }) => example === alike)?.count ?? null;
   if (show === "") return counts.total;
   if (show === "failures") return counts.failed;

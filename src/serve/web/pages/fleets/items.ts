@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError, Client } from "../../api/client.ts";
+import type { FleetItem, ItemPage } from "../../api/shapes.ts";
 import { useApp } from "../../app/context.ts";
-import type { Item } from "./shapes.ts";
 
 const PAGE = 200;
 /** Pages that are kept: those farthest from what is in sight are forgotten. */
@@ -23,7 +23,7 @@ export interface Items {
   /** Null until the first answer. Whether more will be found. */
   readonly isWhole: boolean | null;
   readonly error: ApiError | null;
-  readonly at: (row: number) => Item | undefined;
+  readonly at: (row: number) => FleetItem | undefined;
   readonly see: (from: number, to: number) => void;
 }
 
@@ -89,7 +89,7 @@ export function useItems(
 class Book {
   readonly query: string;
   readonly fleet: string;
-  readonly pages = new Map<number, readonly Item[]>();
+  readonly pages = new Map<number, readonly FleetItem[]>();
   readonly #client: Client;
   readonly #over = new AbortController();
   /** Where each page begins. */
@@ -157,10 +157,7 @@ class Book {
   async #loadPage(page: number): Promise<void> {
     const cursor = this.query === "" ? page * PAGE : (this.#cursors[page] ?? 0);
     const path = `/v1/fleets/${this.fleet}/items?limit=${PAGE}&cursor=${cursor}${this.query}`;
-    const { items, next } = await this.#client.get<{ items: readonly Item[]; next: number | null }>(
-      path,
-      this.#over.signal,
-    );
+    const { items, next } = await this.#client.get<ItemPage>(path, this.#over.signal);
     this.pages.set(page, items);
     if (next !== null) {
       this.#cursors[page + 1] = next;

@@ -1,6 +1,6 @@
+import type { ShownFleet } from "../../api/shapes.ts";
 import { toneOf } from "../../components/badge.tsx";
 import { countText, durationText, words } from "../../text/amounts.ts";
-import type { FleetDetails } from "./shapes.ts";
 
 interface Share {
   readonly status: string;
@@ -9,7 +9,7 @@ interface Share {
 }
 
 /** How many items are in which state, as a bar and in numbers. A number shows its items. */
-export function Progress({ fleet, show }: { readonly fleet: FleetDetails; readonly show: (status: string) => void }) {
+export function Progress({ fleet, show }: { readonly fleet: ShownFleet; readonly show: (status: string) => void }) {
   const { counts, recentRate, leftMs } = fleet;
   const shares = sharesOf(fleet);
   const percent = counts.total === 0 ? 0 : Math.floor((counts.done * 1000) / counts.total) / 10;
@@ -51,7 +51,7 @@ const TONES: Readonly<Record<string, string>> = {
   discarded: "plain",
 };
 
-function sharesOf({ summary, counts }: FleetDetails): Share[] {
+function sharesOf({ summary, counts }: ShownFleet): Share[] {
   const ended = new Map<string, number>();
   for (const { status, count } of summary) ended.set(status, (ended.get(status) ?? 0) + count);
   const shares: Share[] = [...ended].map(([status, count]) => ({

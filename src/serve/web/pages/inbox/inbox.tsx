@@ -1,11 +1,11 @@
 import { useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../api/client.ts";
-import type { Approval } from "../../api/shapes.ts";
+import type { Approval, ApprovalPage } from "../../api/shapes.ts";
 import { useApp, useMay, useShortcuts } from "../../app/context.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
-import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { placeTo } from "../../routing/place.ts";
@@ -25,12 +25,9 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
   const { client, notify } = useApp();
   const may = useMay("decide");
   const now = useNow();
-  const list = useResource<{ approvals: readonly Approval[] }>(
-    `/v1/approvals?state=${isHistory ? "decided" : "waiting"}`,
-    {
-      everyMs: EVERY_MS,
-    },
-  );
+  const list = useResource<ApprovalPage>(`/v1/approvals?state=${isHistory ? "decided" : "waiting"}`, {
+    everyMs: EVERY_MS,
+  });
   const approvals = list.data?.approvals ?? [];
   const ids = approvals.map(({ id }) => id);
   const id = chosen ?? ids[0] ?? null;
@@ -109,35 +106,42 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
       {list.data !== null && approvals.length === 0 && shown === null ? <Nothing isHistory={isHistory} /> : null}
       {list.data === null || (approvals.length === 0 && shown === null) ? null : (
         <div class="inbox">
-          <ul class="questions" aria-label={isHistory ? "Decided questions" : "Waiting questions"}>
-            {approvals.slice(0, 500).map((one) => (
-              <li key={one.id}>
-                <a
-                  href={placeTo(["inbox", one.id], isHistory ? { state: "decided" } : {})}
-                  aria-current={one.id === id ? "true" : undefined}
-                >
-                  <span class="question-who">
-                    <Visible text={one.question.worker} max={60} />
-                    {one.outcome === null ? null : <StatusBadge status={one.outcome} />}
-                  </span>
-                  <span class="question-deed">
-                    <Visible text={deedOf(one.question)} max={120} />
-                  </span>
-                  <span class="quiet">
-                    <Ago at={one.decidedAt ?? one.askedAt} now={now} />
-                    {one.by === null ? (
-                      ""
-                    ) : (
-                      <>
-                        {" "}
-                        by <Visible text={one.by} max={40} />
-                      </>
-                    )}
-                  </span>
-                </a>
-              </li>
-            ))}
-          </ul>
+          <div>
+            <ul class="questions" aria-label={isHistory ? "Decided questions" : "Waiting questions"}>
+              {approvals.map((one) => (
+                <li key={one.id}>
+                  <a
+                    href={placeTo(["inbox", one.id], isHistory ? { state: "decided" } : {})}
+                    aria-current={one.id === id ? "true" : undefined}
+                  >
+                    <span class="question-who">
+                      <Visible text={one.question.worker} max={60} />
+                      {one.outcome === null ? null : <StatusBadge status={one.outcome} />}
+                    </span>
+                    <span class="question-deed">
+                      <Visible text={deedOf(one.question)} max={120} />
+                    </span>
+                    <span class="quiet">
+                      <Ago at={one.decidedAt ?? one.askedAt} now={now} />
+                      {one.by === null ? (
+                        ""
+                      ) : (
+                        <>
+                          {" "}
+                          by <Visible text={one.by} max={40} />
+                        </>
+                      )}
+                    </span>
+                  </a>
+                </li>
+              ))}
+            </ul>
+            <CutNote isCut={list.data !== null && list.data.next !== null}>
+              {isHistory
+                ? `These are the newest ${approvals.length}. The audit trail has all.`
+                : `These are the oldest ${approvals.length}. More wait, and come when these are decided.`}
+            </CutNote>
+          </div>
           {shown === null ? (
             <p class="quiet">
               {single.error === null ? "Choose a question." : <Visible text={single.error.message} />}

@@ -1,20 +1,15 @@
+import type { Machine as Examined, Finding } from "../../api/shapes.ts";
 import { useResource } from "../../app/resource.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
 
-interface Finding {
-  readonly what: string;
-  readonly state: "ok" | "warning" | "missing";
-  readonly detail: string;
-}
-
 const TONES: Readonly<Record<Finding["state"], Tone>> = { ok: "good", warning: "warn", missing: "bad" };
 
 /** What `corral doctor` finds on the machine of the service. */
 export function Machine() {
-  const { data, error, reload } = useResource<{ ok: boolean; findings: readonly Finding[] }>("/v1/machine");
+  const { data, error, reload } = useResource<Examined>("/v1/machine");
   if (data === null)
     return error === null ? <Loading what="the machine" /> : <ErrorNote error={error} retry={reload} />;
   return (

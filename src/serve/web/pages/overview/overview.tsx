@@ -1,5 +1,15 @@
 import type { ComponentChildren } from "preact";
-import type { Approval, Fleet, ListedChangeset, ListedWorker, Project, Run } from "../../api/shapes.ts";
+import type {
+  ApprovalPage,
+  ChangesetList,
+  Fleet,
+  FleetList,
+  Machine,
+  ProjectList,
+  Run,
+  RunList,
+  WorkerList,
+} from "../../api/shapes.ts";
 import { useApp } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -18,13 +28,13 @@ const RECENT = 12;
 export function Overview() {
   const { caller } = useApp();
   const now = useNow();
-  const running = useResource<{ runs: readonly Run[] }>("/v1/runs?status=running&limit=100&calls=false", {
+  const running = useResource<RunList>("/v1/runs?status=running&limit=100&calls=false", {
     everyMs: EVERY_MS,
   });
-  const recent = useResource<{ runs: readonly Run[] }>(`/v1/runs?limit=${RECENT}&calls=false`, { everyMs: EVERY_MS });
-  const approvals = useResource<{ approvals: readonly Approval[] }>("/v1/approvals", { everyMs: EVERY_MS });
-  const changesets = useResource<{ changesets: readonly ListedChangeset[] }>("/v1/changesets", { everyMs: EVERY_MS });
-  const fleets = useResource<{ fleets: readonly Fleet[] }>("/v1/fleets", { everyMs: EVERY_MS });
+  const recent = useResource<RunList>(`/v1/runs?limit=${RECENT}&calls=false`, { everyMs: EVERY_MS });
+  const approvals = useResource<ApprovalPage>("/v1/approvals", { everyMs: EVERY_MS });
+  const changesets = useResource<ChangesetList>("/v1/changesets", { everyMs: EVERY_MS });
+  const fleets = useResource<FleetList>("/v1/fleets", { everyMs: EVERY_MS });
   if (recent.data === null)
     return recent.error === null ? <Loading what="runs" /> : <ErrorNote error={recent.error} retry={recent.reload} />;
   const isNew = recent.data.runs.length === 0 && (fleets.data?.fleets.length ?? 0) === 0;
@@ -33,9 +43,26 @@ export function Overview() {
     <>
       <h1>Overview</h1>
       <ul class="figures" aria-label="Now">
-        <Figure to={placeTo(["runs"], { status: "running" })} count={running.data?.runs.length} name="running" />
-        <Figure to={placeTo(["inbox"])} count={approvals.data?.approvals.length} name="to decide" isUrgent />
-        <Figure to={placeTo(["changesets"])} count={changesets.data?.changesets.length} name="to apply" isUrgent />
+        <Figure
+          to={placeTo(["runs"], { status: "running" })}
+          count={running.data?.runs.length}
+          isCut={running.data?.more}
+          name="running"
+        />
+        <Figure
+          to={placeTo(["inbox"])}
+          count={approvals.data?.approvals.length}
+          isCut={approvals.data?.next !== null}
+          name="to decide"
+          isUrgent
+        />
+        <Figure
+          to={placeTo(["changesets"])}
+          count={changesets.data?.changesets.length}
+          isCut={changesets.data?.more}
+          name="to apply"
+          isUrgent
+        />
         <Figure
           to={placeTo(["fleets"])}
           count={active.length}
@@ -61,7 +88,7 @@ export function Overview() {
 
 /** What keeps workers from running is said here too; the rest has a page of its own. */
 function MachineState() {
-  const { data } = useResource<{ ok: boolean; findings: readonly { readonly state: string }[] }>("/v1/machine");
+  const { data } = useResource<Machine>("/v1/machine");
   if (data === null) return null;
   const warnings = data.findings.filter(({ state }) => state === "warning").length;
   return (
@@ -75,18 +102,21 @@ function MachineState() {
 function Figure({
   to,
   count,
+  isCut = false,
   name,
   isUrgent = false,
 }: {
   readonly to: string;
   readonly count: number | undefined;
+  /** There are more, which the list does not have. */
+  readonly isCut?: boolean | undefined;
   readonly name: string;
   readonly isUrgent?: boolean;
 }) {
   return (
     <li>
       <a class={isUrgent && (count ?? 0) > 0 ? "figure figure-urgent" : "figure"} href={to}>
-        <strong>{count === undefined ? "…" : countText(count)}</strong> {name}
+        <strong>{count === undefined ? "…" : countText(count, isCut)}</strong> {name}
       </a>
     </li>
   );
@@ -168,10 +198,10 @@ function ActiveFleets({ fleets }: { readonly fleets: readonly Fleet[] }) {
 
 /** With a worker that is really there, so that the command can be copied as it is. */
 function FirstSteps() {
-  const projects = useResource<{ projects: readonly Project[] }>("/v1/projects");
+  const projects = useResource<ProjectList>("/v1/projects");
   const project = projects.data?.projects[0]?.name;
   const path = project === undefined ? null : `/v1/projects/${encodeURIComponent(project)}/workers`;
-  const { data } = useResource<{ workers: readonly ListedWorker[] }>(path);
+  const { data } = useResource<WorkerList>(path);
   const worker = data?.workers[0]?.name;
   return (
     <EmptyState title="Nothing has run yet.">

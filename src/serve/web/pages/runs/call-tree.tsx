@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { Call, Run } from "../../api/shapes.ts";
+import type { CalledRun, Run } from "../../api/shapes.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { bytesText, countText, durationText, plural } from "../../text/amounts.ts";
@@ -11,7 +11,7 @@ const AT_FIRST = 40;
 const MAX_DEPTH = 16;
 
 type Node = Pick<
-  Call,
+  CalledRun,
   "run" | "worker" | "status" | "durationMs" | "error" | "held" | "limits" | "calls" | "image" | "model"
 > & {
   readonly attached: readonly string[];

@@ -1,7 +1,7 @@
-import type { Project, Run } from "../../api/shapes.ts";
+import type { RunList as Listed, ProjectList, Run } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
-import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
@@ -10,6 +10,7 @@ import { durationText, words } from "../../text/amounts.ts";
 
 const EVERY_MS = 3000;
 const LIMITS = [50, 200, 500];
+const LARGEST = 500;
 const STATUSES = [
   ...["running", "succeeded", "failed", "refused", "denied", "cancelled", "timed_out", "signaled", "oom_killed"],
   ...["output_limit", "disk_limit", "lost", "interrupted", "closed"],
@@ -22,10 +23,10 @@ export function RunList({ query }: { readonly query: Readonly<Record<string, str
   const asked = new URLSearchParams(
     Object.entries({ worker, status, project, limit, calls: "false" }).filter(([, value]) => value !== ""),
   );
-  const { data, error, reload } = useResource<{ runs: readonly Run[]; unreadable: number }>(`/v1/runs?${asked}`, {
+  const { data, error, reload } = useResource<Listed>(`/v1/runs?${asked}`, {
     everyMs: EVERY_MS,
   });
-  const projects = useResource<{ projects: readonly Project[] }>("/v1/projects").data?.projects ?? [];
+  const projects = useResource<ProjectList>("/v1/projects").data?.projects ?? [];
   const filter = (field: string, value: string): void => {
     location.hash = placeTo(["runs"], { ...query, [field]: value });
   };
@@ -115,6 +116,11 @@ export function RunList({ query }: { readonly query: Readonly<Record<string, str
           ]}
         />
       )}
+      <CutNote isCut={data?.more}>
+        {Number(limit) < LARGEST
+          ? `There are older runs: these are the newest ${data?.runs.length}. “Show” lists more.`
+          : `There are older runs: these are the newest ${data?.runs.length}. The filters find them.`}
+      </CutNote>
       {data !== null && data.unreadable > 0 ? <p class="quiet">{data.unreadable} records could not be read.</p> : null}
     </>
   );

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
+import type { ExplainedRun, ExplainedSandbox, Mount, Narrowing } from "../../api/shapes.ts";
 import { Badge } from "../../components/badge.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { bytesText, durationText, words } from "../../text/amounts.ts";
-import type { ExplainedRun, Mount, Narrowing, Network, Sandbox } from "./shapes.ts";
 
 /** More below one worker are not drawn: a tree of calls can branch without end. */
 const MAX_CALLS = 50;
@@ -61,7 +61,7 @@ function Contents({
   narrowings,
   tools,
 }: {
-  readonly sandbox: Sandbox;
+  readonly sandbox: ExplainedSandbox;
   readonly narrowings: readonly Narrowing[];
   readonly tools: readonly string[] | null;
 }) {
@@ -171,7 +171,7 @@ function MountChip({ mount, narrowings }: { readonly mount: Mount; readonly narr
   );
 }
 
-function NetworkChips({ network }: { readonly network: Network }) {
+function NetworkChips({ network }: { readonly network: ExplainedSandbox["network"] }) {
   if (network === false) return <span class="quiet">none</span>;
   if (network === true) return <Badge tone="warn">open: every host</Badge>;
   return (

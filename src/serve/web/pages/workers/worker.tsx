@@ -1,9 +1,9 @@
+import type { Explanation } from "../../api/shapes.ts";
 import { useResource } from "../../app/resource.ts";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { placeTo } from "../../routing/place.ts";
 import { ExplainedCell } from "./explained-cell.tsx";
-import type { Explanation } from "./shapes.ts";
 
 /** What a worker would get if it ran now, and what each worker below it would. Nothing runs for this. */
 export function WorkerPage({ project, worker }: { readonly project: string; readonly worker: string }) {

@@ -1,4 +1,4 @@
-import type { ListedWorker, Project } from "../../api/shapes.ts";
+import type { ProjectList, Worker, WorkerList } from "../../api/shapes.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useResource } from "../../app/resource.ts";
 import { CodeBlock } from "../../components/code-block.tsx";
@@ -16,7 +16,7 @@ export function Workers({ parts: [project, worker] }: PageProps) {
 }
 
 function Projects() {
-  const { data, error, reload } = useResource<{ projects: readonly Project[] }>("/v1/projects");
+  const { data, error, reload } = useResource<ProjectList>("/v1/projects");
   if (data === null) return error === null ? <Loading what="projects" /> : <ErrorNote error={error} retry={reload} />;
   return (
     <>
@@ -30,7 +30,7 @@ function Projects() {
 
 function ProjectWorkers({ project, isOnly }: { readonly project: string; readonly isOnly: boolean }) {
   const path = `/v1/projects/${encodeURIComponent(project)}/workers`;
-  const { data, error, reload } = useResource<{ workers: readonly ListedWorker[]; problems: readonly string[] }>(path);
+  const { data, error, reload } = useResource<WorkerList>(path);
   return (
     <section>
       {isOnly ? null : (
@@ -54,7 +54,7 @@ function ProjectWorkers({ project, isOnly }: { readonly project: string; readonl
   );
 }
 
-function WorkerTable({ project, workers }: { readonly project: string; readonly workers: readonly ListedWorker[] }) {
+function WorkerTable({ project, workers }: { readonly project: string; readonly workers: readonly Worker[] }) {
   return (
     <Table
       label={`Workers of ${project}`}
