@@ -26,7 +26,7 @@ type Rule = (file: File) => Breach[];
 const LAYER_0 = ["sandbox"];
 /** What knows nothing of ours. */
 const FOUNDATIONS = [...LAYER_0, "platform", "secrets", "json"];
-const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state"];
+const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state", "blobs"];
 const LAYERS_0_TO_2 = [
   ...LAYERS_0_TO_1,
   "isolation",
@@ -56,6 +56,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   files: [...LAYER_0, "platform"],
   approval: [...LAYER_0, "platform"],
   state: [...LAYER_0, "platform", "json", "files"],
+  blobs: [...LAYER_0, "platform", "files", "state"],
   isolation: LAYERS_0_TO_1,
   egress: LAYERS_0_TO_1,
   tools: LAYERS_0_TO_1,
@@ -83,6 +84,7 @@ const MAY_READ_DISKS = [
   "declarations/",
   "platform/",
   "state/",
+  "blobs/",
   "isolation/",
   "changes/",
   "audit/",

@@ -2,7 +2,7 @@ import { askedOnApplying, comesBack } from "../sandbox/staging.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import type { Agreed } from "./agreed.ts";
 import { type Change, type ChangedMount, type Changeset, placesAbove } from "./model/changeset.ts";
-import { inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
+import { type Draft, inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
 import { BytesBudget, judged } from "./scan/judge.ts";
 import { scanView } from "./scan/scan.ts";
 import { digestAt } from "./snapshot.ts";
@@ -51,6 +51,62 @@ export function keepingWhatMayBeLost(changes: readonly Change[]): Change[] {
   return changes.map((change) => stayingFor(refused, moved, change));
 }
 
+/** Judges what was found in the mounts of a run, one after another, and says what of it needs approval. */
+export class Collecting {
+  readonly #agreed: Agreed;
+  readonly #budget: BytesBudget;
+  readonly #mounts: ChangedMount[] = [];
+  readonly #found: Found[] = [];
+  #pathBytes = 0;
+
+  /** `maxBytes`: that the run may write in all. */
+  constructor(agreed: Agreed, maxBytes: number) {
+    this.#agreed = agreed;
+    this.#budget = new BytesBudget(maxBytes);
+  }
+
+  /** Throws {@link TooManyChanges}. */
+  add(drafts: readonly Draft[], view: Pick<View, "mount" | "pathOf" | "closed">, changed: ChangedMount): void {
+    const asked = askedOnApplying(view.mount);
+    for (const draft of inOrderOfApplying(drafts)) {
+      this.#pathBytes += draft.names.reduce((sum, name) => sum + name.length + 1, view.mount.path.length);
+      if (this.#pathBytes > MAX_BYTES_OF_PATHS)
+        throw new TooManyChanges(
+          `the paths of all changes together are longer than ${formatBytes(MAX_BYTES_OF_PATHS)}`,
+        );
+      const said = judged(draft, view, this.#budget);
+      const { kind, base, next, linkText } = draft;
+      const operation = kind === "delete" ? "delete" : "write";
+      const isOpen = said.refusal === null && !this.#agreed.covers({ kind: draft.kind, ...said });
+      const asks = isOpen && asked[operation] === "ask";
+      const isLeft = isOpen && !asks && view.mount.approval?.[operation] === "ask";
+      const change = {
+        mount: this.#mounts.length,
+        kind,
+        base,
+        next,
+        ...said,
+        ...(linkText === undefined ? {} : { linkText }),
+      };
+      this.#found.push({ change, asks, isLeft });
+    }
+    this.#mounts.push(changed);
+  }
+
+  /** Null if nothing was changed. Throws {@link TooManyChanges}. */
+  end(of: ChangesOf): Collected | null {
+    const found = this.#found;
+    if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
+    if (found.length === 0) return null;
+    const changes = keepingWhatMayBeLost(found.map(({ change }, index): Change => ({ index, ...change })));
+    return {
+      changeset: { version: 1, ...of, mounts: this.#mounts, changes },
+      toAsk: changes.filter(({ refusal }, index) => refusal === null && found[index]?.asks),
+      leftToCallers: changes.filter(({ refusal }, index) => refusal === null && found[index]?.isLeft),
+    };
+  }
+}
+
 /** Every difference in the views whose changes are applied, each one checked. Null if there is none. */
 export async function collectChanges(
   views: readonly View[],
@@ -59,47 +115,14 @@ export async function collectChanges(
   of: ChangesOf,
   signal: AbortSignal | undefined,
 ): Promise<Collected | null> {
-  const budget = new BytesBudget(maxBytes);
-  const mounts: ChangedMount[] = [];
-  let pathBytes = 0;
-  const found: Found[] = [];
+  const collecting = new Collecting(agreed, maxBytes);
   for (const view of views.filter(({ mount }) => comesBack(mount))) {
-    const asked = askedOnApplying(view.mount);
     const drafts = await scanView(view, { signal });
     // A directory that was made for the run and in which it wrote nothing is no change.
     const isUnused = drafts.every(({ names }) => names.length <= view.made.length);
-    for (const draft of isUnused ? [] : inOrderOfApplying(drafts)) {
-      pathBytes += draft.names.reduce((sum, name) => sum + name.length + 1, view.mount.path.length);
-      if (pathBytes > MAX_BYTES_OF_PATHS)
-        throw new TooManyChanges(
-          `the paths of all changes together are longer than ${formatBytes(MAX_BYTES_OF_PATHS)}`,
-        );
-      const said = judged(draft, view, budget);
-      const { kind, base, next, linkText } = draft;
-      const operation = kind === "delete" ? "delete" : "write";
-      const isOpen = said.refusal === null && !agreed.covers({ kind: draft.kind, ...said });
-      const asks = isOpen && asked[operation] === "ask";
-      const isLeft = isOpen && !asks && view.mount.approval?.[operation] === "ask";
-      const change = {
-        mount: mounts.length,
-        kind,
-        base,
-        next,
-        ...said,
-        ...(linkText === undefined ? {} : { linkText }),
-      };
-      found.push({ change, asks, isLeft });
-    }
-    mounts.push(changedMount(view));
+    collecting.add(isUnused ? [] : drafts, view, changedMount(view));
   }
-  if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
-  if (found.length === 0) return null;
-  const changes = keepingWhatMayBeLost(found.map(({ change }, index): Change => ({ index, ...change })));
-  return {
-    changeset: { version: 1, ...of, mounts, changes },
-    toAsk: changes.filter(({ refusal }, index) => refusal === null && found[index]?.asks),
-    leftToCallers: changes.filter(({ refusal }, index) => refusal === null && found[index]?.isLeft),
-  };
+  return collecting.end(of);
 }
 
 /** Drops files whose content was already approved. The content must no longer be writable for the run. */

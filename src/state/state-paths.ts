@@ -29,6 +29,8 @@ export function statePaths(stateDir: string) {
     runs: join(stateDir, "runs"),
     /** Packages that were prepared for cells, by the digest of what they are made of. */
     environments: join(stateDir, "environments"),
+    /** Copies of directories of other machines, by the digest of their manifests. */
+    mirrors: join(stateDir, "mirrors"),
     /** Questions and how they were decided, by project. */
     inbox: join(stateDir, "inbox"),
     /** Tokens, events and fleets of `corral serve`. */

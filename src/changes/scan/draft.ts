@@ -13,6 +13,8 @@ export interface Draft {
   readonly overHidden?: boolean;
   /** True for a deletion that makes room for an entry of another type. */
   readonly givesWay?: boolean;
+  /** Why it was refused on the machine where the run was; absent: it was not. */
+  readonly refusal?: string;
 }
 
 /** The most changes of one run. */

@@ -38,7 +38,8 @@ export function judged(
   const texts = draft.names.map((name) => textOf(name) ?? name.replace(/[^\x20-\x7e]/g, "?"));
   const path = pathOf(draft.names) ?? joinVirtual(mount.path, texts.join("/"));
   const type = draft.type === "other" ? "file" : draft.type;
-  return { parts: texts, path, type, refusal: refusalOf(draft, { mount, closed }, path, budget) };
+  const refusal = refusalOf(draft, { mount, closed }, path, budget) ?? draft.refusal ?? null;
+  return { parts: texts, path, type, refusal };
 }
 
 function refusalOf(

@@ -1,0 +1,117 @@
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { BlobRefused, type BlobStore } from "../model/blob.ts";
+import { fillFile } from "../model/file-content.ts";
+import type { RawPath, Tree, TreeEntry } from "../tree/tree.ts";
+
+type FileEntry = Extract<TreeEntry, { type: "file" }>;
+
+/** Files that are fetched at the same time. */
+const AT_ONCE = 8;
+/** The number of entries after which other work of the process gets a turn. */
+const SLICE = 500;
+
+/**
+ * Makes a tree in an empty directory of Corral's own. Each step goes by descriptor and makes a new entry: nothing that is there
+ * is written to or followed, so that a name which the file system takes for another (by case, or by its form in Unicode) fails.
+ */
+export async function makeMirror(tree: Tree, dir: string, store: BlobStore, signal: AbortSignal): Promise<void> {
+  using root = Descriptor.name(dir, true);
+  const files: FileEntry[] = [];
+  for (const [index, entry] of tree.entries.entries()) {
+    if (index % SLICE === 0) await turn(signal);
+    if (entry.type === "file") files.push(entry);
+    else makeEntry(root, entry);
+  }
+  await inParallel(files, async (entry) => {
+    signal.throwIfAborted();
+    await makeFile(root, entry, store, signal);
+  });
+  // From the bottom: a directory without write permission could not be filled.
+  for (const entry of tree.entries.toReversed()) if (entry.type === "directory") setMode(root, entry);
+  fs.chmodSync(root.path(), tree.rootMode ?? 0o755);
+}
+
+function makeEntry(root: Descriptor, entry: TreeEntry): void {
+  using slot = slotOf(root, entry.path);
+  const place = slot.folder.path(slot.name) as unknown as string;
+  if (entry.type === "link") fs.symlinkSync(entry.target, place);
+  else fs.mkdirSync(place, 0o700);
+}
+
+async function makeFile(
+  root: Descriptor,
+  { path, digest, bytes, mode }: FileEntry,
+  store: BlobStore,
+  signal: AbortSignal,
+): Promise<void> {
+  using slot = slotOf(root, path);
+  using file = Descriptor.create(slot.folder.path(slot.name), 0o600);
+  const written = bytes === 0 ? 0 : await fillFile(file, store.get(digest, bytes, signal));
+  if (written !== bytes) throw new BlobRefused("mismatch", digest, `it has ${written} bytes and not ${bytes}`);
+  fs.fchmodSync(file.fd, mode);
+}
+
+function setMode(root: Descriptor, { path, mode }: TreeEntry): void {
+  using slot = slotOf(root, path);
+  using folder = slot.folder.child(slot.name, true);
+  fs.chmodSync(folder.path(), mode);
+}
+
+function slotOf(root: Descriptor, path: RawPath) {
+  const names = path.split("/").map((name) => Buffer.from(name, "latin1"));
+  const folder = root.below(names.slice(0, -1));
+  return { folder, name: names.at(-1) ?? Buffer.alloc(0), [Symbol.dispose]: () => folder[Symbol.dispose]() };
+}
+
+async function inParallel<T>(all: readonly T[], each: (one: T) => Promise<void>): Promise<void> {
+  const left = all.values();
+  let failed = false;
+  const work = async (): Promise<void> => {
+    for (const one of left) {
+      if (failed) return;
+      await each(one).catch((error: unknown) => {
+        failed = true;
+        throw error;
+      });
+    }
+  };
+  const done = await Promise.allSettled(Array.from({ length: AT_ONCE }, work));
+  for (const one of done) if (one.status === "rejected") throw one.reason;
+}
+
+/**
+ * Changes with every change in a directory, also one that is undone: the kernel sets the times of change, and no program can
+ * choose them. Nothing is opened but directories.
+ */
+export async function exactState(dir: string, signal: AbortSignal): Promise<string> {
+  const hash = createHash("sha256");
+  let looked = 0;
+  const look = async (folder: Descriptor, path: string): Promise<void> => {
+    for (const name of fs.readdirSync(folder.path(), { encoding: "latin1" }).sort()) {
+      looked += 1;
+      if (looked % SLICE === 0) await turn(signal);
+      const bytes = Buffer.from(name, "latin1");
+      const stats = fs.lstatSync(folder.path(bytes) as unknown as string, { bigint: true });
+      hash.update(JSON.stringify([`${path}${name}`, ...factsOf(stats)]));
+      if (!stats.isDirectory()) continue;
+      using inner = folder.child(bytes, true);
+      await look(inner, `${path}${name}/`);
+    }
+  };
+  using root = Descriptor.name(dir, true);
+  hash.update(JSON.stringify(factsOf(fs.fstatSync(root.fd, { bigint: true }))));
+  await look(root, "");
+  return hash.digest("hex");
+}
+
+function factsOf({ mode, size, ino, ctimeNs }: fs.BigIntStats): string[] {
+  return [mode, size, ino, ctimeNs].map(String);
+}
+
+async function turn(signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  await nextTurn();
+}

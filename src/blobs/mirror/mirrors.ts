@@ -1,0 +1,219 @@
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, readFile, rename, stat, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { removeTree } from "../../files/host/remove-tree.ts";
+import { runSystemProgram } from "../../files/host/system-program.ts";
+import { nullFor } from "../../platform/errno.ts";
+import { writeAtomically } from "../../platform/write-file.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { holdFile, isHeld, type LockOwner, type Patience } from "../../state/file-lock.ts";
+import { type BlobStore, type Digest, isDigest, wholeBlob } from "../model/blob.ts";
+import { parseManifest } from "../tree/manifest.ts";
+import { TREE_LIMITS, type Tree, TreeRefused } from "../tree/tree.ts";
+import { exactState, makeMirror } from "./make-mirror.ts";
+
+export interface MirrorsOptions {
+  /** A directory of Corral's own, which no other user can enter. */
+  readonly dir: string;
+  readonly owner: LockOwner;
+  /** Of all mirrors together, by the sizes in their manifests. */
+  readonly maxBytes?: number;
+}
+
+/** A tree on this machine. Disposing says that it is not used any more: it stays, but may be removed for others. */
+export interface Mirror extends AsyncDisposable {
+  /** The directory, or the file if the tree is one. */
+  readonly path: string;
+  readonly tree: Tree;
+}
+
+const MAX_BYTES = 20 * 1024 ** 3;
+/** Longer than a mirror takes to make. */
+const WHILE_MADE: Omit<Patience, "signal"> = { waitMs: 60 * 60_000, longestPauseMs: 200 };
+const A_MOMENT: Patience = { waitMs: 60_000, longestPauseMs: 20 };
+const MAX_RECORD_BYTES = 4096;
+const USE = /^([0-9a-f]{64})\.use-[0-9a-f-]{36}$/;
+const UNFINISHED = ".new";
+const REMOVED = ".removed-";
+
+const record = z.strictObject({
+  version: z.literal(1),
+  bytes: z.number().min(0),
+  entries: z.number().min(0),
+  exact: z.string(),
+});
+type MirrorRecord = z.infer<typeof record>;
+
+interface Stored extends MirrorRecord {
+  readonly digest: Digest;
+  readonly usedAt: number;
+}
+
+/**
+ * Copies of trees of other machines, each made once: `DIGEST/tree/` and `DIGEST/record.json`. A mirror gets its name when it is
+ * complete and on the disk. Corral shows it to cells read-only or through views, so that nothing changes it; if something did, it
+ * is made again. If there is no room for another, the one that was used least recently is removed, unless a process uses it.
+ */
+export class Mirrors {
+  readonly #dir: string;
+  readonly #owner: LockOwner;
+  readonly #maxBytes: number;
+
+  constructor({ dir, owner, maxBytes = MAX_BYTES }: MirrorsOptions) {
+    this.#dir = dir;
+    this.#owner = owner;
+    this.#maxBytes = maxBytes;
+  }
+
+  /**
+   * The mirror of the tree with this manifest, made if it is missing. Rejects with `BlobRefused` or `TreeRefused` if the store does
+   * not have what the manifest says, or the manifest is not valid; nothing is left of it then.
+   */
+  async open(digest: Digest, store: BlobStore, signal: AbortSignal): Promise<Mirror> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    const manifest = await wholeBlob(store, digest, TREE_LIMITS.manifestBytes, signal);
+    const tree = parseManifest(manifest);
+    const use = await this.#use(digest);
+    try {
+      await using _ = await holdFile(join(this.#dir, `${digest}.lock`), this.#owner, { ...WHILE_MADE, signal });
+      if (!(await this.#isWhole(digest, signal))) await this.#make(digest, tree, store, signal);
+      const now = new Date();
+      await utimes(this.#record(digest), now, now);
+    } catch (error) {
+      await use[Symbol.asyncDispose]();
+      throw error;
+    }
+    const [only] = tree.entries;
+    const name = tree.rootMode === null && only !== undefined ? Buffer.from(only.path, "latin1").toString() : "";
+    return {
+      path: join(this.#dir, digest, "tree", name),
+      tree,
+      [Symbol.asyncDispose]: () => use[Symbol.asyncDispose](),
+    };
+  }
+
+  /** Removes what processes that died have left unfinished, and mirrors beyond the limit. */
+  async sweep(): Promise<void> {
+    const names = (await readdir(this.#dir).catch(nullFor("ENOENT"))) ?? [];
+    for (const name of names) {
+      const digest = name.slice(0, 64);
+      const isLeft = name.includes(REMOVED) || (name.endsWith(UNFINISHED) && !(await this.#isBeingMade(digest)));
+      if (isLeft) await removeTree(join(this.#dir, name));
+    }
+    if (names.length > 0) await this.#makeRoom(0);
+  }
+
+  /** Removal takes the same lock, so a mirror that is looked for is not removed meanwhile. */
+  async #use(digest: Digest): Promise<AsyncDisposable> {
+    await using _ = await this.#alone();
+    return await holdFile(join(this.#dir, `${digest}.use-${randomUUID()}`), this.#owner, A_MOMENT);
+  }
+
+  async #alone(): Promise<AsyncDisposable> {
+    return await holdFile(join(this.#dir, "lock"), this.#owner, A_MOMENT);
+  }
+
+  async #isWhole(digest: Digest, signal: AbortSignal): Promise<boolean> {
+    const found = await this.#stored(digest);
+    return (
+      found !== null && found.exact === (await exactState(join(this.#dir, digest, "tree"), signal).catch(() => null))
+    );
+  }
+
+  async #make(digest: Digest, tree: Tree, store: BlobStore, signal: AbortSignal): Promise<void> {
+    if (tree.bytes > this.#maxBytes)
+      throw new TreeRefused(
+        `a directory of ${formatBytes(tree.bytes)} does not fit: mirrors may have ${formatBytes(this.#maxBytes)} on this machine`,
+      );
+    // One that was changed; those who use it see it change no further.
+    if (!(await this.#removeUnless(digest, 1)))
+      throw new TreeRefused(
+        `mirror ${digest.slice(0, 12)} was changed, and other processes use it. End them, and try again`,
+      );
+    await this.#makeRoom(tree.bytes);
+    const unfinished = join(this.#dir, `${digest}${UNFINISHED}`);
+    await removeTree(unfinished);
+    try {
+      const dir = join(unfinished, "tree");
+      await mkdir(dir, { recursive: true, mode: 0o700 });
+      await makeMirror(tree, dir, store, signal);
+      const made = {
+        version: 1,
+        bytes: tree.bytes,
+        entries: tree.entries.length,
+        exact: await exactState(dir, signal),
+      };
+      await writeAtomically(join(unfinished, "record.json"), JSON.stringify(made));
+      // All of its files at once: one by one would take longer than to make them.
+      if (!(await runSystemProgram("sync", ["-f", unfinished])))
+        throw new Error("the program `sync` cannot flush a mirror to the disk. Install the package coreutils");
+      await rename(unfinished, join(this.#dir, digest));
+    } catch (error) {
+      await removeTree(unfinished);
+      throw error;
+    }
+  }
+
+  /** Two processes may make mirrors at the same time: then the limit is exceeded until the next one. */
+  async #makeRoom(bytes: number): Promise<void> {
+    const stored = await this.#all();
+    let total = stored.reduce((sum, one) => sum + one.bytes, 0);
+    for (const { digest, bytes: size } of stored) {
+      if (total + bytes <= this.#maxBytes) return;
+      if (await this.#removeUnless(digest, 0)) total -= size;
+    }
+    if (bytes > 0 && total + bytes > this.#maxBytes)
+      throw new TreeRefused(
+        `a directory of ${formatBytes(bytes)} does not fit: mirrors that are in use have ${formatBytes(total)} of ${formatBytes(this.#maxBytes)}`,
+      );
+  }
+
+  /** False if more than `own` living processes use it. */
+  async #removeUnless(digest: Digest, own: number): Promise<boolean> {
+    const away = join(this.#dir, `${digest}${REMOVED}${randomUUID()}`);
+    {
+      await using _ = await this.#alone();
+      if ((await this.#users(digest)) > own) return false;
+      if ((await rename(join(this.#dir, digest), away).then(() => true, nullFor("ENOENT"))) === null) return true;
+    }
+    await removeTree(away);
+    return true;
+  }
+
+  async #users(digest: Digest): Promise<number> {
+    let living = 0;
+    for (const name of await readdir(this.#dir)) {
+      if (USE.exec(name)?.[1] !== digest) continue;
+      if (await isHeld(join(this.#dir, name), this.#owner)) living += 1;
+      else await removeTree(join(this.#dir, name));
+    }
+    return living;
+  }
+
+  /** The least recently used first. */
+  async #all(): Promise<Stored[]> {
+    const found = await Promise.all((await readdir(this.#dir)).filter(isDigest).map((name) => this.#stored(name)));
+    return found.filter((one) => one !== null).sort((a, b) => a.usedAt - b.usedAt);
+  }
+
+  async #stored(digest: Digest): Promise<Stored | null> {
+    const path = this.#record(digest);
+    const stats = await stat(path).catch(nullFor("ENOENT", "ENOTDIR"));
+    if (stats === null || stats.size > MAX_RECORD_BYTES) return null;
+    try {
+      return { digest, ...record.parse(JSON.parse(await readFile(path, "utf8"))), usedAt: stats.mtimeMs };
+    } catch {
+      // One that cannot be read is made again.
+      return null;
+    }
+  }
+
+  #record(digest: Digest): string {
+    return join(this.#dir, digest, "record.json");
+  }
+
+  async #isBeingMade(digest: string): Promise<boolean> {
+    return await isHeld(join(this.#dir, `${digest}.lock`), this.#owner);
+  }
+}

@@ -1,0 +1,110 @@
+import { createHash } from "node:crypto";
+
+declare const brand: unique symbol;
+
+/** The SHA-256 of a blob, 64 hexadecimal digits: its only name. Made by {@link isDigest} and {@link digestOf}. */
+export type Digest = string & { readonly [brand]: "Digest" };
+
+export function isDigest(text: string): text is Digest {
+  return /^[0-9a-f]{64}$/.test(text);
+}
+
+export function digestOf(content: Uint8Array): Digest {
+  return createHash("sha256").update(content).digest("hex") as Digest;
+}
+
+export interface Blob {
+  readonly digest: Digest;
+  readonly bytes: number;
+}
+
+/** How content is handed on: never more than some hundred kilobytes at a time, unless the store reads it so. */
+export type Content = AsyncIterable<Uint8Array>;
+
+/**
+ * Content that machines exchange, by its digest. Other machines write to a store, so nothing in it is believed: what is
+ * read is compared with its digest.
+ */
+export interface BlobStore {
+  /** Larger blobs are refused. */
+  readonly maxBytes: number;
+  /** Which of these it has. They count as used now: no sweep removes them before something refers to them. */
+  has(digests: readonly Digest[]): Promise<ReadonlySet<Digest>>;
+  /** Rejects with {@link BlobRefused} if the content is not the blob. Nothing of it is stored then. */
+  put(blob: Blob, content: Content, signal?: AbortSignal): Promise<void>;
+  /**
+   * At most `maxBytes` bytes. If the blob is missing, is larger or does not match its digest, reading fails with
+   * {@link BlobRefused}: the last at the end, so nothing may be used before.
+   */
+  get(digest: Digest, maxBytes: number, signal?: AbortSignal): Content;
+  /** Removes blobs that nothing refers to. */
+  sweep(sweep: Sweep): Promise<Swept>;
+}
+
+export interface Sweep {
+  /** Whether something refers to the blob. */
+  readonly isKept: (digest: Digest) => boolean;
+  /** A blob that was used since is kept: what refers to it may still be on its way. */
+  readonly olderThanMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Swept {
+  readonly removed: number;
+  readonly bytes: number;
+}
+
+/** A blob is not used. `message` says which, why, and is complete. */
+export class BlobRefused extends Error {
+  override readonly name = "BlobRefused";
+  readonly code: "missing" | "too_large" | "mismatch" | "not_a_file";
+
+  constructor(code: BlobRefused["code"], digest: string, reason: string, options?: ErrorOptions) {
+    super(`blob ${digest.slice(0, 12)} is refused: ${reason}`, options);
+    this.code = code;
+  }
+}
+
+/** The same content; fails at the end if it is not the blob, and as soon as it is longer. */
+export async function* checked(
+  { digest, bytes }: { readonly digest: Digest; readonly bytes: number | { readonly atMost: number } },
+  content: Content,
+  signal?: AbortSignal,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const hash = createHash("sha256");
+  const most = typeof bytes === "number" ? bytes : bytes.atMost;
+  let read = 0;
+  for await (const piece of content) {
+    signal?.throwIfAborted();
+    read += piece.length;
+    if (read > most) throw new BlobRefused("mismatch", digest, `it has more than ${most} bytes`);
+    hash.update(piece);
+    yield piece;
+  }
+  if (typeof bytes === "number" && read !== bytes)
+    throw new BlobRefused("mismatch", digest, `it has ${read} bytes and not ${bytes}`);
+  if (hash.digest("hex") !== digest) throw new BlobRefused("mismatch", digest, "its content does not match its digest");
+}
+
+/** A whole blob in memory. */
+export async function wholeBlob(
+  store: BlobStore,
+  digest: Digest,
+  maxBytes: number,
+  signal?: AbortSignal,
+): Promise<Buffer> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of store.get(digest, maxBytes, signal)) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+/** Stores what is in memory. */
+export async function putBytes(store: BlobStore, content: Uint8Array, signal?: AbortSignal): Promise<Digest> {
+  const digest = digestOf(content);
+  if ((await store.has([digest])).size === 0) await store.put({ digest, bytes: content.length }, once(content), signal);
+  return digest;
+}
+
+async function* once(content: Uint8Array): AsyncGenerator<Uint8Array, void, undefined> {
+  yield content;
+}

@@ -1,0 +1,165 @@
+import { isUtf8 } from "node:buffer";
+import { z } from "zod";
+import type { Digest } from "../model/blob.ts";
+import { isDigest } from "../model/blob.ts";
+import {
+  pathFault,
+  type RawPath,
+  shownPath,
+  TREE_LIMITS,
+  type Tree,
+  type TreeEntry,
+  type TreeLimits,
+  TreeRefused,
+} from "./tree.ts";
+
+/*
+ * The manifest of a tree: JSON lines, in UTF-8. The first is `{"tree":1,"mode":M}`, or `{"tree":1,"single":true}` for a mount
+ * that is one file. Each other is an entry. docs/formats/machines.md has an example.
+ */
+
+const MAX_LINE_BYTES = 32 * 1024;
+const MAX_TARGET_BYTES = 4095;
+
+const mode = z.number().int().min(0).max(0o777);
+const header = z.union([
+  z.strictObject({ tree: z.literal(1), mode }),
+  z.strictObject({ tree: z.literal(1), single: z.literal(true) }),
+]);
+const digest = z.string().refine(isDigest, "is no SHA-256");
+const place = { path: z.string().exactOptional(), path64: z.string().exactOptional() };
+const entry = z.discriminatedUnion("type", [
+  z.strictObject({ ...place, type: z.literal("file"), mode, bytes: z.number().int().min(0), sha256: digest }),
+  z.strictObject({ ...place, type: z.literal("directory"), mode }),
+  z.strictObject({ ...place, type: z.literal("link"), mode, target: z.string().min(1) }),
+]);
+
+export function formatManifest({ rootMode, entries }: Tree): Buffer {
+  const first = rootMode === null ? { tree: 1, single: true } : { tree: 1, mode: rootMode };
+  return Buffer.from([first, ...entries.map(lineOf)].map((line) => `${JSON.stringify(line)}\n`).join(""));
+}
+
+function lineOf(entry: TreeEntry): object {
+  const { path, type, mode } = entry;
+  const said = { ...pathAsText(path), type, mode };
+  switch (entry.type) {
+    case "file":
+      return { ...said, bytes: entry.bytes, sha256: entry.digest };
+    case "link":
+      return { ...said, target: entry.target };
+    default:
+      return said;
+  }
+}
+
+/** A path as JSON can have it: text, or base64 where it is not UTF-8. */
+export function pathAsText(path: RawPath): { readonly path: string } | { readonly path64: string } {
+  const bytes = Buffer.from(path, "latin1");
+  return isUtf8(bytes) ? { path: bytes.toString("utf8") } : { path64: bytes.toString("base64") };
+}
+
+/** Null if it is none, or is not written as {@link pathAsText} does: each path has one form. */
+export function pathFromText({ path, path64 }: { readonly path?: string; readonly path64?: string }): RawPath | null {
+  if (path !== undefined && path64 === undefined)
+    return path.isWellFormed() ? Buffer.from(path).toString("latin1") : null;
+  if (path64 === undefined || path !== undefined) return null;
+  const bytes = Buffer.from(path64, "base64");
+  return bytes.toString("base64") === path64 && !isUtf8(bytes) ? bytes.toString("latin1") : null;
+}
+
+/**
+ * Reads a manifest that another machine may have forged. Throws `TreeRefused` for anything that could not be a directory: a path
+ * that leaves it, a name twice, something below what is no directory, more than the limits.
+ */
+export function parseManifest(manifest: Uint8Array, limits: TreeLimits = TREE_LIMITS): Tree {
+  if (manifest.length > limits.manifestBytes)
+    throw new TreeRefused(`the manifest is refused: it has more than ${limits.manifestBytes} bytes`);
+  if (!isUtf8(manifest)) throw new TreeRefused("the manifest is refused: it is not UTF-8");
+  const reader = new Reader(limits);
+  let line = 0;
+  for (let at = 0; at < manifest.length; line += 1) {
+    const end = manifest.indexOf(0x0a, at);
+    if (end < 0 || end - at > MAX_LINE_BYTES)
+      throw new TreeRefused(
+        `the manifest is refused: line ${line + 1} is incomplete or longer than ${MAX_LINE_BYTES} bytes`,
+      );
+    reader.take(line, Buffer.from(manifest.buffer, manifest.byteOffset + at, end - at).toString("utf8"));
+    at = end + 1;
+  }
+  return reader.end();
+}
+
+class Reader {
+  readonly #limits: TreeLimits;
+  readonly #folders = new Set<RawPath>();
+  readonly #entries: TreeEntry[] = [];
+  #rootMode: number | null | undefined;
+  #bytes = 0;
+
+  constructor(limits: TreeLimits) {
+    this.#limits = limits;
+  }
+
+  take(line: number, text: string): void {
+    const refuse = (why: string): TreeRefused => new TreeRefused(`the manifest is refused: line ${line + 1} ${why}`);
+    if (line > this.#limits.entries) throw refuse(`is one of more than ${this.#limits.entries} entries`);
+    const raw = jsonOf(text);
+    if (line === 0) {
+      const said = header.safeParse(raw);
+      if (!said.success) throw refuse("is no beginning of a manifest of version 1");
+      this.#rootMode = "mode" in said.data ? said.data.mode : null;
+      return;
+    }
+    const said = entry.safeParse(raw);
+    if (!said.success) throw refuse("is no entry of a tree");
+    const path = pathFromText(said.data);
+    if (path === null) throw refuse("has no valid path");
+    const at = `('${shownPath(path)}')`;
+    const fault = pathFault(path, this.#limits);
+    if (fault !== null) throw refuse(`${at} is refused: ${fault}`);
+    const before = this.#entries.at(-1);
+    if (before !== undefined && path <= before.path) throw refuse(`${at} is there twice, or not in its order`);
+    const above = path.lastIndexOf("/");
+    if (above >= 0 && !this.#folders.has(path.slice(0, above))) throw refuse(`${at} is below what is no directory`);
+    this.#take(path, said.data, (why) => refuse(`${at} ${why}`));
+  }
+
+  #take(path: RawPath, said: z.infer<typeof entry>, refuse: (why: string) => TreeRefused): void {
+    const { mode } = said;
+    switch (said.type) {
+      case "directory":
+        this.#folders.add(path);
+        this.#entries.push({ path, mode, type: "directory" });
+        return;
+      case "link":
+        if (
+          said.target.includes("\0") ||
+          !said.target.isWellFormed() ||
+          Buffer.byteLength(said.target) > MAX_TARGET_BYTES
+        )
+          throw refuse("is a link whose target is not valid");
+        this.#entries.push({ path, mode, type: "link", target: said.target });
+        return;
+      default:
+        this.#bytes += said.bytes;
+        if (this.#bytes > this.#limits.bytes) throw refuse(`is one of more than ${this.#limits.bytes} bytes`);
+        this.#entries.push({ path, mode, type: "file", bytes: said.bytes, digest: said.sha256 as Digest });
+    }
+  }
+
+  end(): Tree {
+    if (this.#rootMode === undefined) throw new TreeRefused("the manifest is refused: it is empty");
+    const [only] = this.#entries;
+    if (this.#rootMode === null && (this.#entries.length !== 1 || only?.type !== "file" || only.path.includes("/")))
+      throw new TreeRefused("the manifest is refused: it is of one file, and has other entries");
+    return { rootMode: this.#rootMode, entries: this.#entries, bytes: this.#bytes };
+  }
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,168 @@
+import { z } from "zod";
+import { type Digest, isDigest } from "../../blobs/model/blob.ts";
+import { pathFromText } from "../../blobs/tree/manifest.ts";
+import { pathFault, TREE_LIMITS } from "../../blobs/tree/tree.ts";
+import { visible } from "../../files/diff/visible.ts";
+import { parseJson } from "../../json/parse-json.ts";
+import { type PathParse, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { RawName } from "../model/raw-name.ts";
+import { MAX_CHANGES } from "../scan/draft.ts";
+
+/** The changes of a run as a machine tells its coordinator of them. Nothing in it is known to be true. */
+export interface WireChangeset {
+  readonly version: 1;
+  readonly mounts: readonly WireMount[];
+}
+
+/** The changes below one virtual path: a mount of the run, or a directory above one that was still to be made. */
+export interface WireMount {
+  readonly path: VirtualPath;
+  readonly changes: readonly WireChange[];
+}
+
+export interface WireChange {
+  readonly names: readonly RawName[];
+  readonly kind: "create" | "modify" | "delete";
+  readonly type: "file" | "directory" | "link";
+  /** What was there when the run began; null: nothing. */
+  readonly base: WireEntry | null;
+  /** What the run left; null: nothing, or what cannot travel. */
+  readonly next: WireEntry | null;
+  /** Why it was refused on the machine; null: it was not. */
+  readonly refusal: string | null;
+}
+
+export interface WireEntry {
+  readonly type: "file" | "directory" | "link";
+  readonly mode: number;
+  /** 0 for anything but a file. */
+  readonly bytes: number;
+  /** Of a file. Null where it was refused, and so did not travel. */
+  readonly digest: Digest | null;
+  /** Of a link; null if its target cannot be read, or is not UTF-8. */
+  readonly target: string | null;
+}
+
+/** A document that no machine of Corral makes. The message says why, in one line. */
+export class WireRefused extends Error {
+  override readonly name = "WireRefused";
+}
+
+export const MAX_DOCUMENT_BYTES = 64 * 1024 ** 2;
+const MAX_VALUES = 2_000_000;
+const MAX_MOUNTS = 1000;
+const MAX_REFUSAL = 500;
+/** As deep as a view can be. */
+const LIMITS = { ...TREE_LIMITS, pathBytes: 64 * 1024, depth: 256 };
+
+const digest = z.string().refine((text): text is Digest => isDigest(text), "is no SHA-256");
+const mode = z.number().int().min(0).max(0o7777);
+const entry = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("file"), mode, bytes: z.number().int().min(0), sha256: digest.nullable() }),
+  z.strictObject({ type: z.literal("directory"), mode }),
+  z.strictObject({ type: z.literal("link"), mode, target: z.string().max(4096).nullable() }),
+]);
+const change = z.strictObject({
+  path: z.string().exactOptional(),
+  path64: z.string().exactOptional(),
+  kind: z.enum(["create", "modify", "delete"]),
+  type: z.enum(["file", "directory", "link"]),
+  base: entry.nullable(),
+  next: entry.nullable(),
+  refusal: z.string().max(MAX_REFUSAL).nullable(),
+});
+const document = z.strictObject({
+  version: z.literal(1),
+  mounts: z.array(z.strictObject({ path: z.string(), changes: z.array(change).max(MAX_CHANGES) })).max(MAX_MOUNTS),
+});
+
+/** Reads a document that may be forged. Throws `WireRefused`. */
+export function parseWire(bytes: Uint8Array): WireChangeset {
+  const parsed = parseJson(new TextDecoder("utf-8", { fatal: false }).decode(bytes), MAX_VALUES);
+  if (!parsed.ok) throw refused(`it is not valid JSON: ${parsed.problem}`);
+  const said = document.safeParse(parsed.value);
+  if (!said.success) throw refused(firstIssue(said.error));
+  const seen = new Set<string>();
+  const mounts = said.data.mounts.map(({ path: raw, changes }): WireMount => {
+    const path = normalised(raw);
+    if (!path.ok || path.path !== raw) throw refused("a mount has no valid path");
+    return { path: path.path, changes: wireChanges(path.path, changes, seen) };
+  });
+  if (mounts.reduce((sum, { changes }) => sum + changes.length, 0) > MAX_CHANGES)
+    throw refused(`there are more than ${MAX_CHANGES} changes`);
+  return { version: 1, mounts };
+}
+
+function normalised(raw: string): PathParse {
+  return raw.startsWith("/") ? parseVirtualPath(raw) : { ok: false, reason: "it is not absolute" };
+}
+
+/** `seen`: the places of files and links over all mounts. A directory that several runs would make may be there twice. */
+function wireChanges(at: VirtualPath, raw: readonly z.infer<typeof change>[], seen: Set<string>): WireChange[] {
+  const own = new Map<string, WireChange>();
+  for (const one of raw) {
+    const path = pathFromText(one);
+    const fault = path === null ? "its path is not valid" : pathFault(path, LIMITS);
+    if (path === null || fault !== null) throw refused(`a change is refused: ${fault}`);
+    const made = wireChange(path, one);
+    const key = `${made.kind === "delete" ? "-" : "+"}${path}`;
+    const everywhere = `${made.kind === "delete" ? "-" : "+"}${at === "/" ? "" : Buffer.from(at).toString("latin1")}/${path}`;
+    if (own.has(key) || (made.type !== "directory" && seen.has(everywhere))) throw refused("a path is changed twice");
+    own.set(key, made);
+    if (made.type !== "directory") seen.add(everywhere);
+  }
+  for (const { names, kind } of own.values()) {
+    // Else content would be written through a link, or below a file.
+    if (
+      kind !== "delete" &&
+      names.some((_, depth) => depth > 0 && isInTheWay(own.get(`+${names.slice(0, depth).join("/")}`)))
+    )
+      throw refused("something is below what is no directory");
+  }
+  return [...own.values()];
+}
+
+function isInTheWay(above: WireChange | undefined): boolean {
+  return above !== undefined && above.type !== "directory";
+}
+
+function wireChange(path: string, { kind, type, base, next, refusal }: z.infer<typeof change>): WireChange {
+  const made = {
+    names: path.split("/"),
+    kind,
+    type,
+    base: base === null ? null : wireEntry(base),
+    next: next === null ? null : wireEntry(next),
+    refusal: refusal === null ? null : visible(refusal) || "it was refused there",
+  };
+  if (!isSound(made)) throw refused("a change contradicts itself");
+  return made;
+}
+
+/** What is not refused has all that it needs to be applied. */
+function isSound({ kind, type, base, next, refusal }: WireChange): boolean {
+  if (kind === "delete") return next === null && base?.type === type;
+  if ((kind === "create") !== (base === null)) return false;
+  if (kind === "modify" && base?.type !== type) return false;
+  if (next === null) return refusal !== null;
+  if (next.type !== type) return false;
+  return refusal !== null || (type === "file" ? next.digest !== null : type === "link" ? next.target !== null : true);
+}
+
+function wireEntry(said: z.infer<typeof entry>): WireEntry {
+  return {
+    type: said.type,
+    mode: said.mode,
+    bytes: said.type === "file" ? said.bytes : 0,
+    digest: said.type === "file" ? said.sha256 : null,
+    target: said.type === "link" ? said.target : null,
+  };
+}
+
+function firstIssue({ issues: [first] }: z.ZodError): string {
+  return `${visible(first?.path.map(String).join(".") ?? "").slice(0, 200)}: ${first?.message.slice(0, 200)}`;
+}
+
+function refused(reason: string): WireRefused {
+  return new WireRefused(`the changes that a machine delivered are refused: ${reason}`);
+}
