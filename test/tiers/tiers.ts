@@ -20,6 +20,7 @@ export const LONG = [
   "test/changes/apply/kill-at-each-step.test.ts",
   "test/changes/scan/scan.test.ts",
   "test/changes/stage.test.ts",
+  "test/changes/wire/round-trip.test.ts",
   "test/declarations/bounded-mismatch.test.ts",
   "test/files/unusual-files.test.ts",
   "test/fleet/items/million-lines.test.ts",

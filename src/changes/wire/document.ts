@@ -5,7 +5,7 @@ import { pathFault, TREE_LIMITS } from "../../blobs/tree/tree.ts";
 import { visible } from "../../files/diff/visible.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { type PathParse, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { RawName } from "../model/raw-name.ts";
+import { type RawName, rawNameOf } from "../model/raw-name.ts";
 import { MAX_CHANGES } from "../scan/draft.ts";
 
 /** The changes of a run as a machine tells its coordinator of them. Nothing in it is known to be true. */
@@ -99,14 +99,18 @@ function normalised(raw: string): PathParse {
 
 /** `seen`: the places of files and links over all mounts. A directory that several runs would make may be there twice. */
 function wireChanges(at: VirtualPath, raw: readonly z.infer<typeof change>[], seen: Set<string>): WireChange[] {
+  const all: WireChange[] = [];
   const own = new Map<string, WireChange>();
   for (const one of raw) {
     const path = pathFromText(one);
     const fault = path === null ? "its path is not valid" : pathFault(path, LIMITS);
     if (path === null || fault !== null) throw refused(`a change is refused: ${fault}`);
     const made = wireChange(path, one);
+    all.push(made);
+    // It is only told of. A machine tells of names that are not UTF-8 as it shows them, and two can look the same.
+    if (made.refusal !== null) continue;
     const key = `${made.kind === "delete" ? "-" : "+"}${path}`;
-    const everywhere = `${made.kind === "delete" ? "-" : "+"}${at === "/" ? "" : Buffer.from(at).toString("latin1")}/${path}`;
+    const everywhere = `${key.slice(0, 1)}${at === "/" ? "" : rawNameOf(at)}/${path}`;
     if (own.has(key) || (made.type !== "directory" && seen.has(everywhere))) throw refused("a path is changed twice");
     own.set(key, made);
     if (made.type !== "directory") seen.add(everywhere);
@@ -119,7 +123,7 @@ function wireChanges(at: VirtualPath, raw: readonly z.infer<typeof change>[], se
     )
       throw refused("something is below what is no directory");
   }
-  return [...own.values()];
+  return all;
 }
 
 function isInTheWay(above: WireChange | undefined): boolean {

@@ -59,11 +59,11 @@ class Exporter implements Disposable {
   async #base({ mount, parts, path, refusal }: Change, base: EntryFacts): Promise<object> {
     const { type, mode, size } = base;
     if (type === "directory") return { type, mode };
-    const slot = this.#mounts.target(mount, parts);
-    if (isVerdict(slot)) {
-      if (refusal === null) throw new BaseChanged(`${path} was changed on this machine while the item ran`);
+    // It is not compared, as it is not applied.
+    if (refusal !== null)
       return type === "file" ? { type, mode, bytes: size, sha256: null } : { type, mode, target: null };
-    }
+    const slot = this.#mounts.target(mount, parts);
+    if (isVerdict(slot)) throw new BaseChanged(`${path} was changed on this machine while the item ran`);
     using _ = slot;
     const isSame = (): boolean => isAsItWas(base, currentEntry(slot.folder, slot.name));
     if (!isSame()) throw new BaseChanged(`${path} was changed on this machine while the item ran`);

@@ -30,7 +30,7 @@ export async function fetchContent(
       fs.symlinkSync(change.linkText ?? "", slot.folder.path(slot.name));
       break;
     default:
-      await makeFile(slot, change.next.mode, source, store, signal);
+      await makeFile(slot, change.next, source, store, signal);
   }
   const made = currentEntry(slot.folder, slot.name);
   if (made === null || made === "other") throw new Error(`the content of ${change.path} disappeared while it was made`);
@@ -40,12 +40,13 @@ export async function fetchContent(
 
 async function makeFile(
   { folder, name }: Slot,
-  mode: number,
+  { mode, size }: EntryFacts,
   source: WireEntry | null,
   store: BlobStore,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  if (source === null || source.digest === null) throw new Error("a file that is not refused has no digest");
+  if (source === null || source.digest === null || source.bytes !== size)
+    throw new Error("a file that is not refused has no content of the size that was judged");
   const { digest, bytes } = source;
   using file = Descriptor.create(folder.path(name), 0o600);
   const written = await fillFile(file, store.get(digest, bytes, signal));

@@ -93,7 +93,8 @@ async function judgedAtHome(
     const target = changed[index];
     if (target === undefined) continue;
     collecting.add(drafts, place, target);
-    for (const { names, next } of changes) if (next !== null) sources.set(`${index}:${names.join("/")}`, next);
+    for (const { names, next, refusal } of changes)
+      if (next !== null && refusal === null) sources.set(`${index}:${names.join("/")}`, next);
   }
   const collected = collecting.end(of);
   return collected === null ? null : { collected, sources };
