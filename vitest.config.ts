@@ -48,7 +48,8 @@ export default defineConfig({
           ...withEngine,
           name: "auto",
           include: auto,
-          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "auto" },
+          // To keep an image for each state directory, and to let it go, takes as long as a cell.
+          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "auto", CORRAL_KEEP_IMAGES: "0" },
           sequence: { groupOrder: 1 },
         },
       },

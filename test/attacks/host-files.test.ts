@@ -8,9 +8,10 @@ import { placeOf } from "../../src/files/model/place.ts";
 import { SandboxError } from "../../src/sandbox/errors.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 
 const CANARY = "CANARY: nobody in the sandbox may read or change this";
-const OPERATIONS = 10_000;
+const OPERATIONS = AT_LENGTH ? 20_000 : 4000;
 /** The naive way fails within moments; this is when the test gives up waiting for it. */
 const NAIVE_LIMIT_MS = 30_000;
 

@@ -93,6 +93,17 @@ describe("CORRAL_DRIVER", () => {
     expect((await port.driver.list()).map(({ run }) => run)).not.toContain(plan.run);
   });
 
+  it.each([
+    { given: undefined, kept: 1 },
+    { given: "0", kept: 0 },
+  ])("runc keeps the image of its cells from removal, but for tests that say otherwise ($given)", async (one) => {
+    const stateDir = join(runc.dir, `kept-${one.kept}`);
+    const engineEnv = { ...process.env, CORRAL_DRIVER: "runc", CORRAL_KEEP_IMAGES: one.given };
+    const port = await openPort({ stateDir, engineEnv });
+    await port.driving();
+    expect((await port.letGo({ dryRun: false })).letGo).toHaveLength(one.kept);
+  });
+
   it("runc refuses a plan that only the Engine can carry, and the Engine does not make its cell either", async () => {
     const hardening = { ...runc.untrusted.hardening, seccomp: "engine" as const };
     const { plan, pins } = await runc.plan({ command: ["true"], policy: { ...runc.untrusted, hardening } });

@@ -12,7 +12,7 @@ export async function letKeptImagesGo(
   env: Parameters<typeof connect>[0],
   known: Docker | null = null,
 ): Promise<void> {
-  if (!existsSync(join(statePaths(stateDir).runc, "images"))) return;
+  if (env.CORRAL_KEEP_IMAGES === "0" || !existsSync(join(statePaths(stateDir).runc, "images"))) return;
   const maker = { owner: currentOwner(), sealKey: await loadSealKey(stateDir) };
   const store = layerStore({ docker: known ?? (await connect(env)).docker, stateDir, maker });
   for (const image of await store.kept()) await store.release(image);

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { cp, mkdir } from "node:fs/promises";
+import { cp, link, mkdir, readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { inject } from "vitest";
 import { makeStateDir } from "../../src/state/state-dir.ts";
@@ -13,9 +13,19 @@ export async function giveGate(stateDir: string): Promise<void> {
   const taken = inject("stateWithGate");
   await makeStateDir(stateDir);
   if (taken === undefined) return;
-  await cp(statePaths(taken).gate, statePaths(stateDir).gate, { recursive: true });
+  await linkTree(statePaths(taken).gate, statePaths(stateDir).gate);
   const [probe, ours] = [taken, stateDir].map((dir) => join(statePaths(dir).runc, "probe.json")) as [string, string];
   if (!existsSync(probe) || existsSync(ours)) return;
   await mkdir(dirname(ours), { recursive: true, mode: 0o700 });
   await cp(probe, ours);
+}
+
+/** Links, since a copy has megabytes to write, and to remove again. Corral replaces these files, and never writes into one. */
+async function linkTree(from: string, to: string): Promise<void> {
+  await mkdir(to, { recursive: true, mode: 0o755 });
+  for (const entry of await readdir(from, { withFileTypes: true })) {
+    const [source, target] = [join(from, entry.name), join(to, entry.name)];
+    if (entry.isDirectory()) await linkTree(source, target);
+    else if (!existsSync(target)) await link(source, target);
+  }
 }

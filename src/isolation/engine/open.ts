@@ -36,6 +36,8 @@ export async function openDockerEngine({
   const [{ docker, endpoint, socketPath, opened }, sealKey, seccomp] = await Promise.all(parts);
   const { live, names } = statePaths(stateDir);
   const maker: Maker = { owner: currentOwner(), sealKey };
+  // The variable is for tests, which run a cell or two in each state directory.
+  const keeps = engineEnv.CORRAL_KEEP_IMAGES !== "0";
   return {
     driver: dockerDriver({
       docker,
@@ -64,7 +66,10 @@ export async function openDockerEngine({
     },
     hostPlaces: { data: opened.dataDirs, sockets: socketPath === null ? [] : [socketPath] },
     description: describeEndpoint(endpoint),
-    ground: { facts: { ...opened.facts, isLocal: socketPath !== null }, ...layerStore({ docker, stateDir, maker }) },
+    ground: {
+      facts: { ...opened.facts, isLocal: socketPath !== null },
+      ...layerStore({ docker, stateDir, maker, keeps }),
+    },
     maker,
     seccomp,
   };

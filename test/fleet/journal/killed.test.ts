@@ -1,8 +1,11 @@
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { type JournalFixture, journalFixture } from "./journal-fixture.ts";
 import { type Orchestrated, orchestrate } from "./orchestrated.ts";
+
+const ROUNDS = AT_LENGTH ? 25 : 12;
 
 let fixture: JournalFixture;
 
@@ -28,10 +31,10 @@ async function killedAfter(running: Orchestrated, ms: number): Promise<void> {
 describe("a process that is killed", () => {
   it("while it reads the items makes no fleet that runs, or one that has them all", async () => {
     const outcomes = new Set<string>();
-    for (let round = 0; round < 10; round += 1) {
+    for (let round = 0; round < ROUNDS / 2; round += 1) {
       const running = orchestrate({ path: fixture.path, load: 3000, width: 1 });
       await running.toldSoMany("fleet", 1);
-      await killedAfter(running, round * 12);
+      await killedAfter(running, round * 20);
       const fleet = running.told("fleet")[0] ?? "";
       await using journal = await fixture.open();
       const { state, counts } = (await journal.find(fleet)) ?? { state: "gone", counts: { total: 0 } };
@@ -44,13 +47,13 @@ describe("a process that is killed", () => {
   });
 
   it("while it claims and settles loses no item and records none twice, however often that happens", async () => {
-    const COUNT = 4000;
+    const COUNT = AT_LENGTH ? 4000 : 2000;
     const first = orchestrate({ path: fixture.path, load: COUNT, width: 8 });
     await first.toldSoMany("settled", 1);
     await killedAfter(first, 10);
     const fleet = first.told("fleet")[0] ?? "";
     const rounds = [first];
-    for (let round = 0; round < 25; round += 1) {
+    for (let round = 0; round < ROUNDS; round += 1) {
       const running = orchestrate({ path: fixture.path, fleet, width: 8 });
       rounds.push(running);
       // Some are killed while they fence off what the one before has left.
@@ -76,7 +79,7 @@ describe("a process that is killed", () => {
     expect(rounds.flatMap((round) => round.told("claimed")).filter((one) => !kept.has(one) && !left.has(one))).toEqual(
       [],
     );
-    expect(left.size).toBeGreaterThan(10);
+    expect(left.size).toBeGreaterThan(ROUNDS / 3);
     expectIntact();
   }, 180_000);
 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { addressAllowed, judgeRequest } from "../../../src/sandbox/network/judge.ts";
 import { canonicalNetwork, meetNetwork, networkExcesses } from "../../../src/sandbox/network/network.ts";
 import { isLookedInto, type Network } from "../../../src/sandbox/network/rule.ts";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
 import {
   ADDRESSES,
   type Attempt,
@@ -15,6 +16,9 @@ import {
   PATHS,
   PORTS,
 } from "./arbitraries.ts";
+
+/** A list of rules takes some milliseconds, and every run of the tests tries others. */
+const RUNS = AT_LENGTH ? 100 : 40;
 
 const tries = fc.array(attempts, { minLength: 200, maxLength: 200 });
 
@@ -42,7 +46,7 @@ describe("networks of random rules", () => {
         expect(canonicalNetwork(canonical)).toEqual(canonical);
         for (const attempt of some) expect(allows(canonical, attempt), show(attempt)).toBe(allows(network, attempt));
       }),
-      { numRuns: 300 },
+      { numRuns: 3 * RUNS },
     );
   });
 
@@ -55,7 +59,7 @@ describe("networks of random rules", () => {
         for (const attempt of some)
           expect(allows(met, attempt), show(attempt)).toBe(allows(a, attempt) && allows(b, attempt));
       }),
-      { numRuns: 500 },
+      { numRuns: 5 * RUNS },
     );
   });
 
@@ -68,7 +72,7 @@ describe("networks of random rules", () => {
           expect(allows(met, attempt), show(attempt)).toBe(asks && allows(has, attempt));
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 5 * RUNS },
     );
   });
 
@@ -81,7 +85,7 @@ describe("networks of random rules", () => {
           expect(allows(met, attempt), show(attempt)).toBe(asks && allows(has, attempt, { secrets: "any" }));
         }
       }),
-      { numRuns: 300 },
+      { numRuns: 3 * RUNS },
     );
   });
 
@@ -123,7 +127,7 @@ describe("networks of random rules", () => {
               show(attempt),
             ).toBe(true);
       }),
-      { numRuns: 300 },
+      { numRuns: 3 * RUNS },
     );
   });
 
