@@ -23,7 +23,8 @@ export function listedItems(
   const rows = db.all<Omit<ListedItem, "endedAt"> & { readonly endedAt: number | null }>(
     `SELECT position AS "index", key, state, status, nullif(code, '') AS code, attempt, run, ended_at AS endedAt,
             duration_ms AS durationMs
-     FROM items WHERE fleet = ?1 AND position > ? ${given.map(([term]) => `AND ${term}`).join(" ")} ORDER BY position LIMIT ?`,
+     FROM items ${search === undefined ? "" : "INDEXED BY items_search"}
+     WHERE fleet = ?1 AND position > ? ${given.map(([term]) => `AND ${term}`).join(" ")} ORDER BY position LIMIT ?`,
     ...[fleet, after, ...given.map(([, value]) => value), limit],
   );
   return rows.map((row) => ({ ...row, endedAt: row.endedAt === null ? null : new Date(row.endedAt).toISOString() }));

@@ -118,9 +118,14 @@ describe("a journal of version 1", () => {
     const fleet = await fleetOf([failed("one"), failed("two"), {}]);
     await journal.pause(fleet, "a test");
     await journal[Symbol.asyncDispose]();
+    const versionOf = () => {
+      using db = new DatabaseSync(fixture.path, { readOnly: true });
+      return db.prepare("PRAGMA user_version").get();
+    };
+    const newest = versionOf();
     using old = new DatabaseSync(fixture.path);
     old.exec(`ALTER TABLE items DROP COLUMN cause; ALTER TABLE items DROP COLUMN earlier; DROP TABLE streams;
-      DROP TABLE attempts; UPDATE requests SET json = json_remove(json, '$.fields');
+      DROP TABLE attempts; DROP TABLE intents; DROP INDEX items_search; UPDATE requests SET json = json_remove(json, '$.fields');
       UPDATE results SET json = json_remove(json, '$.stderrLine'); PRAGMA user_version = 1`);
     old.close();
     await reopen();
@@ -131,8 +136,20 @@ describe("a journal of version 1", () => {
     ]);
     expect(await journal.item(fleet, "doc-2.pdf")).toMatchObject({ streams: { stdout: "", stderr: "" }, attempts: [] });
     expect(await journal.failureGroups(fleet)).toMatchObject([{ count: 2, code: "FAILED", example: "doc-0.pdf" }]);
-    using db = new DatabaseSync(fixture.path, { readOnly: true });
-    expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 2 });
+    expect(versionOf()).toEqual(newest);
+  });
+});
+
+describe("a search", () => {
+  it("finds parts of keys as they are, with other filters and in pages", async () => {
+    const fleet = await fleetOf([{}, failed("one"), {}, failed("two")]);
+    const keys = async (filter: object, page = { after: -1, limit: 10 }) =>
+      (await journal.items(fleet, filter, page)).map(({ key }) => key);
+    expect(await keys({ search: "doc-" })).toEqual(["doc-0.pdf", "doc-1.pdf", "doc-2.pdf", "doc-3.pdf"]);
+    expect(await keys({ search: "doc-" }, { after: 0, limit: 2 })).toEqual(["doc-1.pdf", "doc-2.pdf"]);
+    expect(await keys({ search: "-3", failed: true })).toEqual(["doc-3.pdf"]);
+    expect(await keys({ search: "-2", failed: true })).toEqual([]);
+    for (const search of ["DOC", "doc%", "doc_", "*"]) expect(await keys({ search }), search).toEqual([]);
   });
 });
 
