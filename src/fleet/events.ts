@@ -11,9 +11,13 @@ export type FleetEvent =
       readonly key: string;
       readonly attempt: number;
       readonly at: number;
+      /** The name of the machine that ran it, which has delivered it by now; absent: this process runs it. */
+      readonly machine?: string;
     }
   /** `retryInMs`: the item is retried and this result does not count; null: it counts. */
   | { readonly type: "settled"; readonly result: ItemResult; readonly retryInMs: number | null; readonly at: number }
+  /** How many items machines run, or have delivered, whenever that changes. */
+  | { readonly type: "elsewhere"; readonly running: number }
   /** For the user only: it may contain host paths. */
   | { readonly type: "trouble"; readonly detail: string }
   /** No further item starts; the fleet waits for the running ones. */

@@ -7,6 +7,9 @@ import { newRunId } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
 import type { FleetCache } from "./cache/fleet-cache.ts";
 import { Channel } from "./channel.ts";
+import { deliveredResult } from "./elsewhere/delivered-result.ts";
+import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
+import type { SettleChanges } from "./elsewhere/settle-changes.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
@@ -15,6 +18,7 @@ import type { FleetState } from "./model/fleet-record.ts";
 import { type FleetSpec, type ItemResult, isFailure, REVIEWED } from "./model/item.ts";
 import { type Claim, type ClaimedItem, type FleetQueue, LONGEST_DELAY_MS, type Settlement } from "./model/queue.ts";
 import type { FleetStore } from "./model/store.ts";
+import type { Delivered, WorkStore } from "./model/work.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import { Semaphore } from "./semaphore.ts";
@@ -32,6 +36,8 @@ export interface FleetParts {
   readonly executor: ItemExecutor;
   readonly troubles: RunTroubles;
   readonly share: Pick<MachineShare, "concurrency" | "look">;
+  /** Null: this process alone runs its items. */
+  readonly elsewhere: { readonly work: WorkStore; readonly settleChanges: SettleChanges } | null;
   readonly onEvent: OnFleetEvent;
   /** Stops everything immediately. Items that were running run again on resume. */
   readonly stop: AbortSignal;
@@ -59,6 +65,8 @@ export class RunningFleet {
   #recording = 0;
   #cancelled = false;
   #hasRoom: () => void = () => {};
+  #elsewhere: ItemsElsewhere | null = null;
+  #runningElsewhere = 0;
   /** Aborts the items that still wait for the semaphore. */
   readonly #waiting = new Set<AbortController>();
 
@@ -66,8 +74,9 @@ export class RunningFleet {
     const { running, warm } = parts.share.concurrency;
     this.id = parts.id;
     this.#parts = parts;
-    this.#semaphore = new Semaphore(running);
-    this.#flight = new PQueue({ concurrency: running + warm });
+    // One that runs nothing itself claims nothing.
+    this.#semaphore = new Semaphore(Math.max(1, running));
+    this.#flight = new PQueue({ concurrency: Math.max(1, running + warm) });
     this.#begunAt = parts.job.env.now();
   }
 
@@ -82,6 +91,9 @@ export class RunningFleet {
     this.#why = why;
     for (const ends of this.#waiting) ends.abort(new Error(why));
     this.#parts.onEvent({ type: "draining", why });
+    const failed = (error: Error): void => this.#parts.onEvent({ type: "trouble", detail: error.message });
+    this.#parts.elsewhere?.work.drain(this.id).catch(failed);
+    this.#hasRoom();
   }
 
   /** Runs until no item is left or the fleet is drained. Rejects for bugs, after all running items have ended. */
@@ -92,11 +104,18 @@ export class RunningFleet {
     stop.addEventListener("abort", () => this.drain("the fleet was stopped"), { once: true });
     if (stop.aborted) this.drain("the fleet was stopped");
     const sharing = setInterval(() => void this.#resize(), SHARE_MS);
+    const failed = (error: unknown): void => {
+      failures.push(error);
+      this.drain("internal error in Corral");
+    };
+    this.#elsewhere = this.#watchElsewhere(failed);
     try {
-      await this.#claimAll(failures);
+      await this.#claimAll(failed);
       await this.#flight.onIdle();
+      await this.#allBack();
     } finally {
       clearInterval(sharing);
+      await this.#elsewhere?.end();
       this.#results.close();
       await this.#parts.cache?.end();
       // Items that were requeued in the meantime are cancelled too.
@@ -113,37 +132,96 @@ export class RunningFleet {
   async #resize(): Promise<void> {
     const { running, warm } = await this.#parts.share.look();
     const isMore = running + warm > this.#flight.concurrency;
-    this.#semaphore.concurrency = running;
-    this.#flight.concurrency = running + warm;
+    this.#semaphore.concurrency = Math.max(1, running);
+    this.#flight.concurrency = Math.max(1, running + warm);
     if (isMore) this.#hasRoom();
   }
 
-  async #claimAll(failures: unknown[]): Promise<void> {
+  async #claimAll(failed: (error: unknown) => void): Promise<void> {
+    const runsNone = this.#parts.spec.concurrency === 0;
     while (this.#why === null) {
-      const room = this.#flight.concurrency - this.#flight.pending - this.#flight.size + this.#recording;
-      if (room <= 0) {
+      const room = runsNone ? 0 : this.#flight.concurrency - this.#inFlight + this.#recording;
+      if (room <= 0 && !runsNone) {
         await this.#settledOne();
         continue;
       }
       const claim = await this.#parts.queue.claim(room, () => ({ run: newRunId(), cell: null }));
-      for (const item of claim.items) {
-        void this.#flight
-          .add(() => this.#item(item))
-          .catch((error: unknown) => {
-            failures.push(error);
-            this.drain("internal error in Corral");
-          });
-      }
+      this.#tellElsewhere(claim.elsewhere);
+      for (const item of claim.items) void this.#flight.add(() => this.#item(item)).catch(failed);
       if (claim.items.length > 0) continue;
       this.#cancelled = claim.fleet === "cancelled";
       if (claim.fleet !== "running") return this.drain(WHY_NOT_RUNNING[claim.fleet]);
-      if (this.#flight.pending + this.#flight.size > 0) await this.#settledOne(claim.nextAtMs);
-      else if (claim.nextAtMs === null) return;
+      const isLeft = claim.nextAtMs !== null || claim.elsewhere > 0 || (runsNone && (await this.#hasQueued()));
+      if (this.#inFlight === 0 && !isLeft) return;
+      // What machines do is looked at again soon, in case nothing of it is told.
+      const dueAtMs = this.#parts.elsewhere === null ? claim.nextAtMs : Date.now() + IDLE_MS;
+      if (this.#inFlight > 0 || this.#parts.elsewhere !== null) await this.#settledOne(dueAtMs);
       else {
-        const ms = Math.min(Math.max(claim.nextAtMs - Date.now(), 1), IDLE_MS);
+        const ms = Math.min(Math.max((claim.nextAtMs ?? 0) - Date.now(), 1), IDLE_MS);
         await pause(ms, undefined, { signal: this.#parts.stop }).catch(() => {});
       }
     }
+  }
+
+  get #inFlight(): number {
+    return this.#flight.pending + this.#flight.size;
+  }
+
+  async #hasQueued(): Promise<boolean> {
+    return (await this.#parts.queue.counts()).queued > 0;
+  }
+
+  #watchElsewhere(onFailure: (error: unknown) => void): ItemsElsewhere | null {
+    const { elsewhere, onEvent, job } = this.#parts;
+    if (elsewhere === null) return null;
+    return new ItemsElsewhere({
+      id: this.id,
+      work: elsewhere.work,
+      settle: (delivered) => this.#delivered(delivered, elsewhere.settleChanges),
+      onChange: () => this.#hasRoom(),
+      onTrouble: (detail) => onEvent({ type: "trouble", detail }),
+      onFailure,
+      now: job.env.now,
+    });
+  }
+
+  #tellElsewhere(running: number): void {
+    if (running === this.#runningElsewhere) return;
+    this.#runningElsewhere = running;
+    this.#parts.onEvent({ type: "elsewhere", running });
+  }
+
+  /** What machines run is waited for, as what this process runs: until it is stopped. */
+  async #allBack(): Promise<void> {
+    const { elsewhere, queue, stop } = this.#parts;
+    while (elsewhere !== null && !stop.aborted) {
+      const { running } = await queue.counts();
+      this.#tellElsewhere(running);
+      if (running === 0) return;
+      await elsewhere.work.wake(IDLE_MS, stop);
+    }
+  }
+
+  /** One attempt on a machine: everything in it is that machine's word. */
+  async #delivered(delivered: Delivered, settleChanges: SettleChanges): Promise<void> {
+    const { job, store, onEvent, stop } = this.#parts;
+    const { index, key, attempt, earlier, run, machine } = delivered;
+    const request = (await store.item(this.id, key))?.request;
+    if (request === undefined) throw new Error(`the fleet has no item ${key}`);
+    onEvent({ type: "started", index, key, attempt, at: job.env.now(), machine });
+    const claimed: ClaimedItem = { request, attempt, earlier, run, cell: null };
+    const checked = deliveredResult(delivered, request.fields ?? {});
+    if (checked === null) {
+      const message = `The machine ${machine} delivered what is no result.`;
+      const lost = { ...unrunResult(claimed, "lost"), run, attempt, error: { code: "DELIVERY_REFUSED", message } };
+      return await this.#settle(claimed, lost, UNRUN, () => Promise.resolve(lost));
+    }
+    const { result, streams } = checked;
+    const signal = stop;
+    const more = { cacheKey: null, streams };
+    await this.#settle(claimed, result, more, () =>
+      settleChanges({ delivered, request, result, streams }, { fleet: this.id, job, queue: this.#parts.queue, signal }),
+    );
   }
 
   /** Waits until an item ends, another is due, or there is room for more. */
@@ -212,12 +290,15 @@ export class RunningFleet {
 
   async #settle(
     { request, attempt, earlier }: ClaimedItem,
-    result: ItemResult,
+    ran: ItemResult,
     more: Omit<Settlement, "result">,
+    /** For an attempt on a machine: applies its changes, after which it never runs again. Null: another attempt counts. */
+    applied: (() => Promise<ItemResult | null>) | null = null,
   ): Promise<void> {
     const { onEvent, spec, job } = this.#parts;
     const at = job.env.now();
-    if (result.error?.code === "HOST_TROUBLE") {
+    let result = ran;
+    if (result.error?.code === "HOST_TROUBLE" && applied === null) {
       // The machine has no more of something that all items need: the next item would fail as well.
       await this.#parts.queue.requeue(request.index, attempt, 0);
       return this.drain(result.error.message);
@@ -229,11 +310,16 @@ export class RunningFleet {
       onEvent({ type: "settled", result, retryInMs: retry, at });
       return;
     }
-    if (result.status === "lost" && !isBroken && !(await this.#engineAnswers())) {
+    if (result.status === "lost" && applied === null && !isBroken && !(await this.#engineAnswers())) {
       // The failures say nothing about the item: it runs when the fleet is resumed.
       await this.#parts.queue.requeue(request.index, attempt, 0);
       this.drain("the container engine does not answer");
       return;
+    }
+    if (applied !== null) {
+      const settled = await applied();
+      if (settled === null) return onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
+      result = settled;
     }
     const failed = isFailure(result.status) ? 1 : 0;
     this.#failed += failed;

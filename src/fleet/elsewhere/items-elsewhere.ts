@@ -1,0 +1,85 @@
+import PQueue from "p-queue";
+import type { Delivered, WorkStore } from "../model/work.ts";
+
+interface Parts {
+  /** The fleet, which this process owns. */
+  readonly id: string;
+  readonly work: WorkStore;
+  /** Records what a machine delivered, or queues the item again. Rejects for bugs alone. */
+  readonly settle: (delivered: Delivered) => Promise<void>;
+  /** Something has changed: items were queued again, or recorded. */
+  readonly onChange: () => void;
+  readonly onTrouble: (detail: string) => void;
+  readonly onFailure: (error: unknown) => void;
+  /** Milliseconds of a clock that only goes forward. */
+  readonly now: () => number;
+}
+
+/** The longest pause between two looks at the store, and the shortest. */
+const IDLE_MS = 1000;
+const MIN_MS = 20;
+/** Deliveries that are known at once; the others wait in the store. */
+const MAX_TAKEN = 200;
+/** Deliveries whose changes are judged and applied at once. */
+const AT_ONCE = 4;
+
+/** What machines run of a fleet: takes what they deliver, and queues again what dead ones ran. */
+export class ItemsElsewhere {
+  readonly #parts: Parts;
+  readonly #ended = new AbortController();
+  readonly #settling = new PQueue({ concurrency: AT_ONCE });
+  /** By index and attempt, so that none is taken twice. */
+  readonly #taken = new Set<string>();
+  readonly #watching: Promise<void>;
+  #isTroubled = false;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#watching = this.#watch();
+  }
+
+  /** Takes no more deliveries, and waits for those that are being recorded. */
+  async end(): Promise<void> {
+    this.#ended.abort();
+    await this.#watching;
+    await this.#settling.onIdle();
+  }
+
+  async #watch(): Promise<void> {
+    const { work, now } = this.#parts;
+    while (!this.#ended.signal.aborted) {
+      const begunAt = now();
+      await this.#look();
+      await work.wake(this.#taken.size >= MAX_TAKEN ? MIN_MS : IDLE_MS, this.#ended.signal);
+      // What is told in quick succession is looked at together.
+      if (now() - begunAt < MIN_MS) await new Promise((resolve) => setTimeout(resolve, MIN_MS));
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { id, work, onChange, onTrouble } = this.#parts;
+    try {
+      await work.reclaim(id);
+      for (const delivered of await work.deliveries(id, MAX_TAKEN)) this.#take(delivered);
+      this.#isTroubled = false;
+    } catch (error) {
+      if (!this.#isTroubled) onTrouble(`the queue does not answer: ${(error as Error).message}`);
+      this.#isTroubled = true;
+    }
+    onChange();
+  }
+
+  #take(delivered: Delivered): void {
+    const { settle, onChange, onFailure } = this.#parts;
+    const name = `${delivered.index}:${delivered.attempt}`;
+    if (this.#taken.has(name) || this.#taken.size >= MAX_TAKEN || this.#ended.signal.aborted) return;
+    this.#taken.add(name);
+    void this.#settling
+      .add(() => settle(delivered))
+      .catch(onFailure)
+      .finally(() => {
+        this.#taken.delete(name);
+        onChange();
+      });
+  }
+}

@@ -1,0 +1,22 @@
+import type { FleetJob } from "../item-job.ts";
+import type { ItemRequest, ItemResult } from "../model/item.ts";
+import type { FleetQueue, Settlement } from "../model/queue.ts";
+import type { Delivered } from "../model/work.ts";
+
+/** An attempt on a machine, with what is known of it. */
+export interface EndedElsewhere {
+  readonly delivered: Delivered;
+  readonly request: ItemRequest;
+  /** Checked, and without its changes. */
+  readonly result: ItemResult;
+  readonly streams: Settlement["streams"];
+}
+
+/**
+ * Judges, decides on and applies what an attempt on a machine changed, and returns its result with that. Before the first effect it begins
+ * the attempt in the queue; null: another attempt counts meanwhile, and nothing was changed.
+ */
+export type SettleChanges = (
+  ended: EndedElsewhere,
+  of: { readonly fleet: string; readonly job: FleetJob; readonly queue: FleetQueue; readonly signal: AbortSignal },
+) => Promise<ItemResult | null>;
