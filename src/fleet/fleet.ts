@@ -1,13 +1,15 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { ImageFacts } from "../isolation/plan/plan-for.ts";
 import { type Driver, EngineTrouble } from "../isolation/port/driver.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { unmadeViolation } from "../run/model/worker-images.ts";
 import type { Violation } from "../sandbox/violation.ts";
+import { agreedFacts } from "./agreement/agreement.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
-import { fleetFacts } from "./cache/fleet-digest.ts";
+import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
 import { freshCells, type ItemExecutor } from "./executor.ts";
-import { fleetPermission } from "./fleet-permission.ts";
+import { type FleetPermission, fleetPermission } from "./fleet-permission.ts";
 import { type FleetJob, readByAll } from "./item-job.ts";
 import { begunItems } from "./items/begun-items.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
@@ -16,9 +18,10 @@ import { imageAsk } from "./model/image-ask.ts";
 import type { FleetSpec, ItemRequest } from "./model/item.ts";
 import type { FencedItem, FleetStore, LoadProblem } from "./model/store.ts";
 import { RunTroubles } from "./run-troubles.ts";
-import { RunningFleet } from "./running-fleet.ts";
+import { type Elsewhere, RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
 import { MachineShare } from "./share.ts";
+import type { Transport } from "./transport.ts";
 
 /** What the fleets of one project need to run. */
 export interface FleetEnvironment {
@@ -27,6 +30,8 @@ export interface FleetEnvironment {
   readonly onEvent: OnFleetEvent;
   /** Stops everything immediately. Items that were running run again on resume. */
   readonly stop: AbortSignal;
+  /** Absent: no machine can take part. */
+  readonly transport?: Transport;
 }
 
 /** A fleet that is ready to run, or why it is not. Disposing removes its cells; its results stay in the store. */
@@ -135,11 +140,14 @@ interface Allowed {
 
 async function permitted(
   spec: FleetSpec,
-  { run, stop }: FleetEnvironment,
+  env: FleetEnvironment,
 ): Promise<Allowed | Extract<OpenedFleet, { ok: false }>> {
+  const { run, stop } = env;
   const permission = await fleetPermission(spec, run);
   if (!permission.ok) return permission;
   const { worker, caller, sandbox } = permission;
+  const alone = whyAlone(spec, permission, env);
+  if (alone !== null) return { ok: false, reason: alone };
   const ready = await run.images.ready(worker, imageAsk(worker, run, stop));
   if (ready.state === "unmade") return { ok: false, violations: ready.parts.map(unmadeViolation) };
   if (ready.state === "refused") return { ok: false, violations: ready.violations };
@@ -150,6 +158,42 @@ async function permitted(
   return { job: { worker, caller, sandbox, reads, env: withImages(run, images) }, digest };
 }
 
+/** Why no machine can run items of a fleet that wants machines; null if they can, or if it wants none. */
+function whyAlone(
+  { machines = null, concurrency }: FleetSpec,
+  { worker, sandbox }: Extract<FleetPermission, { ok: true }>,
+  { store, run, transport }: FleetEnvironment,
+): string | null {
+  if (machines === null) return concurrency === 0 ? NOBODY : null;
+  if (store.work === null || transport === undefined)
+    return "machines need a queue that they can reach: set `queue: postgres://…` in corral.yaml, or CORRAL_QUEUE";
+  const workers = [worker, ...calledBy(worker, run.project.workers)];
+  const pushes = workers.find(({ git = [] }) => git.length > 0);
+  if (pushes !== undefined)
+    return `worker ${pushes.name} uses repositories, which only this machine has: run it without \`machines\``;
+  const asks = sandbox.withheld?.[0];
+  if (asks !== undefined)
+    return `reading ${asks.path} needs consent, which machines cannot ask for: run it without \`machines\``;
+  return null;
+}
+
+const NOBODY =
+  "`concurrency: 0` leaves all items to machines, and the fleet has no `machines`: add them, or use a number from 1";
+
+/** Offers it to machines. */
+async function elsewhereOf(
+  id: string,
+  spec: FleetSpec,
+  { job }: Allowed,
+  { store: { work }, transport, stop }: FleetEnvironment,
+): Promise<Elsewhere | null> {
+  if (spec.machines == null || work === null || transport === undefined) return null;
+  const { version, sendTrees, settleChanges } = transport;
+  const facts = await agreedFacts(job, job.env, { version, signal: stop });
+  await work.offer(id, { ...facts, trees: await sendTrees(job.sandbox, stop) });
+  return { work, settleChanges, pause: (ms) => pause(ms) };
+}
+
 /** All items run in the images that the fleet's cache keys contain, even if an image's name is moved later. */
 function withImages(run: RunEnvironment, images: ReadonlyMap<string, ImageFacts>): RunEnvironment {
   const { driver } = run;
@@ -157,15 +201,12 @@ function withImages(run: RunEnvironment, images: ReadonlyMap<string, ImageFacts>
   return { ...run, driver: { ...driver, imageFacts } };
 }
 
-async function opened(
-  id: string,
-  spec: FleetSpec,
-  { job, digest }: Allowed,
-  env: FleetEnvironment,
-): Promise<OpenedFleet> {
+async function opened(id: string, spec: FleetSpec, allowed: Allowed, env: FleetEnvironment): Promise<OpenedFleet> {
   const { store, onEvent, stop } = env;
+  const { job, digest } = allowed;
   const { sandbox } = job;
   const queue = await store.queue(id);
+  const elsewhere = await elsewhereOf(id, spec, allowed, env);
   const cache = spec.cache && digest !== null ? await FleetCache.open({ id, digest, job, store, signal: stop }) : null;
   const memory = sandbox.limits.memoryBytes ?? sandbox.policy.maxLimits.memoryBytes;
   const share = await MachineShare.take(id, spec, env.run.ownerDir, memory);
@@ -181,7 +222,20 @@ async function opened(
           size: () => share.concurrency.running,
           signal: stop,
         });
-  const fleet = new RunningFleet({ id, spec, job, store, queue, cache, executor, troubles, share, onEvent, stop });
+  const fleet = new RunningFleet({
+    id,
+    spec,
+    job,
+    store,
+    queue,
+    cache,
+    executor,
+    troubles,
+    share,
+    elsewhere,
+    onEvent,
+    stop,
+  });
   return {
     ok: true,
     fleet,

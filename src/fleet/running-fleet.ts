@@ -9,7 +9,6 @@ import type { FleetCache } from "./cache/fleet-cache.ts";
 import { Channel } from "./channel.ts";
 import { deliveredResult } from "./elsewhere/delivered-result.ts";
 import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
-import type { SettleChanges } from "./elsewhere/settle-changes.ts";
 import type { FleetSummary, OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
@@ -23,6 +22,7 @@ import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import { Semaphore } from "./semaphore.ts";
 import type { MachineShare } from "./share.ts";
+import type { SettleChanges } from "./transport.ts";
 
 export interface FleetParts {
   readonly id: string;
@@ -37,10 +37,17 @@ export interface FleetParts {
   readonly troubles: RunTroubles;
   readonly share: Pick<MachineShare, "concurrency" | "look">;
   /** Null: this process alone runs its items. */
-  readonly elsewhere: { readonly work: WorkStore; readonly settleChanges: SettleChanges } | null;
+  readonly elsewhere: Elsewhere | null;
   readonly onEvent: OnFleetEvent;
   /** Stops everything immediately. Items that were running run again on resume. */
   readonly stop: AbortSignal;
+}
+
+/** What a fleet has whose items machines run too. */
+export interface Elsewhere {
+  readonly work: WorkStore;
+  readonly settleChanges: SettleChanges;
+  readonly pause: (ms: number) => Promise<unknown>;
 }
 
 /** Results that wait for the consumer; if there are more, no further item settles. */
@@ -182,6 +189,7 @@ export class RunningFleet {
       onTrouble: (detail) => onEvent({ type: "trouble", detail }),
       onFailure,
       now: job.env.now,
+      pause: elsewhere.pause,
     });
   }
 
@@ -227,12 +235,14 @@ export class RunningFleet {
   /** Waits until an item ends, another is due, or there is room for more. */
   async #settledOne(dueAtMs: number | null = null): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#flight.addEventListener("next", () => resolve(), { once: true });
+    const onNext = (): void => resolve();
+    this.#flight.addEventListener("next", onNext, { once: true });
     this.#hasRoom = resolve;
     const timer =
       dueAtMs === null ? undefined : setTimeout(resolve, Math.min(Math.max(dueAtMs - Date.now(), 1), LONGEST_DELAY_MS));
     await promise;
     clearTimeout(timer);
+    this.#flight.removeEventListener("next", onNext);
   }
 
   /** One attempt at one item. */
@@ -318,7 +328,8 @@ export class RunningFleet {
     }
     if (applied !== null) {
       const settled = await applied();
-      if (settled === null) return onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
+      if (settled === null)
+        return onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
       result = settled;
     }
     const failed = isFailure(result.status) ? 1 : 0;

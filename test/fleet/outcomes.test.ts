@@ -36,6 +36,7 @@ async function fleetRunBy(f: FleetFixture, run: ItemExecutor["run"], onEvent: (e
     executor: { run, [Symbol.asyncDispose]: async () => {} },
     troubles: new RunTroubles(),
     share: { concurrency: ALONE, look: async () => ALONE },
+    elsewhere: null,
     onEvent,
     stop: signal,
   });

@@ -26,9 +26,7 @@ const result = z.object({
 });
 
 const MAX_STREAM = 1024 * 1024;
-const streams = z
-  .object({ stdout: z.string().max(MAX_STREAM), stderr: z.string().max(MAX_STREAM) })
-  .nullable();
+const streams = z.object({ stdout: z.string().max(MAX_STREAM), stderr: z.string().max(MAX_STREAM) }).nullable();
 
 /**
  * The result of an attempt on a machine. Which item and which attempt it is, the store knows; its changes are not settled yet. Null: it

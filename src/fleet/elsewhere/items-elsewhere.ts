@@ -13,6 +13,7 @@ interface Parts {
   readonly onFailure: (error: unknown) => void;
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number;
+  readonly pause: (ms: number) => Promise<unknown>;
 }
 
 /** The longest pause between two looks at the store, and the shortest. */
@@ -46,13 +47,13 @@ export class ItemsElsewhere {
   }
 
   async #watch(): Promise<void> {
-    const { work, now } = this.#parts;
+    const { work, now, pause } = this.#parts;
     while (!this.#ended.signal.aborted) {
       const begunAt = now();
       await this.#look();
       await work.wake(this.#taken.size >= MAX_TAKEN ? MIN_MS : IDLE_MS, this.#ended.signal);
       // What is told in quick succession is looked at together.
-      if (now() - begunAt < MIN_MS) await new Promise((resolve) => setTimeout(resolve, MIN_MS));
+      if (now() - begunAt < MIN_MS) await pause(MIN_MS);
     }
   }
 

@@ -1,7 +1,8 @@
-import type { FleetJob } from "../item-job.ts";
-import type { ItemRequest, ItemResult } from "../model/item.ts";
-import type { FleetQueue, Settlement } from "../model/queue.ts";
-import type { Delivered } from "../model/work.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { FleetJob } from "./item-job.ts";
+import type { ItemRequest, ItemResult } from "./model/item.ts";
+import type { FleetQueue, Settlement } from "./model/queue.ts";
+import type { Agreement, Delivered } from "./model/work.ts";
 
 /** An attempt on a machine, with what is known of it. */
 export interface EndedElsewhere {
@@ -20,3 +21,12 @@ export type SettleChanges = (
   ended: EndedElsewhere,
   of: { readonly fleet: string; readonly job: FleetJob; readonly queue: FleetQueue; readonly signal: AbortSignal },
 ) => Promise<ItemResult | null>;
+
+/** What a coordinator exchanges with machines besides the queue. */
+export interface Transport {
+  /** Of Corral. */
+  readonly version: string;
+  /** Stores everything that the items of a fleet can read, for machines to copy. Rejects with an error for people if that is too much. */
+  readonly sendTrees: (sandbox: Sandbox, signal: AbortSignal) => Promise<Agreement["trees"]>;
+  readonly settleChanges: SettleChanges;
+}

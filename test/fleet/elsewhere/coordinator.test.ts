@@ -1,0 +1,250 @@
+import { describe, expect, it } from "vitest";
+import type { FleetEvent } from "../../../src/fleet/events.ts";
+import { unrunResult } from "../../../src/fleet/item-result.ts";
+import type { FleetSpec, ItemResult } from "../../../src/fleet/model/item.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
+import type { ClaimedWork, Delivery, Membership } from "../../../src/fleet/model/work.ts";
+import { type FleetParts, RunningFleet } from "../../../src/fleet/running-fleet.ts";
+import type { SettleChanges } from "../../../src/fleet/transport.ts";
+import { MemoryWork } from "../work/memory-work.ts";
+import { VirtualClock } from "../work/virtual-clock.ts";
+
+const SPEC: FleetSpec = {
+  ...{ version: 1, worker: "w", policy: null, concurrency: 0, reuse: "fresh", timeoutMs: null, retries: 1 },
+  ...{ maxFailures: null, cache: false, source: "a test", machines: { needs: [], priority: 0, weight: 1 } },
+};
+
+const NO_CHANGES: SettleChanges = async ({ result }) => result;
+
+/** A coordinator of a fleet in memory, whose own items succeed at once. */
+function coordinatorOf(items: number, spec: Partial<FleetSpec> = {}, settleChanges: SettleChanges = NO_CHANGES) {
+  const clock = new VirtualClock();
+  const work = new MemoryWork(clock);
+  const requests = Array.from({ length: items }, (_, index) => ({
+    ...{ index, key: `k${index}`, place: "", attachments: [], fields: { n: index } },
+  }));
+  const fleet = work.addFleet("f", { ...SPEC, ...spec }, requests);
+  fleet.agreement = { declarations: {}, images: {}, trees: {} };
+  const events: FleetEvent[] = [];
+  const stop = new AbortController();
+  const store = {
+    work,
+    item: async (_: string, key: string) => ({ request: requests.find((request) => request.key === key) }),
+    end: async () => (fleet.items.every(({ state }) => state === "done") ? "done" : null),
+    pause: async () => true,
+    find: async () => null,
+    summary: async () => [],
+    failureGroups: async () => [],
+  } as unknown as FleetStore;
+  const running = new RunningFleet({
+    ...{ id: "f", spec: fleet.spec, store, queue: work.queue("f"), cache: null, stop: stop.signal },
+    job: {
+      env: { now: clock.now, driver: { list: async () => [] }, project: { delegation: { maxDepth: 1, maxCalls: 1 } } },
+      reads: [],
+      worker: { name: "w" },
+    },
+    executor: {
+      run: async () => ({ status: "succeeded", stderr: "", stdout: "", usage: {}, changeset: null, error: null }),
+    },
+    troubles: { take: () => [], add: () => {} },
+    share: {
+      concurrency: { running: spec.concurrency ?? 0, warm: 0 },
+      look: async () => ({ running: spec.concurrency ?? 0, warm: 0 }),
+    },
+    elsewhere: { work, settleChanges, pause: clock.pause },
+    onEvent: (event: FleetEvent) => void events.push(event),
+  } as unknown as FleetParts);
+  const results: ItemResult[] = [];
+  const run = async () => {
+    const taking = (async () => {
+      for await (const result of running.results) results.push(result);
+    })();
+    const summary = await running.run();
+    await taking;
+    return summary;
+  };
+  const told = (type: FleetEvent["type"]) => events.filter((event) => event.type === type);
+  return { clock, work, fleet, running, events, results, run, told, stop };
+}
+
+type Joined = Membership;
+
+async function joined(work: MemoryWork, name = "one"): Promise<Joined & { model: { cut: boolean } }> {
+  return await work.join({ name, labels: [], slots: 9, version: "0" });
+}
+
+let made = 0;
+async function claimed(machine: Joined, count: number): Promise<readonly ClaimedWork[]> {
+  return await machine.claim(["f"], count, () => {
+    made += 1;
+    return { run: `r${made}`, cell: null };
+  });
+}
+
+function deliveryOf(item: ClaimedWork, result: Partial<ItemResult> = {}): Delivery {
+  const ran = { ...unrunResult(item, "succeeded"), run: "forged", attempt: 99, key: "forged", exitCode: 0, ...result };
+  return { result: ran, streams: { stdout: "out", stderr: "" }, changeset: null, more: null };
+}
+
+async function deliver(machine: Joined, item: ClaimedWork, result: Partial<ItemResult> = {}) {
+  return await machine.deliver("f", item.request.index, item.attempt, deliveryOf(item, result));
+}
+
+describe("a coordinator that runs no items", () => {
+  it("records what machines deliver, each once, and ends when all have come", async () => {
+    const c = coordinatorOf(6);
+    const ended = c.run();
+    const machine = await joined(c.work);
+    for (const item of await claimed(machine, 6)) expect(await deliver(machine, item)).toEqual({ ok: true });
+    await c.clock.until(() => c.results.length === 6);
+    expect(await ended).toMatchObject({ fleet: "f" });
+    expect(c.results.map(({ key }) => key).sort()).toEqual(["k0", "k1", "k2", "k3", "k4", "k5"]);
+    // What the machine says of the item itself does not count.
+    expect(c.results[0]).toMatchObject({ attempt: 1, fields: { n: expect.any(Number) } });
+    expect(c.results.every(({ run }) => run !== "forged")).toBe(true);
+    expect(c.told("started")).toHaveLength(6);
+    expect(c.told("started")[0]).toMatchObject({ machine: "one" });
+    expect(c.fleet.items.map(({ state, settlement }) => [state, settlement?.streams?.stdout])).toEqual(
+      Array(6).fill(["done", "out"]),
+    );
+  });
+
+  it("waits for items that nobody has taken yet", async () => {
+    const c = coordinatorOf(1);
+    let isOver = false;
+    void c.run().then(() => {
+      isOver = true;
+    });
+    await c.clock.advance(120_000);
+    expect(isOver).toBe(false);
+    const machine = await joined(c.work);
+    const [item] = await claimed(machine, 1);
+    if (item !== undefined) await deliver(machine, item);
+    await c.clock.until(() => isOver);
+  });
+
+  it("queues again what a dead machine ran, and refuses what that one brings late", async () => {
+    const c = coordinatorOf(2);
+    const ended = c.run();
+    const [dead, alive] = [await joined(c.work, "dead"), await joined(c.work, "alive")];
+    const first = await claimed(dead, 2);
+    dead.model.cut = true;
+    await c.clock.advance(20_000);
+    const again = await claimed(alive, 2);
+    expect(again.map(({ attempt }) => attempt)).toEqual([2, 2]);
+    dead.model.cut = false;
+    for (const item of first) expect(await deliver(dead, item)).toMatchObject({ ok: false, code: "fenced" });
+    for (const item of again) await deliver(alive, item);
+    await c.clock.until(() => c.results.length === 2);
+    await ended;
+    expect(c.results.map(({ attempt }) => attempt)).toEqual([2, 2]);
+  });
+
+  it("retries what failed as often as the fleet says, wherever it ran", async () => {
+    const c = coordinatorOf(1);
+    const ended = c.run();
+    const machine = await joined(c.work);
+    const failed = { status: "failed", exitCode: 1, error: { code: "WORKER_FAILED", message: "no" } };
+    const [first] = await claimed(machine, 1);
+    if (first !== undefined) await deliver(machine, first, failed);
+    await c.clock.until(() => c.told("settled").length === 1);
+    expect(c.told("settled")[0]).toMatchObject({ retryInMs: 500, result: { status: "failed" } });
+    let second: ClaimedWork | undefined;
+    while (second === undefined) {
+      // The pause is of the time of day, as with a store of its own.
+      for (const item of c.fleet.items) item.notBefore = 0;
+      [second] = await claimed(machine, 1);
+      await c.clock.advance(100);
+    }
+    await deliver(machine, second, failed);
+    await c.clock.until(() => c.results.length === 1);
+    await ended;
+    expect(c.results[0]).toMatchObject({ status: "failed", attempt: 2 });
+  });
+
+  it("takes no status that only a coordinator gives, and no text as a result", async () => {
+    for (const forged of [
+      { status: "cached" },
+      { status: "pending" },
+      { durationMs: -1 },
+      { error: { code: "x", message: "" } },
+    ]) {
+      const c = coordinatorOf(1, { retries: 0 });
+      void c.run();
+      const machine = await joined(c.work);
+      const [item] = await claimed(machine, 1);
+      if (item !== undefined) await deliver(machine, item, forged as Partial<ItemResult>);
+      await c.clock.until(() => c.told("settled").length === 1);
+      expect(c.told("settled")[0]).toMatchObject({
+        result: {
+          status: "lost",
+          key: "k0",
+          error: { code: "DELIVERY_REFUSED", message: expect.stringContaining("one") },
+        },
+      });
+      c.stop.abort();
+      await c.clock.advance(2000);
+    }
+  });
+
+  it("applies changes before it records, and records nothing if another attempt counts", async () => {
+    const applied: string[] = [];
+    const c = coordinatorOf(2, {}, async ({ delivered, result }, { queue }) => {
+      const begun = await queue.begin(delivered.index, delivered.attempt, { result, cacheKey: null, streams: null });
+      if (!begun.ok) return null;
+      applied.push(delivered.key);
+      return delivered.key === "k1" ? { ...result, status: "pending" } : result;
+    });
+    const ended = c.run();
+    const machine = await joined(c.work);
+    for (const item of await claimed(machine, 2)) await deliver(machine, item);
+    await c.clock.until(() => c.results.length === 2);
+    await ended;
+    expect(applied.toSorted()).toEqual(["k0", "k1"]);
+    expect(c.results.map(({ key, status }) => [key, status]).toSorted()).toEqual([
+      ["k0", "succeeded"],
+      ["k1", "pending"],
+    ]);
+  });
+
+  it("lets machines end what they run when it is drained, and starts no further item", async () => {
+    const c = coordinatorOf(3);
+    const ended = c.run();
+    const machine = await joined(c.work);
+    const [item] = await claimed(machine, 1);
+    await c.clock.advance(1500);
+    c.running.drain("the fleet was stopped");
+    await c.clock.advance(3000);
+    expect(await claimed(machine, 3)).toEqual([]);
+    if (item !== undefined) await deliver(machine, item);
+    await c.clock.until(() => c.results.length === 1);
+    await c.clock.advance(2000);
+    expect(await ended).toMatchObject({ state: "paused", why: "the fleet was stopped" });
+    expect(c.told("elsewhere").map((event) => event.type === "elsewhere" && event.running)).toEqual([1, 0]);
+  });
+
+  it("is stopped at once without what machines run", async () => {
+    const c = coordinatorOf(1);
+    const ended = c.run();
+    await claimed(await joined(c.work), 1);
+    await c.clock.advance(1500);
+    c.stop.abort();
+    await c.clock.advance(2000);
+    expect(await ended).toMatchObject({ state: "paused" });
+  });
+});
+
+describe("a coordinator that runs items too", () => {
+  it("shares them with machines, and each runs once", async () => {
+    const c = coordinatorOf(30, { concurrency: 2 });
+    const machine = await joined(c.work);
+    const taken = await claimed(machine, 5);
+    const ended = c.run();
+    await c.clock.until(() => c.results.length === 25);
+    for (const item of taken) await deliver(machine, item);
+    await c.clock.until(() => c.results.length === 30);
+    await ended;
+    expect(new Set(c.results.map(({ key }) => key)).size).toBe(30);
+    expect(c.fleet.items.every(({ attempt }) => attempt === 1)).toBe(true);
+  });
+});
