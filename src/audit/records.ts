@@ -113,7 +113,10 @@ interface Contents {
     readonly changes: readonly AuditedChange[];
     readonly by?: string | undefined;
   };
-  changes_discarded: OpenChanges;
+  changes_discarded: OpenChanges & {
+    /** Why Corral itself discarded them: the run does not count. Absent: a user or a program did it. */
+    readonly reason?: string | undefined;
+  };
   /**
    * What a run did on its network: the whole at its end, or at once the first refusal of a host. Without contents; each list has
    * at most 50 entries, the most frequent first.
@@ -211,8 +214,9 @@ export function changesDiscarded(
   of: AuditedChangeset,
   changes: OpenChanges["changes"],
   by?: string,
+  reason?: string,
 ): RecordOf<"changes_discarded"> {
-  return { type: "changes_discarded", ...openChanges(of, changes), by };
+  return { type: "changes_discarded", ...openChanges(of, changes), by, reason };
 }
 
 function openChanges(

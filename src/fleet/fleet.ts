@@ -5,6 +5,7 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { unmadeViolation } from "../run/model/worker-images.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { agreedFacts } from "./agreement/agreement.ts";
+import { finishBegun } from "./begun-effects.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
 import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
@@ -15,8 +16,8 @@ import { begunItems } from "./items/begun-items.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
 import { imageAsk } from "./model/image-ask.ts";
-import type { FleetSpec, ItemRequest } from "./model/item.ts";
-import type { FencedItem, FleetStore, LoadProblem } from "./model/store.ts";
+import type { FleetSpec, ItemRequest, ItemResult } from "./model/item.ts";
+import type { FleetStore, LoadProblem, TakenOver } from "./model/store.ts";
 import { RunTroubles } from "./run-troubles.ts";
 import { type Elsewhere, RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
@@ -72,21 +73,24 @@ export async function startFleet(
   }
 }
 
-/** Resumes a fleet that no process runs. Items that ran when its process died are fenced off before they run again. */
+/**
+ * Resumes a fleet that no process runs. Items that ran when its process died are fenced off before they run again; what others had
+ * begun to change is finished, and they do not run again.
+ */
 export async function resumeFleet(id: string, env: FleetEnvironment): Promise<OpenedFleet> {
   const { store, onEvent } = env;
   const taken = await store.takeOver(id);
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
-    const allowed = await permitted(taken.fleet.spec, env);
+    const { counts, spec } = taken.fleet;
+    const finished = await fenceOff(taken, env);
+    const allowed = await permitted(spec, env);
     if (!("job" in allowed)) {
       await store.pause(id, "the worker is no longer allowed to run");
       return allowed;
     }
-    await fenceOff(id, taken.running, env);
-    const { counts, spec } = taken.fleet;
     onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
-    return await opened(id, spec, allowed, env);
+    return await opened(id, spec, allowed, env, finished);
   } catch (error) {
     await store.pause(id, "the fleet could not be resumed");
     throw error;
@@ -104,11 +108,12 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
   const taken = await store.takeOverToRetry(id);
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
-    if (taken.running.length > 0) await fenceOff(id, taken.running, env);
+    const finished = taken.running.length + taken.applying.length > 0 ? await fenceOff(taken, env) : [];
+    // Those that were finished just now have not been seen to fail.
     await store.retryFailed(id);
     const { total, done } = await (await store.queue(id)).counts();
-    onEvent({ type: "loaded", fleet: id, items: total, done });
-    return await opened(id, spec, allowed, env);
+    onEvent({ type: "loaded", fleet: id, items: total, done: done - finished.length });
+    return await opened(id, spec, allowed, env, finished);
   } catch (error) {
     await store.pause(id, "its items could not be retried");
     throw error;
@@ -117,20 +122,26 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
 
 /**
  * No cell of a dead process may still work on an item when the next attempt starts, and nothing of the attempt that does not count may
- * wait for a person.
+ * wait for a person. Items that had begun to change files are finished: their results.
  */
 async function fenceOff(
-  id: string,
-  running: readonly FencedItem[],
+  { fleet: { id, spec }, running, applying }: Extract<TakenOver, { ok: true }>,
   { run: { driver, changesets }, store }: FleetEnvironment,
-): Promise<void> {
+): Promise<ItemResult[]> {
   await driver.reap();
   const left = (await driver.list()).filter(({ ownerAlive }) => !ownerAlive);
   if (left.length > 0) throw new EngineTrouble(`${left.length} cells of a dead process could not be removed`);
   for (const item of running) {
-    await changesets.withdraw(item.run);
+    await changesets.withdraw(item.run, "its process died, and the item runs again");
     await store.fenced(id, item);
   }
+  const queue = await store.queue(id);
+  const finished: ItemResult[] = [];
+  for (const item of applying) {
+    const result = await finishBegun(item, spec.worker, { queue, changesets });
+    if (result !== null) finished.push(result);
+  }
+  return finished;
 }
 
 interface Allowed {
@@ -201,7 +212,13 @@ function withImages(run: RunEnvironment, images: ReadonlyMap<string, ImageFacts>
   return { ...run, driver: { ...driver, imageFacts } };
 }
 
-async function opened(id: string, spec: FleetSpec, allowed: Allowed, env: FleetEnvironment): Promise<OpenedFleet> {
+async function opened(
+  id: string,
+  spec: FleetSpec,
+  allowed: Allowed,
+  env: FleetEnvironment,
+  finished: readonly ItemResult[] = [],
+): Promise<OpenedFleet> {
   const { store, onEvent, stop } = env;
   const { job, digest } = allowed;
   const { sandbox } = job;
@@ -229,6 +246,7 @@ async function opened(id: string, spec: FleetSpec, allowed: Allowed, env: FleetE
     store,
     queue,
     cache,
+    finished,
     executor,
     troubles,
     share,

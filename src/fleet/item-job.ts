@@ -29,7 +29,13 @@ export function readByAll({ mounts }: Sandbox, reuse: Reuse): string[] {
 export function itemJob(
   { worker, caller, sandbox, reads, env }: FleetJob,
   item: ItemRequest,
-  { run, fleet, signal, turn }: Pick<Job, "run" | "signal"> & { fleet: string; turn: () => Promise<void> },
+  {
+    run,
+    fleet,
+    signal,
+    turn,
+    begin,
+  }: Pick<Job, "run" | "signal" | "begin"> & { readonly fleet: string; readonly turn: () => Promise<void> },
 ): Job {
   const attachments = item.attachments.map((attachment) => resolved(attachment, caller));
   const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
@@ -38,6 +44,7 @@ export function itemJob(
     narrow: narrowOf(item, reads),
     makesBelow: sandbox,
     turn,
+    ...(begin === undefined ? {} : { begin }),
     fleet: { id: fleet, item: item.index },
   };
 }

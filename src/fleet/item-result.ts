@@ -31,8 +31,14 @@ const OF_CHANGES: ReadonlySet<string> = new Set([
   "CHANGES_CONFLICT",
 ]);
 
+interface Changed {
+  readonly status: string;
+  readonly changeset: RunResult["changeset"];
+  readonly error: RunResult["error"];
+}
+
 /** Changes of a worker that succeeded wait for an answer. What a rule or a person denied does not wait. */
-function isPending({ status, changeset, error }: RunResult): boolean {
+export function isPending({ status, changeset, error }: Changed): boolean {
   if (status !== "denied" && status !== "refused") return false;
   return changeset !== null && changeset.id !== null && changeset.counts.held > 0 && OF_CHANGES.has(error?.code ?? "");
 }

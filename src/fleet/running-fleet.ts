@@ -3,8 +3,9 @@ import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { bugText } from "../platform/bug-text.ts";
 import { isHostTrouble } from "../platform/host-trouble.ts";
-import { newRunId } from "../run/model/job.ts";
+import { type Job, newRunId } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
+import { ItemEffects } from "./begun-effects.ts";
 import type { FleetCache } from "./cache/fleet-cache.ts";
 import { Channel } from "./channel.ts";
 import { deliveredResult } from "./elsewhere/delivered-result.ts";
@@ -33,6 +34,8 @@ export interface FleetParts {
   readonly queue: FleetQueue;
   /** Null: no earlier result is used, and no result counts for another fleet. */
   readonly cache: FleetCache | null;
+  /** Items that an earlier process had begun, and that were finished when this one took the fleet over. */
+  readonly finished?: readonly ItemResult[];
   readonly executor: ItemExecutor;
   readonly troubles: RunTroubles;
   readonly share: Pick<MachineShare, "concurrency" | "look">;
@@ -117,6 +120,7 @@ export class RunningFleet {
     };
     this.#elsewhere = this.#watchElsewhere(failed);
     try {
+      for (const result of this.#parts.finished ?? []) await this.#tell(result);
       await this.#claimAll(failed);
       await this.#flight.onIdle();
       await this.#allBack();
@@ -268,7 +272,10 @@ export class RunningFleet {
         const error = { code: "ITEM_REFUSED", message: request.refusal };
         return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, UNRUN);
       }
-      const job = itemJob(fleet, request, { run, fleet: this.id, signal: ends.signal, turn });
+      const { queue } = this.#parts;
+      const effects = new ItemEffects(claimed, { queue, changesets: fleet.env.changesets }, () => startedAt);
+      const begin: Job["begin"] = async (foreseen) => await effects.begin(foreseen);
+      const job = itemJob(fleet, request, { run, fleet: this.id, signal: ends.signal, turn, begin });
       const entry = (await this.#parts.cache?.entryOf(job)) ?? null;
       const earlier = entry === null ? null : await store.succeededBefore(entry.key);
       if (earlier !== null) {
@@ -277,11 +284,14 @@ export class RunningFleet {
       }
       const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
       const result = itemResult(claimed, ran, startedAt, troubles.take(run));
+      if (effects.hasBegun && CUT_OFF.has(result.status)) return await this.#finish(effects, result);
       // A withdrawn attempt does not count: the item runs when the fleet is resumed.
       if (result.status === "cancelled" && ends.signal.aborted)
         return void (await this.#parts.queue.requeue(request.index, attempt, 0));
       const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
-      await this.#settle(claimed, result, { cacheKey: cacheKey ?? null, streams: ran });
+      const more = { cacheKey: cacheKey ?? null, streams: ran };
+      if (effects.hasBegun) await this.#record(claimed, result, more, true);
+      else await this.#settle(claimed, result, more);
     } finally {
       stop.removeEventListener("abort", onStop);
       this.#waiting.delete(ends);
@@ -298,16 +308,31 @@ export class RunningFleet {
     return brokenResult({ run, worker: this.#parts.spec.worker });
   }
 
+  /** The run was cut off after it had begun to change files: it does not run again. */
+  async #finish(effects: ItemEffects, { error }: ItemResult): Promise<void> {
+    const { spec, onEvent } = this.#parts;
+    if (error?.code === "HOST_TROUBLE") this.drain(error.message);
+    try {
+      const finished = await effects.finish(spec.worker);
+      if (finished !== null) await this.#tell(finished);
+    } catch (trouble) {
+      if (!(trouble instanceof EngineTrouble) && !isHostTrouble(trouble)) throw trouble;
+      // The item stays as it is until the fleet is resumed.
+      onEvent({ type: "trouble", detail: trouble.message });
+      this.drain("changes that were begun cannot be finished now");
+    }
+  }
+
   async #settle(
-    { request, attempt, earlier }: ClaimedItem,
-    ran: ItemResult,
+    claimed: ClaimedItem,
+    result: ItemResult,
     more: Omit<Settlement, "result">,
     /** For an attempt on a machine: applies its changes, after which it never runs again. Null: another attempt counts. */
     applied: (() => Promise<ItemResult | null>) | null = null,
   ): Promise<void> {
     const { onEvent, spec, job } = this.#parts;
+    const { request, attempt, earlier } = claimed;
     const at = job.env.now();
-    let result = ran;
     if (result.error?.code === "HOST_TROUBLE" && applied === null) {
       // The machine has no more of something that all items need: the next item would fail as well.
       await this.#parts.queue.requeue(request.index, attempt, 0);
@@ -326,20 +351,38 @@ export class RunningFleet {
       this.drain("the container engine does not answer");
       return;
     }
-    if (applied !== null) {
-      const settled = await applied();
-      if (settled === null)
-        return onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
-      result = settled;
-    }
+    if (applied === null) return await this.#record(claimed, result, more, false);
+    const settled = await applied();
+    if (settled !== null) return await this.#record(claimed, settled, more, true);
+    onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
+  }
+
+  /** `hasBegun`: it has changed files. */
+  async #record(
+    { request, attempt, run }: ClaimedItem,
+    result: ItemResult,
+    more: Omit<Settlement, "result">,
+    hasBegun: boolean,
+  ): Promise<void> {
+    const { onEvent, job } = this.#parts;
     const failed = isFailure(result.status) ? 1 : 0;
     this.#failed += failed;
     const taken = await this.#recorded(() => this.#parts.queue.settle(request.index, attempt, { result, ...more }));
     if (!taken.ok) {
       this.#failed -= failed;
+      // What has begun is finished by another process, with what waits of it.
+      if (!hasBegun) await job.env.changesets.withdraw(run, taken.reason);
       return onEvent({ type: "trouble", detail: taken.reason });
     }
-    onEvent({ type: "settled", result, retryInMs: null, at });
+    this.#failed -= failed;
+    await this.#tell(result);
+  }
+
+  /** A result that is recorded. */
+  async #tell(result: ItemResult): Promise<void> {
+    const { onEvent, spec, job } = this.#parts;
+    if (isFailure(result.status)) this.#failed += 1;
+    onEvent({ type: "settled", result, retryInMs: null, at: job.env.now() });
     if (this.#hasFailed) this.drain(`more than ${spec.maxFailures} items failed`);
     await this.#results.put(result);
   }
@@ -407,6 +450,9 @@ const NO_REASONS: ReadonlySet<string> = new Set(["succeeded", "cached", ...REVIE
 function hasEnded(state: FleetState | undefined): state is "done" | "pending" | "cancelled" {
   return state === "done" || state === "pending" || state === "cancelled";
 }
+/** The run itself was not ended by its worker. */
+const CUT_OFF: ReadonlySet<string> = new Set(["cancelled", "lost"]);
+
 /** Nothing ran. */
 const UNRUN = { cacheKey: null, streams: null } as const;
 

@@ -7,6 +7,7 @@ import { type Change, type Changeset, only } from "../changes/model/changeset.ts
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-changeset.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
+import { openFleetStore } from "../fleet/open-store.ts";
 import { type Decided, decisionsOn, ruledChange } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
@@ -159,6 +160,7 @@ export class Changesets {
     { only: paths = [], which, digest: shown, approval, by, signal = NEVER }: ApplyRequest,
   ): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
+    await this.#expectEnded(kept.changeset);
     const digest = digestOf(kept.changeset);
     if (shown !== undefined && shown !== digest) throw new RequestError("CHANGESET_CHANGED", id, CHANGED);
     const waiting = waitingOf(kept);
@@ -205,6 +207,7 @@ export class Changesets {
    */
   async discard(id: string, { digest, by }: { readonly digest?: string; readonly by?: string } = {}): Promise<void> {
     const loaded = await this.#store.load(id);
+    if (loaded.ok) await this.#expectEnded(loaded.changeset);
     const done = await this.#store.discard(id, digest);
     if (!done.ok) throw notKept(id, done);
     if (loaded.ok) {
@@ -212,6 +215,21 @@ export class Changesets {
       await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes, by));
     }
     await recordEnded(this.#store, this.#stateDir, id);
+  }
+
+  /** What an item left whose process died belongs to its fleet, which finishes it, or runs the item again. */
+  async #expectEnded({ id, run, project, fleet }: Changeset): Promise<void> {
+    if (fleet === undefined) return;
+    await using store = await openFleetStore(this.#stateDir, project);
+    if ((await store.find(fleet.id)) === null) return;
+    const [item] = await store.items(fleet.id, {}, { after: fleet.item - 1, limit: 1 });
+    if (item?.index !== fleet.item || item.run !== run || item.state === "done") return;
+    const what = `changeset ${id} is of item ${printableLine(item.key)} of fleet ${fleet.id}, which has not ended`;
+    throw new RequestError(
+      "CHANGESET_BUSY",
+      id,
+      `${what}; if it does not run any more, \`corral fleet resume\` ends it`,
+    );
   }
 
   async #load(id: string): Promise<KeptChangeset> {

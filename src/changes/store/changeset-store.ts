@@ -10,12 +10,13 @@ import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
 import { BrokenApplyLog } from "../apply/apply-log.ts";
 import type { ApplyLimits } from "../apply/fitness.ts";
 import type { Settled } from "../apply/verdict.ts";
-import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
+import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
 import { EndedChangesets } from "./ended-changesets.ts";
 import { isThere, namesIn } from "./existing.ts";
 import {
   type Applied,
   busy,
+  type Completed,
   changed,
   type Discarded,
   digestOf,
@@ -28,12 +29,14 @@ import {
 } from "./kept-changeset.ts";
 import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
 import { isChangesetId } from "./record.ts";
-import { outcomesOf, stateOf, waitingIn, withOutcomes } from "./waiting.ts";
+import { agreedIn, outcomesOf, stateOf, waitingIn, withOutcomes } from "./waiting.ts";
 
 export interface StoreOptions extends ApplicationOptions {
   /** What was shown: see {@link digestOf}. If the changeset has another digest now, nothing is applied. */
   readonly digest?: string | undefined;
   readonly limits?: ApplyLimits | undefined;
+  /** The changes are kept already, without a reason: see {@link ChangesetStore.complete}. */
+  readonly isKept?: boolean;
 }
 
 /**
@@ -69,9 +72,13 @@ export class ChangesetStore {
    */
   async apply(changeset: Changeset, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Settled[]> {
     const changes = changeset.changes.filter(({ index }) => which.has(index));
-    await this.keep({ ...changeset, changes }, "held");
+    if (options.isKept !== true) await this.keep({ ...changeset, changes }, "held");
     const folder = this.#folder(changeset.id);
-    await using _ = await this.#held(folder);
+    await using held = await this.#hold(folder);
+    if (held === null) {
+      if (options.isKept !== true) throw new Error("another process is working on this changeset");
+      return changes.map((change): Settled => ({ change, outcome: "held", reason: FINISHED_ELSEWHERE }));
+    }
     const kept = await read(folder);
     const settled = await this.#apply(folder, kept, which, options);
     if ((await read(folder)).waiting.size === 0) {
@@ -118,6 +125,52 @@ export class ChangesetStore {
       if (left === 0) await this.#end(folder);
       return { ok: true, settled, left };
     });
+  }
+
+  /**
+   * Completes what was agreed to of a changeset whose process died: continues its application, or begins it after `before`. One that
+   * ended, by this or by another process, stays known until {@link EndedChangesets.forget}. `missing`: all of it was applied before.
+   */
+  async complete(id: string, before: (agreed: Changeset) => Promise<void>): Promise<Completed> {
+    if (this.ended.has(id))
+      return await this.#unlessBroken(id, async () => {
+        return { ok: true, ...(await read(this.ended.folderOf(id))), settled: null };
+      });
+    if (!this.#has(id)) return missing(id);
+    const folder = this.#folder(id);
+    await using held = await this.#hold(folder);
+    if (held === null) return busy(id);
+    return await this.#unlessBroken(id, async () => {
+      const settled = (await this.#finish(folder, {})) ?? (await this.#begin(folder, before));
+      const kept = await read(folder);
+      if (kept.waiting.size === 0) await this.#end(folder);
+      return { ok: true, ...kept, settled };
+    });
+  }
+
+  /** Removes a changeset at once, with what waits there, and no journal learns of it. False if another process works on it. */
+  async drop(id: string): Promise<boolean> {
+    if (!this.#has(id)) return false;
+    const folder = this.#folder(id);
+    await using held = await this.#hold(folder);
+    if (held === null) return false;
+    await this.#remove(folder);
+    return true;
+  }
+
+  /** The changesets of the tree of runs below `root` whose application had not begun. */
+  async unbegunOf(root: string): Promise<string[]> {
+    const found: string[] = [];
+    for (const id of await this.#ids()) {
+      const folder = this.#folder(id);
+      try {
+        if (isThere(folder.applyLog) || agreedIn(await folder.readState()).size === 0) continue;
+        if ((await folder.readChangeset()).root === root) found.push(id);
+      } catch (error) {
+        if (!(error instanceof BrokenRecord)) throw error;
+      }
+    }
+    return found;
   }
 
   /** True while it waits, and until the journal of its fleet knows its end. */
@@ -176,6 +229,15 @@ export class ChangesetStore {
       changes: [...changes.values()].sort((a, b) => a.index - b.index),
     });
     await folder.writeState(withOutcomes(kept.state, stateOf(changeset, outcome, reason).changes));
+  }
+
+  /** Null if nothing was agreed to. */
+  async #begin(folder: KeptFolder, before: (agreed: Changeset) => Promise<void>): Promise<readonly Settled[] | null> {
+    const kept = await read(folder);
+    const agreed = agreedIn(kept.state);
+    if (agreed.size === 0) return null;
+    await before(only(kept.changeset, agreed));
+    return await this.#apply(folder, kept, agreed, {});
   }
 
   async #apply(
@@ -285,6 +347,7 @@ export class ChangesetStore {
 }
 
 const REMOVED = ".removed-";
+const FINISHED_ELSEWHERE = "another process finishes the run in place of this one";
 
 async function read(folder: KeptFolder): Promise<KeptChangeset> {
   const [changeset, state] = await Promise.all([folder.readChangeset(), folder.readState()]);

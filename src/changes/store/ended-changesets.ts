@@ -38,6 +38,11 @@ export class EndedChangesets {
     }
   }
 
+  /** Where the record of an ended one is. */
+  folderOf(id: string): KeptFolder {
+    return new KeptFolder(this.#of(id));
+  }
+
   async add({ dir }: KeptFolder, { id }: KeptState): Promise<void> {
     await rename(dir, this.#of(id));
   }

@@ -47,6 +47,9 @@ export function changed(id: string): NotKept {
   return { ok: false, code: "changed", reason: `changeset ${id} is not what was shown any more: look at it again` };
 }
 
+/** A kept changeset whose application was completed. `settled`: what this call applied; null: nothing. */
+export type Completed = (Extract<Loaded, { ok: true }> & { readonly settled: readonly Settled[] | null }) | NotKept;
+
 /** A SHA-256 of what a person is shown of a changeset and what is applied: its directories and all its changes. */
 export function digestOf({ id, project, mounts, changes }: Changeset): string {
   const places = mounts.map(({ path, target, targetIdentity, closed }) => [path, target, targetIdentity, closed]);

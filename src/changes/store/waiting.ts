@@ -13,6 +13,15 @@ export function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptSt
   );
 }
 
+/**
+ * The changes that were agreed to, and whose application had not begun when the process died: only these wait without a reason.
+ * `keep` without a reason comes directly before an application.
+ */
+export function agreedIn({ changes }: KeptState): ReadonlySet<number> {
+  const agreed = changes.filter(({ outcome, reason }) => outcome === "held" && reason === null);
+  return new Set(agreed.map(({ index }) => index));
+}
+
 /** The first state of a kept changeset, with the reason why it waits. */
 export function stateOf(changeset: Changeset, outcome: ChangeOutcome, reason: string | null): KeptState {
   const { version, id, run, worker, project, createdAt, changes, fleet } = changeset;

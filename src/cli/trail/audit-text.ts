@@ -50,7 +50,10 @@ function wordsOf(record: SealedRecord): readonly [what: string, outcome: string]
     case "changes_applied":
       return [changes, countWords(record.counts) || "none"];
     case "changes_discarded":
-      return [changes, `discarded ${text(record.count)}`];
+      return [
+        changes,
+        `discarded ${text(record.count)}${record.reason === undefined ? "" : `: ${text(record.reason)}`}`,
+      ];
     case "egress":
       return ["network", egressWords(record)];
     case "pushed":

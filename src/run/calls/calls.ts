@@ -151,6 +151,7 @@ export class Calls implements AsyncDisposable {
         tree: job.tree,
         spending: job.spending,
         callerMeter: this.#request.meter,
+        ...beginningOf(job),
       },
     };
   }
@@ -161,6 +162,11 @@ export class Calls implements AsyncDisposable {
     const at = { ...place, root: job.root, parent: job.run, attachments: [] };
     return { result: emitRefusal(env.emit, at, violations), kept: true };
   }
+}
+
+/** What a called run changes in the project is an effect of its root run, which continues. */
+function beginningOf({ begin }: Job): Pick<Job, "begin"> {
+  return begin === undefined ? {} : { begin: () => begin(null) };
 }
 
 /** As the caller means it: by its own working directory and home, as for the files that it attaches. */

@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { type AuditRecord, changesApplied, changesApplying, changesDiscarded } from "../../audit/records.ts";
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
-import { only } from "../../changes/model/changeset.ts";
+import { type Changeset, only } from "../../changes/model/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { lockOwner } from "../../state/owner.ts";
 import type { KeptChangesets, Outcome } from "../model/reported.ts";
 
@@ -14,26 +16,73 @@ export function changesetStore(stateDir: string): ChangesetStore {
 export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChangesets {
   return {
     keep: async (changeset, state, reason) => await store.keep(changeset, state, reason),
-    async apply(changeset, indexes) {
+    async apply(changeset, indexes, beginning) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
+      if (beginning !== undefined) {
+        await store.keep(only(changeset, new Set([...indexes, ...beginning.refused])), "held");
+        const reason = await beginning.begin();
+        if (reason !== null) {
+          await discardWithdrawn(changeset.id, reason);
+          return changes.map((change): Outcome => ({ change, outcome: "held", reason }));
+        }
+      }
       // On the disk before the first file is touched; if it cannot be written, nothing is applied and nothing is lost.
       if (!(await isWritten(audit, changesApplying(changeset, changes)))) {
         await store.keep(only(changeset, indexes), "held", UNRECORDED);
         return changes.map((change): Outcome => ({ change, outcome: "held", reason: UNRECORDED }));
       }
-      const outcomes = await store.apply(changeset, indexes);
+      const outcomes = await store.apply(changeset, indexes, { isKept: beginning !== undefined });
       // The changes are applied. If this record fails, that of the run's end fails too, and that is reported.
       const done = outcomes.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
       await isWritten(audit, changesApplied(changeset, done));
       return outcomes;
     },
-    async withdraw(id) {
-      const kept = await store.load(id);
-      if (!kept.ok || !(await store.discard(id)).ok) return;
-      // It is gone. If this record fails, those of the next attempt fail too, and that is reported.
-      await isWritten(audit, changesDiscarded(kept.changeset, only(kept.changeset, kept.waiting).changes));
+    async withdraw(run, reason) {
+      for (const id of new Set([run, ...(await store.unbegunOf(run))])) await discardWithdrawn(id, reason);
     },
+    async finish(run) {
+      const done = await completed(run, store, async (agreed) => audit.append(changesApplying(agreed, agreed.changes)));
+      if (done === null || "broken" in done) return done;
+      const { changeset, state, waiting, settled } = done;
+      if (settled !== null) {
+        const applied = settled.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
+        await isWritten(audit, changesApplied(changeset, applied));
+      }
+      const outcomes = new Map(state.changes.map((one) => [one.index, one]));
+      return {
+        outcomes: changeset.changes.map((change): Outcome => {
+          const { outcome, reason } = outcomes.get(change.index) ?? { outcome: "held", reason: null };
+          return { change, outcome, reason };
+        }),
+        kept: waiting.size > 0,
+      };
+    },
+    forget: async (run) => await store.ended.forget(run),
   };
+
+  async function discardWithdrawn(id: string, reason: string): Promise<void> {
+    const kept = await store.load(id);
+    if (!kept.ok || !(await store.drop(id))) return;
+    // It is gone. If this record fails, those of the next attempt fail too, and that is reported.
+    const { changes } = only(kept.changeset, kept.waiting);
+    await isWritten(audit, changesDiscarded(kept.changeset, changes, undefined, reason));
+  }
+}
+
+/** Another process may be completing it now. */
+const LOOK_MS = 100;
+const MAX_LOOKS = 300;
+
+/** Null: nothing is left of it, so all was applied. */
+async function completed(run: string, store: ChangesetStore, before: (agreed: Changeset) => Promise<void>) {
+  for (let look = 0; ; look += 1) {
+    const done = await store.complete(run, before);
+    if (done.ok) return done;
+    if (done.code === "missing") return null;
+    if (done.code !== "busy") return { broken: done.reason };
+    if (look >= MAX_LOOKS) throw new EngineTrouble(`${done.reason}, so its fleet cannot go on now`);
+    await sleep(LOOK_MS);
+  }
 }
 
 const UNRECORDED = "it could not be recorded in the audit trail, and nothing is applied unrecorded";
@@ -53,4 +102,6 @@ export const noChangesets: KeptChangesets = {
   keep: async () => {},
   apply: async () => [],
   withdraw: async () => {},
+  finish: async () => null,
+  forget: async () => {},
 };

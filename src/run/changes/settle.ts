@@ -1,12 +1,13 @@
 import type { Decision } from "../../approval/approver.ts";
 import { applyChangeset } from "../../changes/apply/apply.ts";
-import type { Verdict } from "../../changes/apply/verdict.ts";
+import { APPLIED, type Verdict } from "../../changes/apply/verdict.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { type ChangeOutcome, type Changeset, only } from "../../changes/model/changeset.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { Consent, Declared, Destinations } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import type { Changesets, Outcome } from "../model/reported.ts";
+import type { RunResult } from "../model/result.ts";
 import { decisionsOn } from "./decisions.ts";
 
 /** The outcome of a run's changes. */
@@ -19,13 +20,17 @@ export interface Settlement {
   readonly kept: boolean;
 }
 
-/** Asks for the consent that is needed, and applies what may be applied. `into`: applies, or keeps what has to wait. */
+/**
+ * Asks for the consent that is needed, and applies what may be applied. `into`: applies, or keeps what has to wait. `foreseen`: the
+ * result of the run if all of it can be applied; null: the run continues.
+ */
 export async function settleChanges(
   collected: Collected,
   job: Job,
   into: Changesets,
   env: Declared & Consent,
   signal: AbortSignal,
+  foreseen: (settlement: Settlement) => RunResult | null = () => null,
 ): Promise<Settlement> {
   const { changeset } = collected;
   const { decisions, unfit } = await decisionsOn(collected, job, env, signal);
@@ -48,23 +53,31 @@ export async function settleChanges(
     ({ refusal, index }) => refusal === null && !withheld.has(index) && !unfit.has(index),
   );
   const indexes = new Set(fit.map(({ index }) => index));
-  const applied = new Map(
-    fit.length === 0 ? [] : (await into.apply(changeset, indexes)).map((done) => [done.change.index, done]),
-  );
-  const outcomes = changeset.changes.map((change): Outcome => {
-    if (change.refusal !== null) return { change, outcome: "refused", reason: change.refusal };
-    const verdict = unfit.get(change.index);
-    if (verdict !== undefined) return { change, ...verdict };
-    const decision = decisions.get(change.index);
-    if (decision !== undefined && decision.outcome !== "approved")
-      return { change, outcome: withheldAs(decision), reason: decision.reason };
-    return applied.get(change.index) ?? { change, outcome: "held", reason: "it was not reached" };
-  });
-  const waits = withheld.size > 0 || outcomes.some(({ outcome }) => WAITS.has(outcome));
-  if (waits && withheld.size + unfit.size === 0 && refused.length > 0) await into.keep(kept([]), "refused", "");
   const all = [...decisions.values()];
-  const decision = all.find(({ outcome }) => outcome !== "approved") ?? all[0] ?? null;
-  return { outcomes, decision, kept: waits };
+  const settlement = (applied: readonly Outcome[]): Settlement => {
+    const done = new Map(applied.map((one) => [one.change.index, one]));
+    const outcomes = changeset.changes.map((change): Outcome => {
+      if (change.refusal !== null) return { change, outcome: "refused", reason: change.refusal };
+      const verdict = unfit.get(change.index);
+      if (verdict !== undefined) return { change, ...verdict };
+      const decision = decisions.get(change.index);
+      if (decision !== undefined && decision.outcome !== "approved")
+        return { change, outcome: withheldAs(decision), reason: decision.reason };
+      return done.get(change.index) ?? { change, outcome: "held", reason: "it was not reached" };
+    });
+    const waits = withheld.size > 0 || outcomes.some(({ outcome }) => WAITS.has(outcome));
+    return {
+      outcomes,
+      decision: all.find(({ outcome }) => outcome !== "approved") ?? all[0] ?? null,
+      kept: waits,
+    };
+  };
+  const { begin } = job;
+  const ifApplied = (): Settlement => settlement(fit.map((change) => ({ change, ...APPLIED })));
+  const beginning = begin === undefined ? undefined : { refused, begin: () => begin(foreseen(ifApplied())) };
+  const settled = settlement(fit.length === 0 ? [] : await into.apply(changeset, indexes, beginning));
+  if (settled.kept && withheld.size + unfit.size === 0 && refused.length > 0) await into.keep(kept([]), "refused", "");
+  return settled;
 }
 
 function distinct(verdicts: readonly Verdict[]): Verdict[] {
@@ -108,9 +121,9 @@ export function destinationOf(
   const { logDir, reachesProject } = stage;
   return {
     keep: async () => {},
-    apply: async (changeset, indexes) =>
+    apply: async (changeset, indexes, beginning) =>
       reachesProject
-        ? await changesets.apply(changeset, indexes)
+        ? await changesets.apply(changeset, indexes, beginning)
         : await applyChangeset(changeset, indexes, { logDir }),
   };
 }

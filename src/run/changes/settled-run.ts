@@ -3,7 +3,14 @@ import { TooManyChanges } from "../../changes/scan/draft.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { Consent, Declared, Destinations, Records } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
-import { counted, type ReportedChange, type ReportedChangeset, reported, violationsOf } from "../model/reported.ts";
+import {
+  counted,
+  type FinishedChanges,
+  type ReportedChange,
+  type ReportedChangeset,
+  reported,
+  violationsOf,
+} from "../model/reported.ts";
 import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../model/result.ts";
 import { destinationOf, holdChanges, type Settlement, settleChanges } from "./settle.ts";
 
@@ -33,26 +40,31 @@ export async function settledRun(
   const succeeded = result.status === "succeeded";
   const isApplied = succeeded || (job.appliesFailed === true && WORKER_FAILED.has(result.status));
   const unfit = isApplied ? null : `the run did not succeed (${result.status})`;
-  const settled = await settleEnded(job, stage, env, unfit);
-  if (settled === null) return result;
-  const { changes, changeset, failure } = settled;
-  if (failure === null) return { ...result, changes, changeset };
-  // The result of a failed run also reports why its changes were not collected.
-  const told = succeeded ? failure : { violations: [...result.violations, ...failure.violations] };
-  return { ...result, changes, changeset, ...told };
+  const withChanges = ({ changes, changeset, failure }: SettledChanges): RunResult => {
+    if (failure === null) return { ...result, changes, changeset };
+    // The result of a failed run also reports why its changes were not collected.
+    const told = succeeded ? failure : { violations: [...result.violations, ...failure.violations] };
+    return { ...result, changes, changeset, ...told };
+  };
+  const foreseen = (settled: SettledChanges): RunResult => env.masking.value(job.root, withChanges(settled));
+  const settled = await settleEnded(job, stage, env, unfit, foreseen);
+  return settled === null ? result : withChanges(settled);
 }
 
 /** The worker itself failed: what it wrote is whole. */
 const WORKER_FAILED: ReadonlySet<RunResult["status"]> = new Set(["failed", "signaled", "timed_out", "oom_killed"]);
 
-/** `unfit`: why nothing is applied in any case. Returns null if nothing was changed. */
+/**
+ * `unfit`: why nothing is applied in any case. `foreseen`: the run's result, if that is the outcome of its changes; null: no result
+ * is foreseen. Returns null if nothing was changed.
+ */
 export async function settleEnded(
   job: Job,
   stage: Stage,
   env: Declared & Consent & Destinations & Pick<Records, "masking">,
   unfit: string | null,
+  foreseen: ((settled: SettledChanges) => RunResult) | null = null,
 ): Promise<SettledChanges | null> {
-  const isRoot = job.parent === null;
   const into = destinationOf(job, stage, env);
   let collected: Collected | null;
   try {
@@ -63,20 +75,35 @@ export async function settleEnded(
   }
   if (collected === null) return null;
   let cancelled = false;
+  const told = (settlement: Settlement): SettledChanges => {
+    const failure = unfit !== null ? null : cancelled ? cancelledFailure(job) : failureOf(settlement, job);
+    return { ...toldChanges(settlement, job), failure };
+  };
+  const resultIf = (settlement: Settlement) => foreseen?.(told(settlement)) ?? null;
   const settlement =
     unfit !== null
       ? await holdChanges(collected, unfit, into)
-      : await settleChanges(collected, job, into, env, job.signal).catch(async (error: unknown) => {
+      : await settleChanges(collected, job, into, env, job.signal, resultIf).catch(async (error: unknown) => {
           if (!job.signal.aborted) throw error;
           cancelled = true;
           return await holdChanges(collected, "the run was cancelled before the changes were approved", into);
         });
-  const { outcomes, kept } = settlement;
-  return {
-    changes: reported(outcomes),
-    changeset: { id: kept && isRoot ? job.run : null, counts: counted(outcomes) },
-    failure: unfit !== null ? null : cancelled ? cancelledFailure(job) : failureOf(settlement, job),
-  };
+  return told(settlement);
+}
+
+/** The root run of an item, as far as its result speaks of it. */
+type ChangedRun = Pick<Job, "run" | "parent"> & { readonly worker: Pick<Job["worker"], "name"> };
+
+/** The outcome of the changes of a root run that succeeded, if another process has finished their application. */
+export function finishedChanges(run: string, worker: string, { outcomes, kept }: FinishedChanges): SettledChanges {
+  const of = { run, parent: null, worker: { name: worker } };
+  const settlement = { outcomes, decision: null, kept };
+  return { ...toldChanges(settlement, of), failure: failureOf(settlement, of) };
+}
+
+function toldChanges({ outcomes, kept }: Settlement, { run, parent }: ChangedRun): Omit<SettledChanges, "failure"> {
+  const id = kept && parent === null ? run : null;
+  return { changes: reported(outcomes), changeset: { id, counts: counted(outcomes) } };
 }
 
 /** `commit`: the number of this commit within its run, from 1. */
@@ -93,7 +120,7 @@ export function changesOf(job: Job, env: Declared & Consent & Destinations, comm
   };
 }
 
-function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] {
+function failureOf(settlement: Settlement, job: ChangedRun): SettledChanges["failure"] {
   const { outcomes, decision } = settlement;
   const violations = describeAll(violationsOf(outcomes));
   const counts = counted(outcomes);
@@ -120,7 +147,7 @@ function failureOf(settlement: Settlement, job: Job): SettledChanges["failure"] 
 }
 
 /** Everything was approved, but not everything was applied. */
-function heldFailure(outcomes: Settlement["outcomes"], job: Job): SettledChanges["failure"] {
+function heldFailure(outcomes: Settlement["outcomes"], job: ChangedRun): SettledChanges["failure"] {
   const held = outcomes.filter(({ outcome }) => outcome !== "applied");
   const [first] = held;
   if (first === undefined) return null;

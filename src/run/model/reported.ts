@@ -66,14 +66,36 @@ export interface Changesets {
   /** Takes over the changeset and its content: it waits until a person applies or discards it. `reason`: for that person. */
   keep(changeset: Changeset, state: ChangeOutcome, reason: string): Promise<void>;
   /** Applies the changes of these indexes; what cannot be is kept. In the order of the changeset, one outcome for each index. */
-  apply(changeset: Changeset, indexes: ReadonlySet<number>): Promise<Outcome[]>;
+  apply(changeset: Changeset, indexes: ReadonlySet<number>, beginning?: Beginning): Promise<Outcome[]>;
+}
+
+/** What has to know that files are about to be changed. By then the changes are kept, so that another process can apply them. */
+export interface Beginning {
+  /** The indexes of changes that are refused: they are kept too, so that the outcome of all can be told later. */
+  readonly refused: readonly number[];
+  /** Why nothing may be changed; null: it may. */
+  readonly begin: () => Promise<string | null>;
+}
+
+/** The outcomes of a run's changes, as another process than its own found or made them. */
+export interface FinishedChanges {
+  readonly outcomes: readonly Outcome[];
+  /** True if some wait for `corral changes`. */
+  readonly kept: boolean;
 }
 
 /** Where the changes of root runs wait. */
 export interface KeptChangesets extends Changesets {
   /**
-   * Removes what waits of a run that does not count, because its process died and it is done again. What was applied stays. Does
+   * Removes what waits of a root run that does not count, and of the runs that it called. `reason`: for the audit trail. What was applied stays. Does
    * nothing if none waits, if another process works on it, or if its record cannot be read.
    */
-  withdraw(id: string): Promise<void>;
+  withdraw(run: string, reason: string): Promise<void>;
+  /**
+   * Completes the application that a root run had begun whose process died. Null: all that was agreed to was applied, and nothing
+   * waits. `broken`: why it can never be completed. Rejects if it cannot be now. Its outcome stays known until {@link forget}.
+   */
+  finish(run: string): Promise<FinishedChanges | { readonly broken: string } | null>;
+  /** The end of this run is recorded elsewhere. */
+  forget(run: string): Promise<void>;
 }

@@ -1,0 +1,111 @@
+import { finishedChanges } from "../run/changes/settled-run.ts";
+import type { KeptChangesets } from "../run/model/reported.ts";
+import type { RunResult } from "../run/model/result.ts";
+import { isPending, itemResult, unrunResult } from "./item-result.ts";
+import type { ItemResult } from "./model/item.ts";
+import type { ClaimedItem, FleetQueue, Intent, Settlement } from "./model/queue.ts";
+import type { ApplyingItem } from "./model/store.ts";
+
+/** Only some of its changes were made, and it is not known how its worker would have ended. */
+const CUT_OFF = "ITEM_INTERRUPTED";
+
+interface EffectPorts {
+  readonly queue: FleetQueue;
+  readonly changesets: KeptChangesets;
+}
+
+/** What one attempt changes outside of its sandbox: written down before, so that it is never done twice. */
+export class ItemEffects {
+  readonly #claimed: ClaimedItem;
+  readonly #ports: EffectPorts;
+  readonly #startedAt: () => Date | null;
+  #intent: Intent | null = null;
+
+  constructor(claimed: ClaimedItem, ports: EffectPorts, startedAt: () => Date | null) {
+    this.#claimed = claimed;
+    this.#ports = ports;
+    this.#startedAt = startedAt;
+  }
+
+  get hasBegun(): boolean {
+    return this.#intent !== null;
+  }
+
+  /** For {@link Job.begin}. */
+  async begin(foreseen: RunResult | null): Promise<string | null> {
+    const { request, attempt } = this.#claimed;
+    const intent = this.#intentOf(foreseen);
+    const taken = await this.#ports.queue.begin(request.index, attempt, intent);
+    if (!taken.ok) return taken.reason;
+    this.#intent = intent;
+    return null;
+  }
+
+  /** Finishes what was begun, if the run itself could not: see {@link finishBegun}. */
+  async finish(worker: string): Promise<ItemResult | null> {
+    const { request, attempt, run } = this.#claimed;
+    if (this.#intent === null) throw new Error("nothing was begun");
+    const { index, key } = request;
+    return await finishBegun({ index, key, attempt, run, intent: this.#intent }, worker, this.#ports);
+  }
+
+  #intentOf(foreseen: RunResult | null): Intent {
+    const startedAt = this.#startedAt();
+    if (foreseen !== null)
+      return { result: itemResult(this.#claimed, foreseen, startedAt, []), cacheKey: null, streams: foreseen };
+    const { run, attempt } = this.#claimed;
+    const begun = { ...unrunResult(this.#claimed, "lost"), run, attempt, startedAt: startedAt?.toISOString() ?? null };
+    return { result: cutOff(begun), cacheKey: null, streams: null };
+  }
+}
+
+/** The result of a run that changed files on the way, if it is cut off before its end. It never runs again by itself. */
+function cutOff(result: ItemResult): ItemResult {
+  const message =
+    "It was cut off after some of its changes had been applied, and before its end, so it was not run again. Look at what it changed, then retry it.";
+  return { ...result, error: { code: CUT_OFF, message } };
+}
+
+/**
+ * Finishes what an attempt had begun to change whose process died, and records its result with the outcomes as they are. Null: the
+ * attempt does not count any more. Rejects if it cannot be finished now; then the next owner of the fleet tries again.
+ */
+export async function finishBegun(
+  item: ApplyingItem,
+  worker: string,
+  { queue, changesets }: EffectPorts,
+): Promise<ItemResult | null> {
+  const { index, attempt, run, intent } = item;
+  const settlement = await finished(item, worker, changesets);
+  // Results of a fleet whose process died do not count for others: it was not seen what they read.
+  const taken = await queue.settle(index, attempt, { ...settlement, cacheKey: null, streams: intent.streams });
+  if (!taken.ok) return null;
+  await changesets.forget(run);
+  return settlement.result;
+}
+
+async function finished(
+  { run, intent: { result } }: ApplyingItem,
+  worker: string,
+  changesets: KeptChangesets,
+): Promise<Pick<Settlement, "result">> {
+  if (result.error?.code === CUT_OFF) {
+    await changesets.withdraw(run, "its run was cut off before its end");
+    return { result };
+  }
+  const done = await changesets.finish(run);
+  if (done === null) return { result };
+  if ("broken" in done) {
+    const error = { code: CUT_OFF, message: `What it changed cannot be finished: ${done.broken}` };
+    return { result: { ...result, status: "lost", error } };
+  }
+  const { changeset, failure } = finishedChanges(run, worker, done);
+  if (changeset === null || isSame(changeset.counts, result.changeset?.counts)) return { result };
+  const { status = result.status, error = result.error } = failure ?? {};
+  const ended = { ...result, status, error, changeset };
+  return { result: isPending(ended) ? { ...ended, status: "pending" } : ended };
+}
+
+function isSame(counts: Readonly<Record<string, number>>, foreseen: Readonly<Record<string, number>> = {}): boolean {
+  return Object.entries(counts).every(([outcome, count]) => (foreseen[outcome] ?? 0) === count);
+}

@@ -1,0 +1,109 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { startFleet } from "../../../src/fleet/fleet.ts";
+import type { FleetSpec } from "../../../src/fleet/model/item.ts";
+import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
+import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
+import { newestAuditRecords } from "../../../src/operations/audit.ts";
+import type { RunEnvironment } from "../../../src/run/model/environment.ts";
+import { sh } from "../../run/project-fixture.ts";
+import { type FleetFixture, type Mapped, openFleetProject, requests, SPEC, whole } from "../fleet-fixture.ts";
+
+const ONCE = sh("echo once >> /out/a; echo printed");
+const ASKS = { zones: [{ name: "out", mode: "rw", approval: "ask" }] };
+const AGREES = { rules: [{ paths: ["/out/**"], decide: "approve", why: "fine" }] };
+
+function project(workers: Parameters<typeof openFleetProject>[0]["workers"]): Promise<FleetFixture> {
+  return openFleetProject({ workers, zones: { out: "rw" }, files: { "out/a": "" }, yaml: { approval: AGREES } });
+}
+
+const content = (f: FleetFixture): string => readFileSync(join(f.project.dir, "out/a"), "utf8");
+const leftIn = (f: FleetFixture): string[] => readdirSync(join(f.project.stateDir, "changes"));
+
+interface Changed {
+  readonly spec?: Partial<FleetSpec>;
+  readonly run?: (run: RunEnvironment) => RunEnvironment;
+  readonly queue?: (queue: FleetQueue) => Partial<FleetQueue>;
+}
+
+/** A fleet of one item, with parts of its surroundings replaced. */
+async function mapped(
+  f: FleetFixture,
+  { spec = {}, run = (same) => same, queue = () => ({}) }: Changed,
+): Promise<Mapped> {
+  const bound = <T extends object>(target: T, changed: Partial<T>): T =>
+    new Proxy(target, {
+      get(of, name) {
+        const value: unknown = Reflect.get(changed, name) ?? Reflect.get(of, name);
+        return typeof value === "function" ? value.bind(of) : value;
+      },
+    });
+  const store: FleetStore = bound<FleetStore>(f.journal, {
+    queue: async (id) => {
+      const real = await f.journal.queue(id);
+      return bound(real, queue(real));
+    },
+  });
+  const env = {
+    run: run(f.project.corral.environment),
+    store,
+    onEvent: (event: FleetFixture["events"][number]) => void (f.events as unknown[]).push(event),
+    stop: new AbortController().signal,
+  };
+  return await whole(await startFleet({ ...SPEC, ...spec }, requests([{ key: "k" }]), env));
+}
+
+describe("an attempt that does not count any more", () => {
+  it("applies nothing, leaves nothing that waits, and says so", async () => {
+    await using f = await project({ w: { command: ONCE, sandbox: ASKS } });
+    let begun = 0;
+    const { results } = await mapped(f, {
+      queue: (queue) => ({
+        async begin(index, attempt, intent) {
+          begun += 1;
+          // As if another process had taken the item, until the second attempt.
+          if (begun === 1) await queue.requeue(index, attempt, 0);
+          return await queue.begin(index, attempt, intent);
+        },
+      }),
+    });
+    expect(results.get("k")).toMatchObject({ status: "succeeded", attempt: 2 });
+    expect(content(f)).toBe("once\n");
+    expect(leftIn(f)).toEqual([]);
+    const told = f.events.flatMap((event) => (event.type === "trouble" ? [event.detail] : []));
+    expect(told).toEqual([expect.stringContaining("attempt 1 of item 0 no longer counts")]);
+    const place = { stateDir: f.project.stateDir, projectDir: f.project.dir };
+    const { records } = await newestAuditRecords(place, { type: "changes_discarded" }, 9);
+    const reason = expect.stringContaining("attempt 1 of item 0 no longer counts");
+    expect(records).toMatchObject([{ count: 1, reason }]);
+  });
+});
+
+describe("a run that is cut off after it has begun to change files", () => {
+  it("is finished by its own process, and its result is as if it had not been", async () => {
+    await using f = await project({ w: { command: ONCE, sandbox: ASKS } });
+    let tries = 0;
+    const { summary, results } = await mapped(f, {
+      spec: { retries: 3 },
+      run: (run) => ({
+        ...run,
+        changesets: {
+          ...run.changesets,
+          async apply(changeset, indexes, beginning) {
+            tries += 1;
+            const begin = async () => {
+              await beginning?.begin();
+              throw new EngineTrouble("the Engine went away");
+            };
+            return await run.changesets.apply(changeset, indexes, { refused: [], begin });
+          },
+        },
+      }),
+    });
+    expect([tries, content(f), leftIn(f)]).toEqual([1, "once\n", []]);
+    expect(summary).toMatchObject({ state: "done", byStatus: { succeeded: 1 } });
+    expect(results.get("k")).toMatchObject({ status: "succeeded", attempt: 1, output: "printed\n" });
+  });
+});
