@@ -29,7 +29,11 @@ const COMMAND_LINE_FILES = [
 
 /** A file for each folder and each package. */
 function fileOf(id: string): string | null {
-  if (/\/src\/(cli\/(corral|compiled-files|verbs\/[\w-]+)|declarations\/schema\/schema-thread)\.ts$/.test(id))
+  if (
+    /\/src\/(cli\/(corral|compiled-files|young-objects|verbs\/[\w-]+)|declarations\/schema\/schema-thread)\.ts$/.test(
+      id,
+    )
+  )
     return null;
   const inPackage = /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1];
   if (inPackage !== undefined) return inPackage.replace(/\W+/g, "-");
