@@ -100,6 +100,8 @@ export class Mirrors {
       const digest = name.slice(0, 64);
       const isLeft = name.includes(REMOVED) || (name.endsWith(UNFINISHED) && !(await this.#isBeingMade(digest)));
       if (isLeft) await removeTree(join(this.#dir, name));
+      // One without a valid record counts for nothing, and is never used.
+      if (isDigest(name) && (await this.#stored(name)) === null) await this.#removeUnless(name, 0);
     }
     if (names.length > 0) await this.#makeRoom(0);
   }
@@ -174,6 +176,7 @@ export class Mirrors {
     const away = join(this.#dir, `${digest}${REMOVED}${randomUUID()}`);
     {
       await using _ = await this.#alone();
+      if ((await stat(join(this.#dir, digest)).catch(nullFor("ENOENT"))) === null) return true;
       if ((await this.#users(digest)) > own) return false;
       if ((await rename(join(this.#dir, digest), away).then(() => true, nullFor("ENOENT"))) === null) return true;
     }

@@ -9,9 +9,9 @@ import {
   type Swept,
 } from "../model/blob.ts";
 
-/** A connection, or a pool of them. Each query stands for itself. */
-export interface Queries {
-  query(sql: string, values: unknown[]): Promise<{ readonly rows: readonly unknown[] }>;
+/** A database that takes statements, as that of the queue. Each can be executed twice, so it may be tried again. */
+export interface Statements {
+  query<Row>(text: string, values?: readonly unknown[]): Promise<Row[]>;
 }
 
 /** A blob is in memory as a whole while it is stored. */
@@ -23,25 +23,25 @@ const RENEWED_AFTER = "1 minute";
 
 /**
  * The table of blobs. The database itself refuses content that does not have the digest. What is stored is not compressed, so
- * that a part of it can be read without the whole.
+ * that a part of it can be read without the whole. Machines need SELECT, INSERT, and UPDATE of `used_at`.
  */
 export const BLOB_TABLE = `
-CREATE TABLE IF NOT EXISTS corral_blobs (
+CREATE TABLE corral.blobs (
   digest text PRIMARY KEY CHECK (digest ~ '^[0-9a-f]{64}$'),
   content bytea NOT NULL CHECK (octet_length(content) <= ${MAX_BYTES}),
   used_at timestamptz NOT NULL DEFAULT now(),
   CHECK (digest = encode(sha256(content), 'hex'))
 );
-ALTER TABLE corral_blobs ALTER COLUMN content SET STORAGE EXTERNAL;
-CREATE INDEX IF NOT EXISTS corral_blobs_used_at ON corral_blobs (used_at);
+ALTER TABLE corral.blobs ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX blobs_used_at ON corral.blobs (used_at);
 `;
 
 /** Blobs in a table of PostgreSQL: {@link BLOB_TABLE}. */
 export class PostgresBlobs implements BlobStore {
-  readonly #database: Queries;
+  readonly #database: Statements;
   readonly maxBytes = MAX_BYTES;
 
-  constructor(database: Queries) {
+  constructor(database: Statements) {
     this.#database = database;
   }
 
@@ -49,12 +49,11 @@ export class PostgresBlobs implements BlobStore {
     const found = new Set<Digest>();
     for (let at = 0; at < digests.length; at += BATCH) {
       const batch = digests.slice(at, at + BATCH);
-      // What a sweep removes between the two is not in the answer of the second.
       await this.#rows(
-        `UPDATE corral_blobs SET used_at = now() WHERE digest = ANY($1) AND used_at < now() - interval '${RENEWED_AFTER}'`,
+        `UPDATE corral.blobs SET used_at = now() WHERE digest = ANY($1) AND used_at < now() - interval '${RENEWED_AFTER}'`,
         [batch],
       );
-      for (const { digest } of await this.#rows("SELECT digest FROM corral_blobs WHERE digest = ANY($1)", [batch]))
+      for (const { digest } of await this.#rows("SELECT digest FROM corral.blobs WHERE digest = ANY($1)", [batch]))
         found.add(digest as Digest);
     }
     return found;
@@ -66,13 +65,13 @@ export class PostgresBlobs implements BlobStore {
     const pieces: Uint8Array[] = [];
     for await (const piece of checked(blob, content, signal)) pieces.push(Uint8Array.from(piece));
     await this.#rows(
-      "INSERT INTO corral_blobs (digest, content) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET used_at = now()",
+      "INSERT INTO corral.blobs (digest, content) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET used_at = now()",
       [digest, Buffer.concat(pieces)],
     );
   }
 
   async *get(digest: Digest, maxBytes: number, signal?: AbortSignal): AsyncGenerator<Uint8Array, void, undefined> {
-    const [found] = await this.#rows("SELECT octet_length(content) AS bytes FROM corral_blobs WHERE digest = $1", [
+    const [found] = await this.#rows("SELECT octet_length(content) AS bytes FROM corral.blobs WHERE digest = $1", [
       digest,
     ]);
     if (found === undefined) throw new BlobRefused("missing", digest, "the blob store does not have it");
@@ -86,13 +85,13 @@ export class PostgresBlobs implements BlobStore {
     for (;;) {
       signal?.throwIfAborted();
       const old = await this.#rows(
-        `SELECT digest FROM corral_blobs WHERE digest > $1 AND used_at <= now() - $2 * interval '1 millisecond'
+        `SELECT digest FROM corral.blobs WHERE digest > $1 AND used_at <= now() - $2 * interval '1 millisecond'
            ORDER BY digest LIMIT ${BATCH}`,
         [after, olderThanMs],
       );
       const digests = old.map(({ digest }) => digest as Digest);
       const gone = await this.#rows(
-        `DELETE FROM corral_blobs WHERE digest = ANY($1) AND used_at <= now() - $2 * interval '1 millisecond'
+        `DELETE FROM corral.blobs WHERE digest = ANY($1) AND used_at <= now() - $2 * interval '1 millisecond'
            RETURNING octet_length(content) AS bytes`,
         [digests.filter((digest) => !isKept(digest)), olderThanMs],
       );
@@ -106,7 +105,7 @@ export class PostgresBlobs implements BlobStore {
   async *#pieces(digest: Digest, bytes: number): AsyncGenerator<Uint8Array, void, undefined> {
     for (let at = 0; at < bytes; at += PIECE_BYTES) {
       const [found] = await this.#rows(
-        "SELECT substring(content FROM $2::int FOR $3::int) AS piece FROM corral_blobs WHERE digest = $1",
+        "SELECT substring(content FROM $2::int FOR $3::int) AS piece FROM corral.blobs WHERE digest = $1",
         [digest, at + 1, PIECE_BYTES],
       );
       if (found === undefined) throw new BlobRefused("missing", digest, "it was removed while it was read");
@@ -114,9 +113,8 @@ export class PostgresBlobs implements BlobStore {
     }
   }
 
-  async #rows(sql: string, values: unknown[]): Promise<readonly Record<string, unknown>[]> {
-    const { rows } = await this.#database.query(sql, values);
-    return rows as readonly Record<string, unknown>[];
+  async #rows(text: string, values: readonly unknown[]): Promise<readonly Record<string, unknown>[]> {
+    return await this.#database.query(text, values);
   }
 }
 

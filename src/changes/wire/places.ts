@@ -24,13 +24,11 @@ export interface Place extends Pick<View, "mount" | "pathOf" | "closed"> {
 /** Throws `WireRefused` if the item may not change anything there: no machine that keeps to its sandbox can say so. */
 export function placeOf({ path, changes }: WireMount, home: HomeSandbox): Place {
   const { sandbox } = home;
-  const own = sandbox.mounts.find((mount) => mount.path === path);
-  if (own !== undefined && (own.mode === "ro" || comesBack(own))) return ownPlace(own, changes, home);
   const mounts = sandbox.mounts.filter((mount) => comesBack(mount) && mount.path !== path && covers(path, mount.path));
   // The innermost first: a mount in another one has its own changes.
   for (const mount of mounts.toSorted((a, b) => b.path.length - a.path.length)) {
     const place = madePlace(mount, path, home);
-    if (place === null) continue;
+    if (place === null || !changes.some(({ names }) => isIn(mount.path, path, names))) continue;
     const isWithin = changes.every(({ names, kind, type }) => {
       const at = place.pathOf(names);
       const isOnTheWay = at !== null && kind === "create" && type === "directory" && covers(at, mount.path);
@@ -38,6 +36,8 @@ export function placeOf({ path, changes }: WireMount, home: HomeSandbox): Place 
     });
     if (isWithin) return place;
   }
+  const own = sandbox.mounts.find((mount) => mount.path === path);
+  if (own !== undefined && (own.mode === "ro" || comesBack(own))) return ownPlace(own, changes, home);
   throw notAllowed(path);
 }
 

@@ -1,0 +1,89 @@
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { type Digest, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import { machinePair } from "../../blobs/machine-pair.ts";
+import { byteTree } from "../../changes/scan/byte-tree.ts";
+import { plant } from "../../changes/staged-folder.ts";
+
+const CANARY = "CANARY: nobody may read or change this";
+
+/** What another machine puts in the place of a blob in the shared directory. */
+const SWAPS: Readonly<Record<string, (path: string, outside: string) => void>> = {
+  "other content of the same size": (path) => replaced(path, () => fs.writeFileSync(path, "HELLO")),
+  "a shorter file": (path) => replaced(path, () => fs.writeFileSync(path, "he")),
+  "an empty file": (path) => replaced(path, () => fs.writeFileSync(path, "")),
+  "a longer file": (path) => replaced(path, () => fs.writeFileSync(path, "hello and more")),
+  "a huge sparse file": (path) => replaced(path, () => execFileSync("truncate", ["-s", "3T", path])),
+  "a link to a file that others may not read": (path, outside) => replaced(path, () => fs.symlinkSync(outside, path)),
+  "a FIFO": (path) => replaced(path, () => execFileSync("mkfifo", [path])),
+  "a device": (path) => replaced(path, () => execFileSync("mknod", [path, "c", "1", "5"])),
+  "a directory": (path) => replaced(path, () => fs.mkdirSync(path)),
+  nothing: (path) => fs.rmSync(path),
+};
+
+function replaced(path: string, by: () => void): void {
+  fs.rmSync(path);
+  by();
+}
+
+describe("a shared directory that a hostile machine writes to", () => {
+  it.each(Object.keys(SWAPS))(
+    "gives no content for a blob that became %s, and does not hang",
+    { timeout: 20_000 },
+    async (what) => {
+      await using pair = machinePair();
+      const digest = await putBytes(pair.store, Buffer.from("hello"));
+      const outside = join(pair.path, "outside");
+      fs.writeFileSync(outside, CANARY);
+      SWAPS[what]?.(join(pair.storeDir, digest.slice(0, 2), digest), outside);
+      await expect(wholeBlob(pair.store, digest, 100)).rejects.toThrow(/^blob [0-9a-f]{12} is refused: /);
+      expect(fs.readFileSync(outside, "utf8")).toBe(CANARY);
+    },
+  );
+
+  it("leads nothing elsewhere through the folder of a blob", async () => {
+    await using pair = machinePair();
+    const digest = await putBytes(pair.store, Buffer.from("hello"));
+    const folder = join(pair.storeDir, digest.slice(0, 2));
+    const outside = join(pair.path, "outside");
+    fs.renameSync(folder, outside);
+    fs.symlinkSync(outside, folder);
+    await expect(wholeBlob(pair.store, digest, 100)).rejects.toThrow("the blob store does not have it");
+    expect((await pair.store.has([digest])).size).toBe(0);
+    await expect(putBytes(pair.store, Buffer.from("hello"))).rejects.toThrow();
+    await pair.store.sweep({ isKept: () => false, olderThanMs: -1000 });
+    expect(fs.readdirSync(outside)).toEqual([digest]);
+  });
+
+  it("changes no file at home if a blob is changed after it was delivered", async () => {
+    await using pair = machinePair();
+    plant(pair.home, { a: "1" });
+    const digest = (await pair.delivered((dir) => plant(dir, { a: "changed", b: "new" }))) as Digest;
+    const was = byteTree(pair.home);
+    const blobs = fs.globSync("*/*", { cwd: pair.storeDir }).filter((one) => !one.endsWith(digest));
+    for (const one of blobs) fs.chmodSync(join(pair.storeDir, one), 0o600);
+    for (const one of blobs) fs.writeFileSync(join(pair.storeDir, one), "other!!");
+    await expect(pair.imported(digest)).rejects.toThrow(/is refused: /);
+    expect(byteTree(pair.home)).toEqual(was);
+    expect(fs.readdirSync(pair.path).filter((name) => name.startsWith("imported"))).toEqual([]);
+  });
+
+  it("makes no mirror if a blob of a tree was changed, and leaves nothing of it", async () => {
+    await using pair = machinePair();
+    plant(pair.home, { a: "secret", "d/b": "text" });
+    const { digest } = await pair.mirrored();
+    await pair.mirrors.sweep();
+    fs.rmSync(join(pair.mirrorsDir, digest), { recursive: true });
+    const blob = fs
+      .globSync("*/*", { cwd: pair.storeDir })
+      .find((one) => fs.readFileSync(join(pair.storeDir, one), "utf8") === "text");
+    fs.chmodSync(join(pair.storeDir, blob ?? ""), 0o600);
+    fs.writeFileSync(join(pair.storeDir, blob ?? ""), "TEXT");
+    await expect(pair.mirrors.open(digest, pair.store, new AbortController().signal)).rejects.toThrow(
+      "does not match its digest",
+    );
+    expect(fs.readdirSync(pair.mirrorsDir).filter((name) => !/use-|ticket/.test(name))).toEqual([]);
+  });
+});

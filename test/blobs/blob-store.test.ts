@@ -1,0 +1,139 @@
+import { randomBytes } from "node:crypto";
+import fs from "node:fs";
+import { join } from "node:path";
+import { PGlite } from "@electric-sql/pglite";
+import { afterAll, describe, expect, it } from "vitest";
+import { DirectoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
+import {
+  type BlobRefused,
+  type BlobStore,
+  type Content,
+  type Digest,
+  digestOf,
+  putBytes,
+  wholeBlob,
+} from "../../src/blobs/model/blob.ts";
+import { BLOB_TABLE, PostgresBlobs } from "../../src/blobs/postgres/postgres-blobs.ts";
+import { temporaryFolder } from "../files/temporary-folder.ts";
+
+interface Opened extends AsyncDisposable {
+  readonly store: BlobStore;
+  /** Makes all blobs look as if they were last used long ago. */
+  age(): Promise<void>;
+  digests(): Promise<string[]>;
+}
+
+let database: Promise<PGlite> | null = null;
+afterAll(async () => void (await (await database)?.close()));
+
+async function inDatabase(): Promise<Opened> {
+  database ??= PGlite.create().then(async (made) => {
+    await made.exec(`CREATE SCHEMA corral; ${BLOB_TABLE}`);
+    return made;
+  });
+  const opened = await database;
+  await opened.exec("DELETE FROM corral.blobs");
+  return {
+    store: new PostgresBlobs({
+      query: async <Row>(text: string, values: readonly unknown[] = []) =>
+        (await opened.query<Row>(text, [...values])).rows,
+    }),
+    age: async () => void (await opened.exec("UPDATE corral.blobs SET used_at = now() - interval '3 days'")),
+    digests: async () =>
+      (await opened.query<{ digest: string }>("SELECT digest FROM corral.blobs")).rows.map(({ digest }) => digest),
+    [Symbol.asyncDispose]: async () => {},
+  };
+}
+
+async function inDirectory(): Promise<Opened> {
+  const folder = temporaryFolder();
+  const files = (): string[] => fs.globSync("*/*", { cwd: folder.path });
+  return {
+    store: new DirectoryBlobs(folder.path),
+    age: async () => {
+      for (const file of files()) fs.utimesSync(join(folder.path, file), 1, 1);
+    },
+    digests: async () => files().map((file) => file.slice(3)),
+    [Symbol.asyncDispose]: async () => folder.remove(),
+  };
+}
+
+async function* pieces(...all: readonly (string | Uint8Array)[]): Content {
+  for (const one of all) yield Buffer.from(one as string);
+}
+
+const refusedAs = (code: BlobRefused["code"]) => expect.objectContaining({ name: "BlobRefused", code });
+const HELLO = digestOf(Buffer.from("hello"));
+const OTHER = digestOf(Buffer.from("other"));
+
+describe.each([
+  ["a directory", inDirectory],
+  ["PostgreSQL", inDatabase],
+])("blobs in %s", (_, open) => {
+  it("are read as they were stored, whatever their size", { timeout: 60_000 }, async () => {
+    await using opened = await open();
+    for (const content of [Buffer.alloc(0), Buffer.from("hello"), Buffer.alloc(300_000), randomBytes(5_000_001)]) {
+      const digest = await putBytes(opened.store, content);
+      expect((await wholeBlob(opened.store, digest, content.length)).equals(content)).toBe(true);
+      await putBytes(opened.store, content);
+    }
+    expect((await opened.store.has([HELLO, OTHER])).has(OTHER)).toBe(false);
+    expect(await opened.store.has([HELLO, OTHER])).toEqual(new Set([HELLO]));
+  });
+
+  it("are stored once, by however many at the same time", async () => {
+    await using opened = await open();
+    const blob = { digest: HELLO, bytes: 5 };
+    await Promise.all(Array.from({ length: 8 }, () => opened.store.put(blob, pieces("he", "llo"))));
+    expect(await opened.digests()).toEqual([HELLO]);
+  });
+
+  it("are refused, and leave nothing, if the content is not what was said", async () => {
+    await using opened = await open();
+    const { store } = opened;
+    await expect(store.put({ digest: HELLO, bytes: 5 }, pieces("hullo"))).rejects.toEqual(refusedAs("mismatch"));
+    await expect(store.put({ digest: HELLO, bytes: 4 }, pieces("hello"))).rejects.toEqual(refusedAs("mismatch"));
+    await expect(store.put({ digest: HELLO, bytes: 6 }, pieces("hello"))).rejects.toEqual(refusedAs("mismatch"));
+    await expect(store.put({ digest: HELLO, bytes: store.maxBytes + 1 }, pieces("x"))).rejects.toEqual(
+      refusedAs("too_large"),
+    );
+    expect(await opened.digests()).toEqual([]);
+    await expect(wholeBlob(store, HELLO, 10)).rejects.toEqual(refusedAs("missing"));
+  });
+
+  it("are not read beyond what the reader allows", async () => {
+    await using opened = await open();
+    await putBytes(opened.store, Buffer.from("hello"));
+    await expect(wholeBlob(opened.store, HELLO, 4)).rejects.toEqual(refusedAs("too_large"));
+  });
+
+  it("are swept if they are old and nothing refers to them", async () => {
+    await using opened = await open();
+    await putBytes(opened.store, Buffer.from("hello"));
+    await putBytes(opened.store, Buffer.from("other"));
+    const sweep = async (...kept: Digest[]) =>
+      await opened.store.sweep({ isKept: (digest) => kept.includes(digest), olderThanMs: 86_400_000 });
+    // Just stored: what refers to them is still on its way.
+    expect(await sweep()).toEqual({ removed: 0, bytes: 0 });
+    await opened.age();
+    expect(await sweep(OTHER)).toEqual({ removed: 1, bytes: 5 });
+    expect(await opened.digests()).toEqual([OTHER]);
+    // A machine that finds it there does not store it again, and relies on it.
+    await opened.store.has([OTHER]);
+    expect(await sweep()).toEqual({ removed: 0, bytes: 0 });
+    await opened.age();
+    expect(await sweep()).toEqual({ removed: 1, bytes: 5 });
+  });
+});
+
+describe("blobs in PostgreSQL", () => {
+  it("are refused by the database itself if a machine lies about them", { timeout: 60_000 }, async () => {
+    await using opened = await inDatabase();
+    const insert = (await database)?.query("INSERT INTO corral.blobs (digest, content) VALUES ($1, $2)", [
+      HELLO,
+      Buffer.from("hullo"),
+    ]);
+    await expect(insert).rejects.toThrow(/check constraint/);
+    expect(await opened.digests()).toEqual([]);
+  });
+});

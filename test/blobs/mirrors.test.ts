@@ -1,0 +1,118 @@
+import fs from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { Mirrors } from "../../src/blobs/mirror/mirrors.ts";
+import type { BlobStore, Digest } from "../../src/blobs/model/blob.ts";
+import { readTree } from "../../src/blobs/tree/read-tree.ts";
+import { sendTree } from "../../src/blobs/tree/send-tree.ts";
+import { lockOwner } from "../../src/state/owner.ts";
+import { byteTree } from "../changes/scan/byte-tree.ts";
+import { plant } from "../changes/staged-folder.ts";
+import { type MachinePair, machinePair, NEVER } from "./machine-pair.ts";
+
+/** Digests of directories with one file of ten bytes each. */
+async function sent(pair: MachinePair, ...texts: readonly string[]): Promise<Digest[]> {
+  const digests: Digest[] = [];
+  for (const text of texts) {
+    const host = join(pair.path, `tree-${text}`);
+    plant(host, { file: text.padEnd(10, ".") });
+    const mount = pair.mount({ host });
+    digests.push(await sendTree((await readTree({ mount, mounts: [] })).tree, { mount, store: pair.store }));
+  }
+  return digests;
+}
+
+const kept = (pair: MachinePair): string[] =>
+  fs.readdirSync(pair.mirrorsDir).filter((name) => /^[0-9a-f]{64}$/.test(name));
+
+describe("mirrors", () => {
+  it("are made once, by however many at the same time", async () => {
+    await using pair = machinePair();
+    const [digest] = (await sent(pair, "a")) as [Digest];
+    let read = 0;
+    const store: BlobStore = new Proxy(pair.store, {
+      get: (target, name: keyof BlobStore) => {
+        if (name === "get") read += 1;
+        const value = target[name];
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    const others = new Mirrors({ dir: pair.mirrorsDir, owner: lockOwner() });
+    const opened = await Promise.all([pair.mirrors, others, pair.mirrors].map((one) => one.open(digest, store, NEVER)));
+    expect(new Set(opened.map(({ path }) => path)).size).toBe(1);
+    // The manifest each time, the file once.
+    expect(read).toBe(4);
+    for (const one of opened) await one[Symbol.asyncDispose]();
+    expect(fs.readdirSync(pair.mirrorsDir)).toEqual([digest]);
+  });
+
+  it("are made again if something in them was changed, even if it looks the same", async () => {
+    await using pair = machinePair();
+    const [digest] = (await sent(pair, "a")) as [Digest];
+    const changes: ((path: string) => void)[] = [
+      (path) => fs.writeFileSync(join(path, "file"), "aaaaaaaaaa"),
+      (path) => fs.chmodSync(join(path, "file"), 0o777),
+      (path) => fs.writeFileSync(join(path, "more"), ""),
+      (path) => {
+        const { atime, mtime } = fs.statSync(join(path, "file"));
+        fs.writeFileSync(join(path, "file"), "b.........");
+        fs.utimesSync(join(path, "file"), atime, mtime);
+      },
+      (path) => fs.rmSync(join(path, "file")),
+      (path) => fs.writeFileSync(join(path, "../record.json"), "{}"),
+    ];
+    for (const change of changes) {
+      const before = await pair.mirrors.open(digest, pair.store, NEVER);
+      expect(Object.fromEntries(byteTree(before.path))).toEqual({ file: "file 644 a........." });
+      await before[Symbol.asyncDispose]();
+      change(before.path);
+    }
+    await using last = await pair.mirrors.open(digest, pair.store, NEVER);
+    expect(Object.fromEntries(byteTree(last.path))).toEqual({ file: "file 644 a........." });
+    fs.writeFileSync(join(last.path, "file"), "changed");
+    await expect(pair.mirrors.open(digest, pair.store, NEVER)).rejects.toThrow(
+      "was changed, and other processes use it",
+    );
+  });
+
+  it("that are used least recently make room, unless a process uses them", async () => {
+    await using pair = machinePair();
+    const [a, b, c, d] = (await sent(pair, "a", "b", "c", "d")) as [Digest, Digest, Digest, Digest];
+    const small = new Mirrors({ dir: pair.mirrorsDir, owner: lockOwner(), maxBytes: 25 });
+    const open = async (digest: Digest) => await small.open(digest, pair.store, NEVER);
+    const used = await open(a);
+    await (await open(b))[Symbol.asyncDispose]();
+    await (await open(c))[Symbol.asyncDispose]();
+    expect(kept(pair).sort()).toEqual([a, c].sort());
+    await using _ = await open(d);
+    expect(kept(pair).sort()).toEqual([a, d].sort());
+    await expect(open(b)).rejects.toThrow("mirrors that are in use have 20 bytes of 25 bytes");
+    await used[Symbol.asyncDispose]();
+    await using __ = await open(b);
+    expect(kept(pair).sort()).toEqual([b, d].sort());
+  });
+
+  it("that processes left unfinished, or still used when they died, are removed", async () => {
+    await using pair = machinePair();
+    const [a, b] = (await sent(pair, "a", "b")) as [Digest, Digest];
+    const small = new Mirrors({ dir: pair.mirrorsDir, owner: { ...lockOwner(), isDead: () => true }, maxBytes: 15 });
+    await small.open(a, pair.store, NEVER);
+    fs.mkdirSync(join(pair.mirrorsDir, `${b}.new/tree`), { recursive: true });
+    fs.writeFileSync(join(pair.mirrorsDir, `${b}.new/tree/file`), "half");
+    await small.sweep();
+    expect(fs.existsSync(join(pair.mirrorsDir, `${b}.new`))).toBe(false);
+    await using mirror = await small.open(b, pair.store, NEVER);
+    expect(fs.readFileSync(join(mirror.path, "file"), "utf8")).toBe("b.........");
+    expect(kept(pair)).toEqual([b]);
+  });
+
+  it("are not made of more than the limit, before anything is written", async () => {
+    await using pair = machinePair();
+    const [a] = (await sent(pair, "a")) as [Digest];
+    const small = new Mirrors({ dir: pair.mirrorsDir, owner: lockOwner(), maxBytes: 5 });
+    await expect(small.open(a, pair.store, NEVER)).rejects.toThrow(
+      "does not fit: mirrors may have 5 bytes on this machine",
+    );
+    expect(fs.readdirSync(pair.mirrorsDir)).toEqual([]);
+  });
+});
