@@ -12,7 +12,8 @@ process.env.NODE_COMPILE_CACHE = compiled;
 process.on("exit", () => rmSync(compiled, { recursive: true, force: true }));
 
 const { unit, long, engine } = tiersOf(import.meta.dirname);
-const { auto, engine: onEngine } = filesByDriver(engine, { autoIsEngine: process.env.CORRAL_TESTS === "engine" });
+const autoIsEngine = process.env.CORRAL_TESTS === "engine";
+const { auto, engine: onEngine } = filesByDriver(engine, { autoIsEngine });
 const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];
 // Tests on a real Engine share it with others: what fails twice in a row is no noise. The unit tier retries nothing.
 const withEngine = { setupFiles: always, globalSetup: "test/tiers/engine-tier.ts", retry: 1 };
@@ -59,7 +60,7 @@ export default defineConfig({
           ...withEngine,
           name: "engine",
           include: onEngine,
-          env: { CORRAL_DRIVER: "engine" },
+          env: { CORRAL_DRIVER: "engine", CORRAL_TESTS_AGAIN: autoIsEngine ? "" : "1" },
           sequence: { groupOrder: 1 },
         },
       },

@@ -48,13 +48,13 @@ afterEach(async () => {
 });
 
 it.each([
-  ["a directory below it", 120, { worker: "peek" }],
+  ["a directory below it", 60, { worker: "peek" }],
   [
     "a directory below it, by what the caller leaves",
-    80,
+    40,
     { worker: "inheritor", narrow: { allow_read: "/work/f/sub" } },
   ],
-  ["a file below it, as attachment", 60, { worker: "reader", attachments: ["/work/f/sub/note"] }],
+  ["a file below it, as attachment", 40, { worker: "reader", attachments: ["/work/f/sub/note"] }],
 ])(
   "a folder that is swapped for a link to outside shows no called worker %s",
   { timeout: 120_000 },

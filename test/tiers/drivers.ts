@@ -16,11 +16,13 @@ const ABOUT_CELLS = [
 const NO_CELL = "makes no cell";
 const ON_HOST =
   "attacks what Corral does on the host: consent, files, changes, records, other faces. Any cell is a means for it";
+const SAME_MOUNTS = "compares tools with the mounts of a session, which `agreement/agreement` compares on both drivers";
 const JUDGED_ON_HOST =
   "attacks how connections are judged, which is done on the host; `egress/namespace` and `agreement/network` are about the cell's side";
 
 /** Of these, the files that run once, each with its reason. */
 export const ONCE: Readonly<Record<string, string>> = {
+  "test/agreement/consent-table.test.ts": SAME_MOUNTS,
   "test/attacks/changeset-size.test.ts": ON_HOST,
   "test/attacks/ci/hostile-branch.test.ts": ON_HOST,
   "test/attacks/ci/runner-output.test.ts": ON_HOST,
@@ -40,6 +42,7 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/history.test.ts": ON_HOST,
   "test/attacks/host-grants.test.ts": ON_HOST,
   "test/attacks/hostile-archive.test.ts": ON_HOST,
+  "test/attacks/inbox.test.ts": ON_HOST,
   "test/attacks/mcp.test.ts": ON_HOST,
   "test/attacks/obeying-model/consent.test.ts": ON_HOST,
   "test/attacks/obeying-model/links.test.ts": ON_HOST,

@@ -85,7 +85,8 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
       for (const place of places()) {
         await shown.go(place);
         await settled(shown);
-        expect(await accessibilityFaults(shown.page), place).toEqual([]);
+        // Each theme and each width once: the rules take most of the time, and none is about both.
+        if ((theme === "light") === (width === 1280)) expect(await accessibilityFaults(shown.page), place).toEqual([]);
         expect(await overflow(shown.page), place).toBeLessThanOrEqual(0);
       }
       expect(shown.troubles).toEqual([]);
