@@ -4,6 +4,7 @@ import { join, relative } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { filesByDriver } from "./test/tiers/drivers.ts";
+import { RetriedReporter } from "./test/tiers/retried.ts";
 import { SLOW, tiersOf } from "./test/tiers/tiers.ts";
 
 // Tests start some programs hundreds of times; each is compiled once in a run.
@@ -35,6 +36,7 @@ export default defineConfig({
     maxWorkers: 4,
     // Files share a process, so each module loads once. Nothing of Corral has module state that a file could leave behind.
     isolate: false,
+    reporters: ["default", new RetriedReporter()],
     sequence: { sequencer: LongFirst },
     testTimeout: 120_000,
     hookTimeout: 120_000,
