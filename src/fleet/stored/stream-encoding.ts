@@ -43,6 +43,11 @@ function encoded(text: string, isLate: boolean): Buffer | null {
   return Buffer.concat([Buffer.of(DEFLATED), deflateRawSync(bytes, { level: 1 })]);
 }
 
+/** As much of a stream as is kept. */
+export function boundedStream(text: string): string {
+  return bounded(text, HEAD_CHARS, TAIL_CHARS);
+}
+
 function bounded(text: string, head: number, tail: number): string {
   if (text.length <= head + tail) return text;
   const left = text.length - head - tail;

@@ -7,6 +7,8 @@ export interface RefusedSources {
   readonly mountTable: readonly MountTableEntry[];
   /** From where sources are opened: `/`, or `/proc/PID/root` of a process with the host's mounts if Corral has mounts of its own. */
   readonly hostRoot: string;
+  /** The directory of Corral's own with copies of what other machines show: only what lies in it is no refused place. Absent: none. */
+  readonly mirrors?: string;
 }
 
 /** What of an engine itself is on this host. */
@@ -80,6 +82,7 @@ export function refusedSourcesFor(
 /** Why `host`, a path without links, may never be a mount source; null if it may. */
 export function refusalOf(host: string, refused: RefusedSources): string | null {
   if (host === "/") return "it is the whole file system";
+  if (refused.mirrors !== undefined && host !== refused.mirrors && holds(refused.mirrors, host)) return null;
   const location = locate(host, refused.mountTable);
   if (KERNEL_FILE_SYSTEMS.has(location.type)) return `it lies in ${OF_THE_SYSTEM}`;
   for (const place of refused.places) {

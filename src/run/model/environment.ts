@@ -2,6 +2,7 @@ import type { ModelSources } from "../../agent/provider/open-model.ts";
 import type { Transcripts } from "../../agent/transcript/transcript.ts";
 import type { Approver } from "../../approval/approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
+import type { Changeset } from "../../changes/model/changeset.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { Repositories } from "../../git/repositories.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
@@ -12,6 +13,7 @@ import type { SecretOf } from "../../secrets/named-secrets.ts";
 import type { Emit } from "./events.ts";
 import type { Grants } from "./grant.ts";
 import type { History } from "./history.ts";
+import type { Job } from "./job.ts";
 import type { KeptChangesets } from "./reported.ts";
 import type { SchemaChecks } from "./schema-check.ts";
 import type { WorkerImages } from "./worker-images.ts";
@@ -77,6 +79,8 @@ export interface Kept {
 export interface Destinations {
   /** The changes of root runs are applied from there, and wait there. */
   readonly changesets: KeptChangesets;
+  /** Takes what a root run changed, at its end: another machine decides on it. Absent: this one does. */
+  readonly handsOver?: (job: Job, changeset: Changeset) => Promise<void>;
   /** Absent if the project declares no repositories: no worker may use any then. */
   readonly git?: Repositories;
 }

@@ -1,0 +1,77 @@
+import { checkRead, hostPathOf, parsePathIn } from "../../sandbox/access.ts";
+import type { RunResult } from "../../run/model/result.ts";
+import { brokenResult } from "../../run/model/result.ts";
+import type { ItemExecutor } from "../executor.ts";
+import { type FleetJob, itemJob } from "../item-job.ts";
+import { itemResult, unrunResult } from "../item-result.ts";
+import type { ItemRequest, ItemResult } from "../model/item.ts";
+import type { ClaimedWork, Delivery } from "../model/work.ts";
+import type { RunTroubles } from "../run-troubles.ts";
+import { boundedResult } from "../stored/bounded-result.ts";
+import { boundedStream } from "../stored/stream-encoding.ts";
+import type { Brought, HostedFleet } from "./hosting.ts";
+import type { SentChanges } from "./sent-changes.ts";
+
+interface Parts {
+  readonly fleet: string;
+  readonly job: FleetJob;
+  readonly cells: ItemExecutor;
+  readonly troubles: RunTroubles;
+  readonly sent: SentChanges;
+}
+
+/** Attempts that end by an error of this machine or of Corral, before the item counts as lost. */
+const MAX_BROKEN = 6;
+/** These say that this machine lacks something, and nothing of the item. */
+const UNWELL: ReadonlySet<string> = new Set(["HOST_TROUBLE", "ENGINE_TROUBLE"]);
+
+/** How items of one fleet run on this machine. */
+export function attemptWith({ fleet, job, cells, troubles, sent }: Parts): HostedFleet["attempt"] {
+  return async (item, { signal, turn }) => {
+    const { request, run } = item;
+    const refusal = request.refusal ?? whyNotHere(request, job);
+    if (refusal !== null) {
+      const error = { code: "ITEM_REFUSED", message: refusal };
+      return delivered({ ...unrunResult(item, "refused"), run, attempt: item.attempt, error }, null, null);
+    }
+    let startedAt: Date | null = null;
+    const begun = async (): Promise<void> => {
+      await turn();
+      startedAt = new Date();
+    };
+    const ran = await cells
+      .run(itemJob(job, request, { run, fleet, signal, turn: begun }))
+      .catch((error: Error) => brokenAs(item, error, troubles));
+    const changeset = sent.take(run);
+    const told = troubles.take(run);
+    if (signal.aborted) return { outcome: "given_up", why: "it was ended", isUnwell: false };
+    if (typeof ran === "string") return { outcome: "given_up", why: ran, isUnwell: true };
+    if (UNWELL.has(ran.error?.code ?? ""))
+      return { outcome: "given_up", why: [ran.error?.message, ...told].join(" "), isUnwell: true };
+    return delivered(itemResult(item, ran, startedAt, told), ran, changeset);
+  };
+}
+
+/** A run that an error ended: another machine may do better, but not for ever. */
+function brokenAs({ run, attempt, earlier }: ClaimedWork, error: Error, troubles: RunTroubles): RunResult | string {
+  if (attempt - earlier < MAX_BROKEN) return error.message;
+  troubles.add(run, error.message);
+  return brokenResult({ run, worker: "" });
+}
+
+function delivered(result: ItemResult, printed: RunResult | null, changeset: Delivery["changeset"]): Brought {
+  const bounded = { ...(JSON.parse(boundedResult(result).json) as ItemResult), fields: {} };
+  const streams =
+    printed === null ? null : { stdout: boundedStream(printed.stdout), stderr: boundedStream(printed.stderr) };
+  return { outcome: "delivery", delivery: { result: bounded, streams, changeset, more: null } };
+}
+
+/** A path of an item is one of its fleet's sandbox: no coordinator reads a file of this machine. */
+function whyNotHere({ attachments }: ItemRequest, { sandbox }: FleetJob): string | null {
+  for (const { path } of attachments) {
+    const parsed = parsePathIn(sandbox, path);
+    const isReadable = parsed.ok && checkRead(sandbox, parsed.path) === null && hostPathOf(sandbox, parsed.path) !== null;
+    if (!isReadable) return `the attachment ${path} is not in what the worker reads, so no other machine has it`;
+  }
+  return null;
+}
