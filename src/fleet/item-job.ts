@@ -17,6 +17,8 @@ export interface FleetJob {
   /** What an item reads that names only what it writes. In a shared cell this cannot be the rest of what the fleet writes. */
   readonly reads: readonly string[];
   readonly env: RunEnvironment;
+  /** The items are those of another machine: a path of theirs names no file of this host. Absent: this one's. */
+  readonly isElsewhere?: true;
 }
 
 /** What every item of the fleet can read, in its own cell or in one that it shares. `fleet`: the sandbox of its worker. */
@@ -27,7 +29,7 @@ export function readByAll({ mounts }: Sandbox, reuse: Reuse): string[] {
 
 /** One item as a job: the fleet's worker, narrowed to the paths that this item may access. */
 export function itemJob(
-  { worker, caller, sandbox, reads, env }: FleetJob,
+  { worker, caller, sandbox, reads, env, isElsewhere }: FleetJob,
   item: ItemRequest,
   {
     run,
@@ -37,7 +39,7 @@ export function itemJob(
     begin,
   }: Pick<Job, "run" | "signal" | "begin"> & { readonly fleet: string; readonly turn: () => Promise<void> },
 ): Job {
-  const attachments = item.attachments.map((attachment) => resolved(attachment, caller));
+  const attachments = item.attachments.map((attachment) => resolved(attachment, caller, isElsewhere === true));
   const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
   return {
     ...rootJob(asked, env.project.delegation),
@@ -59,8 +61,12 @@ function narrowOf({ allowRead, allowWrite }: ItemRequest, reads: readonly string
  * A file on the host, or else in the project. The run opens it without following links, and refuses the item if it is not a
  * regular file.
  */
-function resolved({ path, name }: ItemRequest["attachments"][number], caller: Sandbox): Attachment {
-  if (isThere(path)) return { name, host: path, asked: path };
+function resolved(
+  { path, name }: ItemRequest["attachments"][number],
+  caller: Sandbox,
+  isElsewhere: boolean,
+): Attachment {
+  if (!isElsewhere && isThere(path)) return { name, host: path, asked: path };
   const parsed = parsePathIn(caller, path);
   const readable = parsed.ok && checkRead(caller, parsed.path) === null;
   return { name, host: (readable ? hostPathOf(caller, parsed.path) : null) ?? path, asked: path };

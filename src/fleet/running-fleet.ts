@@ -23,7 +23,7 @@ import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import { Semaphore } from "./semaphore.ts";
 import type { MachineShare } from "./share.ts";
-import type { SettleChanges } from "./transport.ts";
+import type { SettleChanges, SettledElsewhere } from "./transport.ts";
 
 export interface FleetParts {
   readonly id: string;
@@ -226,7 +226,7 @@ export class RunningFleet {
     if (checked === null) {
       const message = `The machine ${machine} delivered what is no result.`;
       const lost = { ...unrunResult(claimed, "lost"), run, attempt, error: { code: "DELIVERY_REFUSED", message } };
-      return await this.#settle(claimed, lost, UNRUN, () => Promise.resolve(lost));
+      return await this.#settle(claimed, lost, UNRUN, async () => ({ result: lost, hasBegun: false }));
     }
     const { result, streams } = checked;
     const signal = stop;
@@ -328,7 +328,7 @@ export class RunningFleet {
     result: ItemResult,
     more: Omit<Settlement, "result">,
     /** For an attempt on a machine: applies its changes, after which it never runs again. Null: another attempt counts. */
-    applied: (() => Promise<ItemResult | null>) | null = null,
+    applied: (() => Promise<SettledElsewhere | null>) | null = null,
   ): Promise<void> {
     const { onEvent, spec, job } = this.#parts;
     const { request, attempt, earlier } = claimed;
@@ -353,7 +353,7 @@ export class RunningFleet {
     }
     if (applied === null) return await this.#record(claimed, result, more, false);
     const settled = await applied();
-    if (settled !== null) return await this.#record(claimed, settled, more, true);
+    if (settled !== null) return await this.#record(claimed, settled.result, more, settled.hasBegun);
     onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
   }
 

@@ -13,6 +13,12 @@ export interface EndedElsewhere {
   readonly streams: Settlement["streams"];
 }
 
+/** Its result with the outcome of its changes. `hasBegun`: files of the project were changed. */
+export interface SettledElsewhere {
+  readonly result: ItemResult;
+  readonly hasBegun: boolean;
+}
+
 /**
  * Judges, decides on and applies what an attempt on a machine changed, and returns its result with that. Before the first effect it begins
  * the attempt in the queue; null: another attempt counts meanwhile, and nothing was changed.
@@ -20,7 +26,7 @@ export interface EndedElsewhere {
 export type SettleChanges = (
   ended: EndedElsewhere,
   of: { readonly fleet: string; readonly job: FleetJob; readonly queue: FleetQueue; readonly signal: AbortSignal },
-) => Promise<ItemResult | null>;
+) => Promise<SettledElsewhere | null>;
 
 /** What a coordinator exchanges with machines besides the queue. */
 export interface Transport {

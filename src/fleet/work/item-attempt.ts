@@ -1,6 +1,6 @@
-import { checkRead, hostPathOf, parsePathIn } from "../../sandbox/access.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { brokenResult } from "../../run/model/result.ts";
+import { checkRead, hostPathOf, parsePathIn } from "../../sandbox/access.ts";
 import type { ItemExecutor } from "../executor.ts";
 import { type FleetJob, itemJob } from "../item-job.ts";
 import { itemResult, unrunResult } from "../item-result.ts";
@@ -70,7 +70,8 @@ function delivered(result: ItemResult, printed: RunResult | null, changeset: Del
 function whyNotHere({ attachments }: ItemRequest, { sandbox }: FleetJob): string | null {
   for (const { path } of attachments) {
     const parsed = parsePathIn(sandbox, path);
-    const isReadable = parsed.ok && checkRead(sandbox, parsed.path) === null && hostPathOf(sandbox, parsed.path) !== null;
+    const isReadable =
+      parsed.ok && checkRead(sandbox, parsed.path) === null && hostPathOf(sandbox, parsed.path) !== null;
     if (!isReadable) return `the attachment ${path} is not in what the worker reads, so no other machine has it`;
   }
   return null;

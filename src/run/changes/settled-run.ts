@@ -4,6 +4,7 @@ import type { Stage } from "../../changes/stage.ts";
 import type { Consent, Declared, Destinations, Records } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import {
+  type Changesets,
   counted,
   type FinishedChanges,
   type ReportedChange,
@@ -37,6 +38,8 @@ export async function settledRun(
   stage: Stage,
   env: Declared & Consent & Destinations & Pick<Records, "masking">,
 ): Promise<RunResult> {
+  const { handsOver } = env;
+  if (handsOver !== undefined && job.parent === null) return await handedOver(job, result, stage, env, handsOver);
   const succeeded = result.status === "succeeded";
   const isApplied = succeeded || (job.appliesFailed === true && WORKER_FAILED.has(result.status));
   const unfit = isApplied ? null : `the run did not succeed (${result.status})`;
@@ -53,6 +56,24 @@ export async function settledRun(
 
 /** The worker itself failed: what it wrote is whole. */
 const WORKER_FAILED: ReadonlySet<RunResult["status"]> = new Set(["failed", "signaled", "timed_out", "oom_killed"]);
+
+/** Another machine decides on its changes, of a run that failed too. */
+async function handedOver(
+  job: Job,
+  result: RunResult,
+  stage: Stage,
+  env: Declared & Consent & Destinations & Pick<Records, "masking">,
+  handsOver: NonNullable<Destinations["handsOver"]>,
+): Promise<RunResult> {
+  try {
+    const collected = await stage.collect(changesOf(job, env), { search: env.masking.search(job.root) });
+    if (collected !== null) await handsOver(job, collected.changeset);
+    return result;
+  } catch (error) {
+    if (!(error instanceof TooManyChanges)) throw error;
+    return result.status === "succeeded" ? { ...result, ...notTaken(error.message).failure } : result;
+  }
+}
 
 /**
  * `unfit`: why nothing is applied in any case. `foreseen`: the run's result, if that is the outcome of its changes; null: no result
@@ -73,7 +94,18 @@ export async function settleEnded(
     if (!(error instanceof TooManyChanges)) throw error;
     return notTaken(error.message);
   }
-  if (collected === null) return null;
+  return collected === null ? null : await settleCollected(collected, job, into, env, { unfit, foreseen });
+}
+
+/** The same for changes that are collected already. */
+export async function settleCollected(
+  collected: Collected,
+  job: Job,
+  into: Changesets,
+  env: Declared & Consent,
+  how: { readonly unfit: string | null; readonly foreseen: ((settled: SettledChanges) => RunResult) | null },
+): Promise<SettledChanges> {
+  const { unfit, foreseen } = how;
   let cancelled = false;
   const told = (settlement: Settlement): SettledChanges => {
     const failure = unfit !== null ? null : cancelled ? cancelledFailure(job) : failureOf(settlement, job);

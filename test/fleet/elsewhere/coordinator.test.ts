@@ -14,7 +14,7 @@ const SPEC: FleetSpec = {
   ...{ maxFailures: null, cache: false, source: "a test", machines: { needs: [], priority: 0, weight: 1 } },
 };
 
-const NO_CHANGES: SettleChanges = async ({ result }) => result;
+const NO_CHANGES: SettleChanges = async ({ result }) => ({ result, hasBegun: false });
 
 /** A coordinator of a fleet in memory, whose own items succeed at once. */
 function coordinatorOf(items: number, spec: Partial<FleetSpec> = {}, settleChanges: SettleChanges = NO_CHANGES) {
@@ -193,7 +193,8 @@ describe("a coordinator that runs no items", () => {
       const begun = await queue.begin(delivered.index, delivered.attempt, { result, cacheKey: null, streams: null });
       if (!begun.ok) return null;
       applied.push(delivered.key);
-      return delivered.key === "k1" ? { ...result, status: "pending" } : result;
+      const settled: ItemResult = delivered.key === "k1" ? { ...result, status: "pending" } : result;
+      return { result: settled, hasBegun: true };
     });
     const ended = c.run();
     const machine = await joined(c.work);
