@@ -111,6 +111,7 @@ async function takePictures(service: TestService, browser: Browser, fleet: strin
       for (const [name, place] of wanted) {
         await shown.go(place);
         await shown.page.waitForTimeout(DRAWN_MS);
+        await shown.page.locator(".loading").waitFor({ state: "detached" });
         await shown.page.screenshot({ path: join(to, `${name}-${theme}-${width}.png`) });
       }
     }

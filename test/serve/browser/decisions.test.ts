@@ -30,6 +30,7 @@ beforeAll(async () => {
         image: "corral/base",
         command: sh("i=0; while true; do printf '\\033[31mtick\\033[0m %d\\n' $i; i=$((i+1)); sleep 0.2; done"),
       },
+      given: { image: "corral/base", command: sh("cat; echo; cat /attachments/*"), attachments: {} },
       caller: {
         image: "corral/base",
         command: sh("corral-call callee; corral-call nobody; true"),
@@ -92,6 +93,29 @@ describe.skipIf(NO_CHROMIUM)(`decisions in the page${NO_CHROMIUM ? ` (${NO_CHROM
     await page.keyboard.press("h");
     await page.locator(".questions").getByText("by first").first().waitFor();
     expect(tab.troubles).toEqual([]);
+  });
+
+  it("begin with a run that the page itself starts, with an input and a file; a reader is not offered that", async () => {
+    await using tab = await signedIn(browser, service);
+    const { page } = tab;
+    const [{ name }] = (await service.ask("GET", "/v1/projects")).json.projects;
+    await tab.go(`#/workers/${name}/given`);
+    await page.getByText("Run it").click();
+    await page.getByLabel("Input, as JSON or as text").fill('{"a": ');
+    await page.getByText("This begins as JSON, but is none").waitFor();
+    expect(await page.getByRole("button", { name: "Run", exact: true }).isDisabled()).toBe(true);
+    await page.getByLabel("Input, as JSON or as text").fill('{"a": 1}');
+    const content = Buffer.from("the content\n");
+    await page.getByLabel(/Files/).setInputFiles({ name: "a file.txt", mimeType: "text/plain", buffer: content });
+    await page.getByRole("button", { name: "Run", exact: true }).click();
+    await page.getByText('{"a":1}').first().waitFor();
+    await page.getByText("the content").first().waitFor();
+    await page.getByText("/attachments/a file.txt").waitFor();
+    expect(tab.troubles).toEqual([]);
+    await using reader = await signedIn(browser, service, { token: await tokenWith("read") });
+    await reader.go(`#/workers/${name}/given`);
+    await reader.page.locator("article.cell").waitFor();
+    expect(await reader.page.getByText("Run it").count()).toBe(0);
   });
 
   it("that another made first are not made again: the page says who was faster", async () => {

@@ -29,7 +29,7 @@ export class Client {
     return (await (await this.send("GET", path, { signal })).json()) as T;
   }
 
-  /** @throws ApiError */
+  /** `body`: JSON, or a form with files. @throws ApiError */
   async post<T>(path: string, body?: unknown): Promise<T> {
     return (await (await this.send("POST", path, { body })).json()) as T;
   }
@@ -53,14 +53,15 @@ export class Client {
       readonly headers?: Record<string, string>;
     } = {},
   ): Promise<Response> {
+    const isForm = body instanceof FormData;
     const response = await fetch(path, {
       method,
       headers: {
         authorization: `Bearer ${this.#token}`,
-        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...(body === undefined || isForm ? {} : { "content-type": "application/json" }),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: isForm ? body : JSON.stringify(body) }),
       ...(signal === undefined ? {} : { signal }),
       credentials: "omit",
       cache: "no-store",

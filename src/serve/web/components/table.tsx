@@ -5,8 +5,8 @@ import { useRowKeys } from "./row-keys.ts";
 export interface Column<T> {
   readonly title: string;
   readonly cell: (row: T) => ComponentChildren;
-  /** `number`: to the right. `main`: takes what is left. Absent: as wide as its text. */
-  readonly kind?: "number" | "main";
+  /** `number`: to the right. `main`: takes what is left, and is cut; `text`: is broken into lines. Absent: as wide as its text. */
+  readonly kind?: "number" | "main" | "text";
   /** Left out where the window is narrow. */
   readonly isExtra?: boolean;
 }
@@ -60,7 +60,7 @@ export function Table<T>({
   );
 }
 
-function classOf(kind: "number" | "main" | undefined, isExtra = false): string {
+function classOf(kind: Column<unknown>["kind"], isExtra = false): string {
   return [kind === undefined ? "" : `cell-${kind}`, isExtra ? "cell-extra" : ""]
     .filter((name) => name !== "")
     .join(" ");

@@ -35,6 +35,9 @@ export function FleetPage({ id, query }: { readonly id: string; readonly query: 
   const placeOfItem = (key: string | undefined): string => placeTo(["fleets", id], { ...filter, key });
   return (
     <>
+      <nav class="crumbs" aria-label="Above">
+        <a href={placeTo(["fleets"])}>Fleets</a> / <code>{fleet.id}</code>
+      </nav>
       <div class="page-head">
         <h1>
           <Visible text={spec.worker} max={80} /> <StatusBadge status={fleet.state} />
@@ -42,8 +45,8 @@ export function FleetPage({ id, query }: { readonly id: string; readonly query: 
         <Actions fleet={fleet} reload={reload} />
       </div>
       <p class="quiet">
-        Fleet <code>{id}</code> of <Visible text={fleet.project} max={80} />, items from{" "}
-        <Visible text={spec.source} max={200} />, began <Ago at={fleet.createdAt} now={now} />
+        Project <Visible text={fleet.project} max={80} />, items from <Visible text={spec.source} max={200} />, began{" "}
+        <Ago at={fleet.createdAt} now={now} />
         {fleet.endedAt === null ? "" : ", ended "}
         {fleet.endedAt === null ? null : <Ago at={fleet.endedAt} now={now} />}.
       </p>
@@ -64,7 +67,7 @@ export function FleetPage({ id, query }: { readonly id: string; readonly query: 
       <ItemList fleet={fleet} filter={filter} change={show} isLive={isLive} placeOf={placeOfItem} now={now} />
       {query.key === undefined ? null : (
         <ItemDialog
-          fleet={id}
+          fleet={fleet}
           itemKey={query.key}
           close={() => {
             location.hash = placeOfItem(undefined);

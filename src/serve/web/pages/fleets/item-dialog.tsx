@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { ShownItem } from "../../api/shapes.ts";
+import type { Fleet, ShownItem } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
@@ -19,17 +19,17 @@ export function ItemDialog({
   itemKey,
   close,
 }: {
-  readonly fleet: string;
+  readonly fleet: Pick<Fleet, "id" | "project">;
   readonly itemKey: string;
   readonly close: () => void;
 }) {
-  const path = `/v1/fleets/${encodeURIComponent(fleet)}/item?key=${encodeURIComponent(itemKey)}`;
+  const path = `/v1/fleets/${encodeURIComponent(fleet.id)}/item?key=${encodeURIComponent(itemKey)}`;
   const { data, error, reload } = useResource<ShownItem>(path, { everyMs: EVERY_MS });
   return (
     <Dialog title={visibleText(itemKey)} close={close}>
       <div class="item-details">
         {data !== null ? (
-          <Details item={data} />
+          <Details item={data} project={fleet.project} />
         ) : error === null ? (
           <Loading what="the item" />
         ) : (
@@ -40,7 +40,13 @@ export function ItemDialog({
   );
 }
 
-function Details({ item: { state, result, request, streams, attempts } }: { readonly item: ShownItem }) {
+function Details({
+  item: { state, result, request, streams, attempts },
+  project,
+}: {
+  readonly item: ShownItem;
+  readonly project: string;
+}) {
   const now = useNow();
   const { input, attachments, fields = {} } = request;
   const given = { ...(Object.keys(fields).length > 0 ? { fields } : {}), ...(input === undefined ? {} : { input }) };
@@ -48,7 +54,7 @@ function Details({ item: { state, result, request, streams, attempts } }: { read
     <>
       <p class="item-line">
         <StatusBadge status={state === "done" ? (result?.status ?? "done") : state} />
-        {result === null ? null : <ResultLine result={result} />}
+        {result === null ? null : <ResultLine result={result} project={project} />}
         {result === null ? null : <Ago at={result.endedAt} now={now} />}
       </p>
       {result?.error == null ? null : (
@@ -73,7 +79,7 @@ function Details({ item: { state, result, request, streams, attempts } }: { read
             {attempts.map((attempt) => (
               <li key={attempt.attempt} class="item-line">
                 <StatusBadge status={attempt.status} />
-                <ResultLine result={attempt} />
+                <ResultLine result={attempt} project={project} />
                 <Ago at={attempt.endedAt} now={now} />
               </li>
             ))}
@@ -84,9 +90,12 @@ function Details({ item: { state, result, request, streams, attempts } }: { read
   );
 }
 
+/** Runs of items are not in the history of runs, but in the audit trail. */
 function ResultLine({
   result,
+  project,
 }: {
+  readonly project: string;
   readonly result: ShownItem["attempts"][number] & { readonly memoryBytesPeak?: number | null };
 }) {
   const { attempt, exitCode, durationMs, memoryBytesPeak = null, run } = result;
@@ -97,7 +106,7 @@ function ResultLine({
       <span>{durationText(durationMs)}</span>
       {memoryBytesPeak === null ? null : <span>{bytesText(memoryBytesPeak)} of memory</span>}
       {run === null ? null : (
-        <a href={placeTo(["runs", run])}>
+        <a href={placeTo(["audit"], { project, run })} title="Its records in the audit trail">
           run <code>{run}</code>
         </a>
       )}

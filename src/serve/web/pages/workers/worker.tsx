@@ -4,6 +4,7 @@ import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { placeTo } from "../../routing/place.ts";
 import { ExplainedCell } from "./explained-cell.tsx";
+import { StartRun } from "./start-run.tsx";
 
 /** What a worker would get if it ran now, and what each worker below it would. Nothing runs for this. */
 export function WorkerPage({ project, worker }: { readonly project: string; readonly worker: string }) {
@@ -11,12 +12,16 @@ export function WorkerPage({ project, worker }: { readonly project: string; read
   const { data, error, reload } = useResource<Explanation>(path);
   return (
     <>
+      <nav class="crumbs" aria-label="Above">
+        <a href={placeTo(["workers"])}>Workers</a> / <Visible text={project} max={80} />
+      </nav>
       <div class="page-head">
         <h1>
           <Visible text={worker} max={80} />
         </h1>
         <a href={placeTo(["runs"], { worker })}>Its runs</a>
       </div>
+      <StartRun project={project} worker={worker} />
       <p class="quiet">
         What it would get if it ran now. Each worker below gets no more than the one that calls it; what was taken away
         is struck through.

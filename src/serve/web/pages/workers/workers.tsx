@@ -63,7 +63,7 @@ function WorkerTable({ project, workers }: { readonly project: string; readonly 
       linkOf={({ name }) => placeTo(["workers", project, name])}
       columns={[
         { title: "Worker", cell: ({ name }) => <Visible text={name} max={80} /> },
-        { title: "What it does", kind: "main", cell: ({ description }) => <Visible text={description} max={300} /> },
+        { title: "What it does", kind: "text", cell: ({ description }) => <Visible text={description} max={300} /> },
         {
           title: "Image or model",
           isExtra: true,
