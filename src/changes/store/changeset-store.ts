@@ -158,14 +158,15 @@ export class ChangesetStore {
     return true;
   }
 
-  /** The changesets of the tree of runs below `root` whose application had not begun. */
-  async unbegunOf(root: string): Promise<string[]> {
-    const found: string[] = [];
+  /** The changesets of the tree of runs below `root` that were agreed to and not applied. `begun`: their application had begun. */
+  async leftOf(root: string): Promise<{ readonly id: string; readonly begun: boolean }[]> {
+    const found: { id: string; begun: boolean }[] = [];
     for (const id of await this.#ids()) {
       const folder = this.#folder(id);
       try {
-        if (isThere(folder.applyLog) || agreedIn(await folder.readState()).size === 0) continue;
-        if ((await folder.readChangeset()).root === root) found.push(id);
+        const begun = isThere(folder.applyLog);
+        if (!begun && agreedIn(await folder.readState()).size === 0) continue;
+        if ((await folder.readChangeset()).root === root) found.push({ id, begun });
       } catch (error) {
         if (!(error instanceof BrokenRecord)) throw error;
       }

@@ -38,16 +38,16 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       return outcomes;
     },
     async withdraw(run, reason) {
-      for (const id of new Set([run, ...(await store.unbegunOf(run))])) await discardWithdrawn(id, reason);
+      // A half of what a called run was about to change helps nobody.
+      const left = await store.leftOf(run);
+      for (const { id, begun } of left) if (begun) await finished(id);
+      const unbegun = left.filter(({ begun }) => !begun).map(({ id }) => id);
+      for (const id of new Set([run, ...unbegun])) await discardWithdrawn(id, reason);
     },
     async finish(run) {
-      const done = await completed(run, store, async (agreed) => audit.append(changesApplying(agreed, agreed.changes)));
+      const done = await finished(run);
       if (done === null || "broken" in done) return done;
-      const { changeset, state, waiting, settled } = done;
-      if (settled !== null) {
-        const applied = settled.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
-        await isWritten(audit, changesApplied(changeset, applied));
-      }
+      const { changeset, state, waiting } = done;
       const outcomes = new Map(state.changes.map((one) => [one.index, one]));
       return {
         outcomes: changeset.changes.map((change): Outcome => {
@@ -60,9 +60,18 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
     forget: async (run) => await store.ended.forget(run),
   };
 
+  async function finished(id: string) {
+    const done = await completed(id, store, (agreed) => audit.append(changesApplying(agreed, agreed.changes)));
+    if (done === null || "broken" in done || done.settled === null) return done;
+    const applied = done.settled.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
+    await isWritten(audit, changesApplied(done.changeset, applied));
+    return done;
+  }
+
   async function discardWithdrawn(id: string, reason: string): Promise<void> {
     const kept = await store.load(id);
-    if (!kept.ok || !(await store.drop(id))) return;
+    // A process that was killed while it kept the changes left a record that cannot be read.
+    if (!(await store.drop(id)) || !kept.ok) return;
     // It is gone. If this record fails, those of the next attempt fail too, and that is reported.
     const { changes } = only(kept.changeset, kept.waiting);
     await isWritten(audit, changesDiscarded(kept.changeset, changes, undefined, reason));

@@ -87,8 +87,8 @@ export interface FinishedChanges {
 /** Where the changes of root runs wait. */
 export interface KeptChangesets extends Changesets {
   /**
-   * Removes what waits of a root run that does not count, and of the runs that it called. `reason`: for the audit trail. What was applied stays. Does
-   * nothing if none waits, if another process works on it, or if its record cannot be read.
+   * Removes what waits of a root run that does not count, and of the runs that it called. `reason`: for the audit trail. What was
+   * applied stays. Does nothing if none waits, or if another process works on it.
    */
   withdraw(run: string, reason: string): Promise<void>;
   /**

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { startFleet } from "../../../src/fleet/fleet.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
@@ -78,6 +78,33 @@ describe("an attempt that does not count any more", () => {
     const { records } = await newestAuditRecords(place, { type: "changes_discarded" }, 9);
     const reason = expect.stringContaining("attempt 1 of item 0 no longer counts");
     expect(records).toMatchObject([{ count: 1, reason }]);
+  });
+});
+
+describe("an item whose worker called another one that changed the project", () => {
+  const out = { name: "out", mode: "rw", approval: "pre_approved" };
+  const child = { command: ONCE, sandbox: { zones: [{ ...out, stage: true }] } };
+  const parent = (after: string) => ({
+    w: { command: sh(`corral-call child > /dev/null; ${after}`), calls: ["child"], sandbox: { zones: [out] } },
+    child,
+  });
+
+  it("is not retried, however often it may be", async () => {
+    await using f = await project(parent("exit 3"));
+    const { results } = await f.map({ retries: 5 }, [{ key: "k" }]);
+    expect(results.get("k")).toMatchObject({ status: "failed", attempt: 1, exitCode: 3 });
+    expect(content(f)).toBe("once\n");
+  });
+
+  it("does not run again after it was stopped: its result says that it was cut off", async () => {
+    await using f = await project(parent("sleep 60"));
+    const stop = new AbortController();
+    const mapping = f.map({}, [{ key: "k" }], stop.signal);
+    await vi.waitUntil(() => content(f) !== "", { timeout: 20_000 });
+    stop.abort();
+    const { results } = await mapping;
+    expect(results.get("k")).toMatchObject({ status: "lost", attempt: 1, error: { code: "ITEM_INTERRUPTED" } });
+    expect([content(f), leftIn(f)]).toEqual(["once\n", []]);
   });
 });
 

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
@@ -12,6 +12,19 @@ import type { Order, Step } from "./killed-at.ts";
 /** Each run of it adds a line to two files that are there before. */
 const SCRIPT = "echo once >> /out/a; echo once >> /out/b; echo printed; echo warned >&2";
 const ITEM = { index: 0, key: "k", place: "item 0", attachments: [], fields: { path: "k" } };
+
+const CALLS = { command: sh("corral-call child > /dev/null; sleep 60"), calls: ["child"] };
+const DIRECT = { sandbox: { zones: [{ name: "out", mode: "rw", approval: "pre_approved" }] } };
+const APART = { sandbox: { zones: [{ name: "out", mode: "rw", stage: true, approval: "pre_approved" }] } };
+
+/** Its worker calls another one, whose changes reach the project at once. */
+function calling(): Promise<FleetFixture> {
+  return openFleetProject({
+    workers: { w: { ...CALLS, ...DIRECT }, child: { command: sh(SCRIPT), ...APART } },
+    zones: { out: "rw" },
+    files: { "out/a": "", "out/b": "" },
+  });
+}
 
 function project(approval: unknown = { rules: [{ paths: ["/out/**"], decide: "approve", why: "fine" }] }) {
   return openFleetProject({
@@ -101,6 +114,33 @@ describe("an item whose process is killed", () => {
     await expect(changesets.discard(id)).rejects.toMatchObject(busy);
     await f.resume(fleet);
     await expectOnce(f, fleet, ATTEMPTS[step]);
+  });
+
+  it("while its changes were kept: what cannot be read is removed, and it runs again", async () => {
+    await using f = await project();
+    const fleet = await killedAt(f, "kept");
+    for (const id of leftIn(f)) rmSync(join(f.project.stateDir, "changes", id, "state.json"));
+    await f.resume(fleet);
+    await expectOnce(f, fleet, 2);
+  });
+
+  it("after a worker that it called had begun to change files: it is not run again, and says that it was cut off", async () => {
+    await using f = await calling();
+    const fleet = await killedAt(f, "begun");
+    const { summary, results } = await f.resume(fleet);
+    expect(lines(f)).toEqual({ a: "", b: "" });
+    expect(results.get("k")).toMatchObject({ status: "lost", attempt: 1, error: { code: "ITEM_INTERRUPTED" } });
+    expect(summary).toMatchObject({ state: "done", byReason: { ITEM_INTERRUPTED: 1 } });
+    expect(leftIn(f)).toEqual([]);
+  });
+
+  it("while such a worker's changes were applied: they are applied once", async () => {
+    await using f = await calling();
+    const fleet = await killedAt(f, "halfway");
+    const { results } = await f.resume(fleet);
+    expect(lines(f)).toEqual({ a: "once\n", b: "once\n" });
+    expect(results.get("k")).toMatchObject({ status: "lost", attempt: 1, error: { code: "ITEM_INTERRUPTED" } });
+    expect(leftIn(f)).toEqual([]);
   });
 
   it("after its result was recorded: the fleet has nothing left to do", async () => {
