@@ -15,6 +15,7 @@ import {
   type Taken,
 } from "../model/queue.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
+import { fencedOff } from "../stored/fenced-off.ts";
 import { msOf } from "../stored/ms-of.ts";
 import type { Database } from "./database.ts";
 import { countsOf, type FleetRow } from "./fleets.ts";
@@ -228,10 +229,7 @@ export class JournalQueue implements FleetQueue {
       ...[fleet, index],
     );
     if (item === undefined) throw new Error(`the fleet has no item ${index}`);
-    if (item.state === "running" && item.attempt === attempt)
-      return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} has begun to change files` };
-    const instead = item.state === "queued" ? "the item waits for a retry" : `attempt ${item.attempt} is ${item.state}`;
-    return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} no longer counts: ${instead}` };
+    return fencedOff(index, attempt, item);
   }
 
   #row(): Pick<FleetRow, "id" | "owner" | "total" | "state"> {

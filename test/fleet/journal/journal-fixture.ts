@@ -1,11 +1,14 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { FleetJournal } from "../../../src/fleet/journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue, NewAttempt, Settlement } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { projectPaths } from "../../../src/state/state-paths.ts";
+import { postgresFixture } from "../postgres/postgres-fixture.ts";
+import { storeKind } from "./store-kind.ts";
 
 export const SPEC: FleetSpec = {
   version: 1,
@@ -23,21 +26,61 @@ export const SPEC: FleetSpec = {
 /** The wall clock of the tests that look at it, in milliseconds since 1970. */
 export const START = Date.UTC(2026, 0, 1);
 
-/** A journal in a folder of a test's own. */
+/** The store of a test's own: a journal, or whatever else this project of tests is about. */
 export interface JournalFixture extends Disposable {
+  /** Of the journal. */
   readonly path: string;
   /** Another one at the same database, as another process would have it. Owners called `dead…` are dead. */
-  open(self?: string, now?: () => number): Promise<FleetJournal>;
+  open(self?: string, now?: () => number): Promise<FleetStore>;
+  /** Takes a fleet from its owner, as if `owner` had it. */
+  giveTo(owner: string): Promise<void>;
+  /** How many rows there are in all, of anything that belongs to fleets. */
+  rows(): Promise<number>;
 }
 
+const TABLES = ["fleets", "items", "requests", "results", "outputs", "tallies", "streams", "attempts", "intents"];
+
 export function journalFixture(): JournalFixture {
+  return storeKind() === "sqlite" ? sqliteFixture() : otherFixture();
+}
+
+function sqliteFixture(): JournalFixture {
   const stateDir = mkdtempSync(join(tmpdir(), "corral-journal-"));
   const path = projectPaths(stateDir, "/project").fleets;
   return {
     path,
     open: (self = "me", now = Date.now) =>
       FleetJournal.open(path, { self, isDead: (owner) => owner.startsWith("dead"), now }),
+    async giveTo(owner) {
+      using db = new DatabaseSync(path);
+      db.prepare("UPDATE fleets SET owner = ?").run(owner);
+    },
+    async rows() {
+      using db = new DatabaseSync(path, { readOnly: true });
+      return TABLES.reduce((sum, table) => sum + Number(db.prepare(`SELECT count(*) AS n FROM ${table}`).get()?.n), 0);
+    },
     [Symbol.dispose]: () => rmSync(stateDir, { recursive: true, force: true }),
+  };
+}
+
+/** Earlier tests of this worker left rows in the same tables. */
+function otherFixture(): JournalFixture {
+  const { project, open, query } = postgresFixture();
+  const counts = TABLES.map((table) => `(SELECT count(*) FROM corral.${table})`).join(" + ");
+  const all = async (): Promise<number> => (await query<{ n: number }>(`SELECT ${counts} AS n`))[0]?.n ?? 0;
+  let before = 0;
+  let isOpened = false;
+  return {
+    path: "",
+    async open(self, now) {
+      const store = await open(self, now);
+      if (!isOpened) before = await all();
+      isOpened = true;
+      return store;
+    },
+    giveTo: async (owner) => void (await query("UPDATE corral.fleets SET owner = $1 WHERE project = $2", [owner, project])),
+    rows: async () => (await all()) - before,
+    [Symbol.dispose]: () => {},
   };
 }
 

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { type JournalFixture, journalFixture } from "./journal-fixture.ts";
 
 /** What `journalForEach` opened last. */
 export let fixture: JournalFixture;
-export let journal: FleetJournal;
+export let journal: FleetStore;
 
 /** Gives each test of a file a journal of its own. */
 export function journalForEach(): void {

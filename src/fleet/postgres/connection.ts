@@ -1,0 +1,38 @@
+/** Anything that takes statements: a connection, or one transaction of it. */
+export interface Statements {
+  /** `$1`, `$2`, … are the values. Names of tables begin with `corral.`, whatever the schema is called. */
+  query<Row>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+}
+
+/**
+ * A PostgreSQL database. A statement whose connection was lost is tried again for a while, so each must be one that can be executed
+ * twice; a transaction is told that it may have been committed already.
+ */
+export interface Connection extends Statements, AsyncDisposable {
+  /** Commits all of what `work` does, or nothing. `again`: an earlier try may have been committed. */
+  transaction<T>(work: (within: Statements, again: boolean) => Promise<T>): Promise<T>;
+  /** Calls `heard` for each notification, and when some may have been missed. It never rejects. */
+  listen(heard: () => void): Promise<void>;
+}
+
+/** The name of the schema, and of the channel of its notifications. */
+export const SCHEMA = "corral";
+
+/** The queue cannot be used. The message says why and what to do, and has no password. */
+export class QueueError extends Error {
+  override readonly name = "QueueError";
+}
+
+/** Makes the texts of statements those of another schema. */
+export function schemaTexts(schema: string): (text: string) => string {
+  if (!/^[a-z_][a-z0-9_]{0,40}$/.test(schema)) throw new QueueError(`${JSON.stringify(schema)} is no name of a schema`);
+  if (schema === SCHEMA) return (text) => text;
+  return (text) => text.replaceAll(`${SCHEMA}.`, `${schema}.`).replaceAll(`SCHEMA ${SCHEMA}`, `SCHEMA ${schema}`);
+}
+
+/** PostgreSQL's text has no zero character. Where JSON has one, it is escaped and stays. */
+export function storable(value: unknown): unknown {
+  if (typeof value === "string") return value.includes("\0") ? value.replaceAll("\0", "\u2400") : value;
+  if (Array.isArray(value)) return value.map(storable);
+  return value;
+}

@@ -1,0 +1,46 @@
+import type { Connection } from "./connection.ts";
+
+/** A process whose lease has ended counts as dead. */
+export const LEASE_MS = 15_000;
+export const RENEW_MS = 3000;
+
+/** This process as an owner of fleets: others see by its lease that it lives. It begins when it is needed. */
+export class OwnerLease implements AsyncDisposable {
+  readonly #db: Connection;
+  readonly #self: string;
+  #begun: Promise<void> | null = null;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(db: Connection, self: string) {
+    this.#db = db;
+    this.#self = self;
+  }
+
+  async begin(): Promise<void> {
+    this.#begun ??= this.#start();
+    await this.#begun;
+  }
+
+  async #start(): Promise<void> {
+    await this.#renew();
+    // If it fails, the next one may succeed; until then others see the lease end.
+    this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_MS).unref();
+  }
+
+  async #renew(): Promise<void> {
+    await this.#db.query(
+      `INSERT INTO corral.processes (id, is_machine, name, joined_at, seen_at, lease_until)
+       SELECT $1, false, '', now, now, now + $2 FROM corral.now_ms() AS now
+       ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, lease_until = excluded.lease_until`,
+      [this.#self, LEASE_MS],
+    );
+  }
+
+  /** Fleets that it still owns can be taken over at once. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer);
+    if (this.#begun === null) return;
+    await this.#begun.catch(() => {});
+    await this.#db.query("DELETE FROM corral.processes WHERE id = $1", [this.#self]).catch(() => {});
+  }
+}

@@ -1,0 +1,165 @@
+import { createHash } from "node:crypto";
+import type { ItemRequest } from "../model/item.ts";
+import type { Loaded, LoadOptions, LoadProblem, Output } from "../model/store.ts";
+import { outputKey, pathOf } from "../stored/output-key.ts";
+import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
+import type { Statements } from "./connection.ts";
+import { type FleetRow, rowOf } from "./fleets.ts";
+import { deleteOutputs, discardLoading } from "./forget.ts";
+import type { Place } from "./place.ts";
+
+/** Names of fields that reports may ask for. */
+const MAX_FIELD_NAMES = 1000;
+const OUTPUTS_PAGE = 2000;
+/** From so many items on, PostgreSQL has to know how many there are. */
+const MANY = 500;
+
+/**
+ * Reads all items of a fleet into the database, one batch in memory at a time, in ascending order of their index. The fleet may run
+ * only when all items are loaded and do not collide. If loading fails, nothing is left of the fleet.
+ */
+export async function loadItems<Collisions>(
+  place: Place,
+  name: string,
+  items: AsyncIterable<ItemRequest>,
+  { collisionsIn, signal }: LoadOptions<Collisions>,
+): Promise<Loaded<Collisions>> {
+  const fleet = await rowOf(place, name);
+  if (fleet.state !== "loading") throw new Error(`fleet ${name} is already loaded: it is ${fleet.state}`);
+  try {
+    const problem =
+      (await insertAll(place, fleet.id, items, signal)) ??
+      collided(await collisionsIn(sortedOutputs(place.db, fleet.id)));
+    if (problem !== null) {
+      await discardLoading(place, name);
+      return { ok: false, problem };
+    }
+    await deleteOutputs(place.db, fleet.id);
+    return { ok: true, total: await beginRunning(place, fleet) };
+  } catch (error) {
+    // The first error is reported. A fleet that could not be deleted stays `loading` and cannot run.
+    await discardLoading(place, name).catch(() => {});
+    throw error;
+  }
+}
+
+async function insertAll(
+  { db }: Place,
+  fleet: number,
+  items: AsyncIterable<ItemRequest>,
+  signal: AbortSignal | undefined,
+): Promise<LoadProblem<never> | null> {
+  const names = new Set<string>();
+  for await (const batch of requestBatches(items, signal)) {
+    if (!batch.ok) return batch.problem;
+    for (const { request } of batch.rows)
+      for (const name of Object.keys(request.fields ?? {})) if (names.size < MAX_FIELD_NAMES) names.add(name);
+    if (batch.rows.length === 0) continue;
+    const duplicate = await db.transaction((within, again) => insert(within, fleet, batch.rows, again));
+    if (duplicate !== null) return duplicate;
+  }
+  await db.query("UPDATE corral.fleets SET field_names = $1 WHERE id = $2", [JSON.stringify([...names]), fleet]);
+  return null;
+}
+
+/** Null if the whole batch is there; otherwise the problem. */
+async function insert(
+  db: Statements,
+  fleet: number,
+  batch: readonly RequestRow[],
+  again: boolean,
+): Promise<LoadProblem<never> | null> {
+  const positions = batch.map(({ request }) => request.index);
+  if (again) {
+    const there = "SELECT 1 FROM corral.items WHERE fleet = $1 AND position = $2";
+    if ((await db.query(there, [fleet, positions[0]])).length > 0) return null;
+  }
+  const hashes = batch.map(({ request }) => keyHash(request.key));
+  const duplicate = await duplicateIn(db, fleet, batch, hashes);
+  if (duplicate !== null) return duplicate;
+  await db.query(
+    `WITH loaded AS (
+       INSERT INTO corral.items (fleet, position, key, key_hash)
+       SELECT $1, * FROM unnest($2::int[], $3::text[], $4::bytea[])),
+     asked AS (
+       INSERT INTO corral.requests (fleet, position, json, fields, writes)
+       SELECT $1, * FROM unnest($2::int[], $5::text[], $6::text[], $7::text[]))
+     UPDATE corral.fleets SET total = total + cardinality($2::int[]) WHERE id = $1`,
+    [
+      ...[fleet, positions, batch.map(({ request }) => request.key), hashes, batch.map(({ json }) => json)],
+      batch.map(({ request: { fields } }) => (fields === undefined ? null : JSON.stringify(fields))),
+      batch.map(({ request: { allowWrite } }) => (allowWrite === undefined ? null : JSON.stringify(allowWrite))),
+    ],
+  );
+  const outputs = batch.flatMap(({ request: { index, allowWrite = [] } }) =>
+    allowWrite.map((path) => ({ path: outputKey(path), index })),
+  );
+  if (outputs.length > 0)
+    await db.query(
+      "INSERT INTO corral.outputs (fleet, path, position) SELECT $1, * FROM unnest($2::bytea[], $3::int[])",
+      [fleet, outputs.map(({ path }) => path), outputs.map(({ index }) => index)],
+    );
+  return null;
+}
+
+/** A key may be longer than what an index takes. */
+export function keyHash(key: string): Buffer {
+  return createHash("sha256").update(key).digest();
+}
+
+async function duplicateIn(
+  db: Statements,
+  fleet: number,
+  batch: readonly RequestRow[],
+  hashes: readonly Buffer[],
+): Promise<LoadProblem<never> | null> {
+  const earlier = await db.query<{ key: string; json: string }>(
+    `SELECT i.key_hash AS key, r.json FROM corral.items i JOIN corral.requests r USING (fleet, position)
+     WHERE i.fleet = $1 AND i.key_hash = ANY ($2::bytea[])`,
+    [fleet, hashes],
+  );
+  const places = new Map(earlier.map(({ key, json }) => [Buffer.from(key).toString("hex"), json]));
+  for (const [at, { request, json }] of batch.entries()) {
+    const key = hashes[at]?.toString("hex") ?? "";
+    const first = places.get(key);
+    if (first !== undefined) return duplicateKey(first, request);
+    places.set(key, json);
+  }
+  return null;
+}
+
+/** All paths that a fleet's items may write, sorted by components. PostgreSQL sorts large sets on disk. */
+async function* sortedOutputs(db: Statements, fleet: number): AsyncGenerator<Output, void, undefined> {
+  await db.query(
+    `WITH sorted AS (
+       SELECT ctid, row_number() OVER (ORDER BY path, position) AS rank FROM corral.outputs WHERE fleet = $1)
+     UPDATE corral.outputs o SET rank = sorted.rank FROM sorted WHERE o.ctid = sorted.ctid`,
+    [fleet],
+  );
+  for (let after = 0; ; after += OUTPUTS_PAGE) {
+    const page = await db.query<{ path: Uint8Array; key: string }>(
+      `SELECT o.path, i.key FROM corral.outputs o JOIN corral.items i USING (fleet, position)
+       WHERE o.fleet = $1 AND o.rank > $2 AND o.rank <= $3 ORDER BY o.rank`,
+      [fleet, after, after + OUTPUTS_PAGE],
+    );
+    for (const { path, key } of page) yield { path: pathOf(path), key };
+    if (page.length < OUTPUTS_PAGE) return;
+  }
+}
+
+/** Makes the fleet ready to run. */
+async function beginRunning(place: Place, { id, name }: FleetRow): Promise<number> {
+  const { db, self } = place;
+  const began = await db.transaction(async (within, again) => {
+    const loaded = again ? "('loading', 'running')" : "('loading')";
+    return await within.query(
+      `UPDATE corral.fleets SET state = 'running' WHERE id = $1 AND state IN ${loaded} AND owner = $2 RETURNING id`,
+      [id, self],
+    );
+  });
+  if (began.length === 0) throw new Error(`fleet ${name} was removed while its items were loaded`);
+  const { total } = await rowOf(place, name);
+  // Otherwise the first claims would read every item.
+  if (total >= MANY) await db.query("ANALYZE corral.items, corral.requests").catch(() => {});
+  return total;
+}

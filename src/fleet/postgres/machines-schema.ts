@@ -1,0 +1,226 @@
+/**
+ * What machines do is done by functions that run with the rights of the tables' owner, and check what a machine may do: a role of
+ * machines has no right to any table (`machine-role.ts`). A machine is known by its id, which is random.
+ */
+export const MACHINES = `
+CREATE TABLE corral.deliveries (
+  fleet bigint NOT NULL,
+  position integer NOT NULL,
+  attempt integer NOT NULL,
+  run text NOT NULL,
+  machine text NOT NULL,
+  machine_name text NOT NULL,
+  delivered_at bigint NOT NULL,
+  json text NOT NULL,
+  stdout text,
+  stderr text,
+  changeset text,
+  more text NOT NULL,
+  PRIMARY KEY (fleet, position)
+);
+CREATE INDEX deliveries_order ON corral.deliveries (fleet, delivered_at);
+
+CREATE TABLE corral.paces (
+  machine text NOT NULL, minute bigint NOT NULL, count integer NOT NULL,
+  PRIMARY KEY (machine, minute)
+);
+
+CREATE TABLE corral.stands (
+  machine text NOT NULL, fleet bigint NOT NULL, why text NOT NULL,
+  PRIMARY KEY (machine, fleet)
+);
+
+CREATE FUNCTION corral.is_member(machine_id text) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (
+    SELECT 1 FROM corral.processes WHERE id = machine_id AND is_machine AND lease_until > corral.now_ms())
+$$;
+
+CREATE FUNCTION corral.machine_join(machine_name text, machine_labels text[], machine_slots integer, machine_version text, lease_ms integer)
+RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  new_id text := gen_random_uuid()::text;
+  now bigint := corral.now_ms();
+BEGIN
+  IF length(machine_name) > 200 OR length(machine_version) > 100 OR cardinality(machine_labels) > 100
+    OR machine_slots NOT BETWEEN 1 AND 10000 OR lease_ms NOT BETWEEN 1 AND 60000 THEN
+    RAISE EXCEPTION 'these are no facts of a machine';
+  END IF;
+  -- Machines that ended long ago; what they ran was queued again by the owners of their fleets.
+  DELETE FROM corral.processes p WHERE p.lease_until < now - 3600000
+    AND NOT EXISTS (SELECT 1 FROM corral.items i WHERE i.owner = p.id AND i.state = 'away');
+  DELETE FROM corral.stands s WHERE NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = s.machine);
+  DELETE FROM corral.paces WHERE minute < now / 60000 - 10;
+  INSERT INTO corral.processes (id, is_machine, name, labels, slots, version, joined_at, seen_at, lease_until)
+  VALUES (new_id, true, machine_name, machine_labels, machine_slots, machine_version, now, now, now + lease_ms);
+  RETURN new_id;
+END $$;
+
+CREATE FUNCTION corral.machine_renew(machine_id text, lease_ms integer) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE corral.processes SET seen_at = corral.now_ms(), lease_until = corral.now_ms() + least(lease_ms, 60000)
+  WHERE id = machine_id AND is_machine AND lease_until > corral.now_ms();
+  RETURN FOUND;
+END $$;
+
+CREATE FUNCTION corral.machine_leave(machine_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  DELETE FROM corral.processes WHERE id = machine_id AND is_machine;
+  IF NOT FOUND THEN RETURN; END IF;
+  UPDATE corral.items SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
+  WHERE owner = machine_id AND state = 'away';
+  DELETE FROM corral.stands WHERE machine = machine_id;
+  PERFORM pg_notify('corral', '');
+END $$;
+
+CREATE FUNCTION corral.offered(machine_id text)
+RETURNS TABLE (id bigint, name text, project text, spec text, agreement text, needs text[], priority integer, weight integer)
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT f.id, f.name, f.project, f.spec, f.agreement, f.needs, f.priority, f.weight
+  FROM corral.processes p JOIN corral.fleets f ON f.needs <@ p.labels
+  JOIN corral.processes o ON o.id = f.owner AND o.lease_until > corral.now_ms()
+  WHERE p.id = machine_id AND p.is_machine AND p.lease_until > corral.now_ms()
+    AND f.agreement IS NOT NULL AND f.state = 'running'
+$$;
+
+CREATE FUNCTION corral.machine_offers(machine_id text)
+RETURNS TABLE (fleet text, project text, spec text, agreement text, needs text[], priority integer, weight integer, has_more boolean)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT f.name, f.project, f.spec, f.agreement, f.needs, f.priority, f.weight, EXISTS (
+    SELECT 1 FROM corral.items i WHERE i.fleet = f.id AND i.state = 'queued' AND i.not_before <= corral.now_ms())
+  FROM corral.offered(machine_id) f ORDER BY f.priority DESC, f.id LIMIT 1000
+$$;
+
+CREATE FUNCTION corral.machine_stands(machine_id text, fleet_name text, new_why text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
+BEGIN
+  IF fleet_id IS NULL OR NOT corral.is_member(machine_id) THEN RETURN; END IF;
+  IF new_why IS NULL THEN
+    DELETE FROM corral.stands WHERE machine = machine_id AND fleet = fleet_id;
+  ELSE
+    INSERT INTO corral.stands (machine, fleet, why) VALUES (machine_id, fleet_id, left(new_why, 1000))
+    ON CONFLICT (machine, fleet) DO UPDATE SET why = excluded.why;
+  END IF;
+END $$;
+
+CREATE FUNCTION corral.machine_claim(machine_id text, fleet_names text[], runs text[], cells text[])
+RETURNS TABLE (fleet text, attempt integer, earlier integer, run text, cell text, json text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  ids bigint[];
+  weights integer[];
+  ranks integer[];
+  loads integer[];
+  best integer;
+  taken record;
+  n integer := 1;
+BEGIN
+  -- What an earlier call with the same runs claimed counts: its answer was lost.
+  RETURN QUERY SELECT f.name, i.attempt, i.earlier, i.run, i.cell, r.json
+    FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
+    JOIN corral.requests r ON r.fleet = i.fleet AND r.position = i.position
+    WHERE i.owner = machine_id AND i.state = 'away' AND i.run = ANY (runs) AND corral.is_member(machine_id);
+  IF FOUND OR cardinality(runs) > 1000 THEN RETURN; END IF;
+  SELECT array_agg(f.id ORDER BY f.id), array_agg(f.weight ORDER BY f.id), array_agg(f.priority ORDER BY f.id),
+    array_agg((SELECT count(*)::integer FROM corral.items i
+               WHERE i.fleet = f.id AND i.state IN ('running', 'away', 'delivered', 'applying') AND i.state IN ('running', 'away'))
+              ORDER BY f.id)
+  INTO ids, weights, ranks, loads
+  FROM corral.offered(machine_id) f WHERE f.name = ANY (fleet_names);
+  WHILE n <= cardinality(runs) AND ids IS NOT NULL LOOP
+    SELECT c.at INTO best FROM unnest(ids, weights, ranks, loads) WITH ORDINALITY AS c (id, weight, rank, load, at)
+    WHERE c.id IS NOT NULL ORDER BY c.rank DESC, c.load::float8 / c.weight, c.id LIMIT 1;
+    EXIT WHEN best IS NULL;
+    UPDATE corral.items i SET state = 'away', attempt = i.attempt + 1, run = runs[n], cell = cells[n], owner = machine_id
+    WHERE i.fleet = ids[best] AND i.state = 'queued' AND i.position = (
+      SELECT q.position FROM corral.items q
+      WHERE q.fleet = ids[best] AND q.state = 'queued' AND q.not_before <= corral.now_ms()
+      ORDER BY q.not_before, q.position LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING i.position, i.attempt, i.earlier INTO taken;
+    IF NOT FOUND THEN
+      ids[best] := NULL;
+      CONTINUE;
+    END IF;
+    loads[best] := loads[best] + 1;
+    RETURN QUERY SELECT f.name, taken.attempt, taken.earlier, runs[n], cells[n], r.json
+      FROM corral.fleets f JOIN corral.requests r ON r.fleet = f.id
+      WHERE f.id = ids[best] AND r.position = taken.position;
+    n := n + 1;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION corral.machine_deliver(
+  machine_id text, fleet_name text, item integer, item_attempt integer,
+  new_json text, new_stdout text, new_stderr text, new_changeset text, new_more text)
+RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
+  item_run text;
+BEGIN
+  IF octet_length(new_json) > 1048576 OR octet_length(new_stdout) > 4194304 OR octet_length(new_stderr) > 4194304
+    OR octet_length(new_more) > 65536 OR length(new_changeset) > 200 THEN
+    RAISE EXCEPTION 'this delivery is too large';
+  END IF;
+  IF NOT corral.is_member(machine_id) THEN RETURN 'the lease of this machine has ended'; END IF;
+  UPDATE corral.items SET state = 'delivered', owner = NULL
+  WHERE fleet = fleet_id AND position = item AND state = 'away' AND owner = machine_id AND attempt = item_attempt
+  RETURNING run INTO item_run;
+  IF NOT FOUND THEN
+    -- An earlier call may have been committed although its answer was lost.
+    IF EXISTS (SELECT 1 FROM corral.deliveries d WHERE d.fleet = fleet_id AND d.position = item AND d.attempt = item_attempt
+               AND d.machine = machine_id) THEN RETURN 'taken'; END IF;
+    RETURN corral.why_fenced(fleet_id, item, item_attempt);
+  END IF;
+  INSERT INTO corral.deliveries
+    (fleet, position, attempt, run, machine, machine_name, delivered_at, json, stdout, stderr, changeset, more)
+  SELECT fleet_id, item, item_attempt, item_run, p.id, p.name, corral.now_ms(), new_json, new_stdout, new_stderr, new_changeset, new_more
+  FROM corral.processes p WHERE p.id = machine_id;
+  INSERT INTO corral.paces (machine, minute, count) VALUES (machine_id, corral.now_ms() / 60000, 1)
+  ON CONFLICT (machine, minute) DO UPDATE SET count = corral.paces.count + 1;
+  PERFORM pg_notify('corral', fleet_name);
+  RETURN 'taken';
+END $$;
+
+CREATE FUNCTION corral.why_fenced(fleet_id bigint, item integer, item_attempt integer) RETURNS text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce((
+    SELECT format('attempt %s of item %s no longer counts: %s', item_attempt, item,
+      CASE WHEN state = 'queued' THEN 'the item waits for a retry'
+           ELSE format('attempt %s is %s', attempt, CASE WHEN state = 'done' THEN 'done' ELSE 'running' END) END)
+    FROM corral.items WHERE fleet = fleet_id AND position = item), format('the fleet has no item %s', item))
+$$;
+
+CREATE FUNCTION corral.machine_give_back(machine_id text, fleet_name text, item integer, item_attempt integer, after_ms float8)
+RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
+BEGIN
+  IF NOT corral.is_member(machine_id) THEN RETURN 'the lease of this machine has ended'; END IF;
+  UPDATE corral.items SET state = 'queued', run = NULL, cell = NULL, owner = NULL,
+    not_before = CASE WHEN after_ms <= 0 THEN 1 ELSE corral.now_ms() + least(after_ms, 30000)::bigint END
+  WHERE fleet = fleet_id AND position = item AND state = 'away' AND owner = machine_id AND attempt = item_attempt;
+  IF NOT FOUND THEN RETURN corral.why_fenced(fleet_id, item, item_attempt); END IF;
+  PERFORM pg_notify('corral', fleet_name);
+  RETURN 'taken';
+END $$;
+
+CREATE FUNCTION corral.machine_withdrawn(machine_id text, fleet_names text[], items integer[], attempts integer[])
+RETURNS TABLE (fleet text, item integer, attempt integer, why text)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT * FROM (
+    SELECT h.fleet, h.item, h.attempt, CASE
+      WHEN i.state IS DISTINCT FROM 'away' OR i.owner <> machine_id OR i.attempt <> h.attempt THEN 'fenced'
+      WHEN f.state = 'cancelled' THEN 'cancelled'
+      WHEN f.state <> 'running' OR f.agreement IS NULL THEN 'drained' END AS why
+    FROM unnest(fleet_names, items, attempts) AS h (fleet, item, attempt)
+    LEFT JOIN corral.fleets f ON f.name = h.fleet
+    LEFT JOIN corral.items i ON i.fleet = f.id AND i.position = h.item) AS held
+  WHERE why IS NOT NULL
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM PUBLIC;
+`;

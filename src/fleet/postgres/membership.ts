@@ -1,0 +1,159 @@
+import type { ItemRequest, MachineNeeds } from "../model/item.ts";
+import { MAX_CLAIM, type NewAttempt, type Taken } from "../model/queue.ts";
+import type { Agreement, ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
+import type { Connection } from "./connection.ts";
+import { LEASE_MS, RENEW_MS } from "./lease.ts";
+
+/** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
+const LOST_AFTER_MS = 10_000;
+/** How often the time since the last renewal is looked at. */
+const LOOK_MS = 500;
+
+/** A machine at the queue. Everything that it says goes through functions of the database, which check it. */
+export class PostgresMembership implements Membership {
+  readonly id: string;
+  readonly #db: Connection;
+  readonly #lost = new AbortController();
+  readonly #held = new Map<string, Omit<Withdrawn, "why">>();
+  readonly #timers: readonly NodeJS.Timeout[];
+  #renewedAt: number;
+  #isRenewing = false;
+
+  private constructor(db: Connection, id: string, renewedAt: number) {
+    this.id = id;
+    this.#db = db;
+    this.#renewedAt = renewedAt;
+    this.#timers = [setInterval(() => void this.#renew(), RENEW_MS), setInterval(() => this.#look(), LOOK_MS)];
+  }
+
+  static async join(db: Connection, { name, labels, slots, version }: NewMachine): Promise<PostgresMembership> {
+    // The lease begins after this moment, so it ends later than this machine believes.
+    const begunAt = performance.now();
+    const [row] = await db.query<{ id: string }>("SELECT corral.machine_join($1, $2, $3, $4, $5) AS id", [
+      ...[name, labels, slots, version, LEASE_MS],
+    ]);
+    if (row === undefined) throw new Error("the queue gave this machine no id");
+    return new PostgresMembership(db, row.id, begunAt);
+  }
+
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  async offers(): Promise<readonly Offer[]> {
+    const rows = await this.#db.query<OfferRow>("SELECT * FROM corral.machine_offers($1)", [this.id]);
+    return rows.map(({ spec, agreement, has_more: hasMore, ...offer }) => ({
+      ...offer,
+      spec: JSON.parse(spec) as unknown,
+      agreement: JSON.parse(agreement) as Agreement,
+      hasMore,
+    }));
+  }
+
+  async stands(fleet: string, why: string | null): Promise<void> {
+    await this.#db.query("SELECT corral.machine_stands($1, $2, $3)", [this.id, fleet, why]);
+  }
+
+  async claim(
+    fleets: readonly string[],
+    count: number,
+    newAttempt: () => NewAttempt,
+  ): Promise<readonly ClaimedWork[]> {
+    if (this.#lost.signal.aborted) return [];
+    const attempts = Array.from({ length: Math.max(0, Math.min(count, MAX_CLAIM)) }, newAttempt);
+    if (attempts.length === 0) return [];
+    const rows = await this.#db.query<Omit<ClaimedWork, "request"> & { json: string }>(
+      "SELECT * FROM corral.machine_claim($1, $2, $3, $4)",
+      [this.id, fleets, attempts.map(({ run }) => run), attempts.map(({ cell }) => cell)],
+    );
+    return rows.map(({ json, ...claimed }) => {
+      const request = JSON.parse(json) as ItemRequest;
+      const { fleet, attempt } = claimed;
+      this.#held.set(nameOf(fleet, request.index, attempt), { fleet, index: request.index, attempt });
+      return { ...claimed, request };
+    });
+  }
+
+  async deliver(fleet: string, index: number, attempt: number, delivery: Delivery): Promise<Taken> {
+    const { result, streams, changeset, more } = delivery;
+    const told = await this.#told("SELECT corral.machine_deliver($1, $2, $3, $4, $5, $6, $7, $8, $9) AS told", [
+      ...[this.id, fleet, index, attempt, JSON.stringify(result), streams?.stdout ?? null, streams?.stderr ?? null],
+      ...[changeset, JSON.stringify(more ?? null)],
+    ]);
+    this.#held.delete(nameOf(fleet, index, attempt));
+    return told;
+  }
+
+  async giveBack(fleet: string, index: number, attempt: number, afterMs: number): Promise<Taken> {
+    const told = await this.#told("SELECT corral.machine_give_back($1, $2, $3, $4, $5) AS told", [
+      ...[this.id, fleet, index, attempt, afterMs],
+    ]);
+    this.#held.delete(nameOf(fleet, index, attempt));
+    return told;
+  }
+
+  async withdrawn(): Promise<readonly Withdrawn[]> {
+    const held = [...this.#held.values()];
+    if (held.length === 0) return [];
+    const rows = await this.#db.query<{ fleet: string; item: number; attempt: number; why: Withdrawn["why"] }>(
+      "SELECT * FROM corral.machine_withdrawn($1, $2, $3, $4)",
+      [
+        ...[this.id, held.map(({ fleet }) => fleet), held.map(({ index }) => index)],
+        held.map(({ attempt }) => attempt),
+      ],
+    );
+    for (const { fleet, item, attempt, why } of rows)
+      if (why === "fenced") this.#held.delete(nameOf(fleet, item, attempt));
+    return rows.map(({ item, ...row }) => ({ ...row, index: item }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    // If the queue is away, its lease ends, and the owners of the fleets queue its items again.
+    await this.#db.query("SELECT corral.machine_leave($1)", [this.id]).catch(() => {});
+  }
+
+  async #told(text: string, values: readonly unknown[]): Promise<Taken> {
+    const [row] = await this.#db.query<{ told: string }>(text, values);
+    if (row?.told === "taken") return { ok: true };
+    return { ok: false, code: "fenced", reason: row?.told ?? "the queue did not answer" };
+  }
+
+  async #renew(): Promise<void> {
+    if (this.#isRenewing || this.#lost.signal.aborted) return;
+    this.#isRenewing = true;
+    const begunAt = performance.now();
+    try {
+      const [row] = await this.#db.query<{ renewed: boolean }>("SELECT corral.machine_renew($1, $2) AS renewed", [
+        this.id,
+        LEASE_MS,
+      ]);
+      if (row?.renewed === true) this.#renewedAt = begunAt;
+      else this.#lose("the queue says that it has ended");
+    } catch {
+      // The next one may succeed, if there is time for it.
+    } finally {
+      this.#isRenewing = false;
+    }
+  }
+
+  #look(): void {
+    if (performance.now() - this.#renewedAt > LOST_AFTER_MS) this.#lose("it could not be renewed");
+  }
+
+  #lose(why: string): void {
+    if (!this.#lost.signal.aborted) this.#lost.abort(new Error(`the lease of this machine is lost: ${why}`));
+  }
+}
+
+interface OfferRow extends MachineNeeds {
+  readonly fleet: string;
+  readonly project: string;
+  readonly spec: string;
+  readonly agreement: string;
+  readonly has_more: boolean;
+}
+
+function nameOf(fleet: string, index: number, attempt: number): string {
+  return `${fleet}:${index}:${attempt}`;
+}

@@ -1,0 +1,58 @@
+import { type Connection, QueueError, type Statements } from "./connection.ts";
+import { MACHINES } from "./machines-schema.ts";
+import { FLEETS } from "./schema.ts";
+
+const MIGRATIONS: readonly string[] = [FLEETS, MACHINES];
+/** Any number, the same for all: one process migrates at a time. */
+const LOCK = 7_215_318;
+
+/** @throws QueueError if a newer Corral made the schema, or if this user may not make it */
+export async function migrate(db: Connection, schema: string): Promise<void> {
+  if ((await versionOf(db, schema)) === MIGRATIONS.length) return;
+  try {
+    await db.transaction(async (within) => {
+      await within.query("SELECT pg_advisory_xact_lock($1)", [LOCK]);
+      // Another process may have migrated it in the meantime.
+      const version = await versionOf(within, schema);
+      if (version > MIGRATIONS.length)
+        throw new QueueError(
+          `The queue has version ${version}, but this Corral supports only ${MIGRATIONS.length}. Use the newer Corral.`,
+        );
+      if (version === 0) {
+        await within.query("CREATE SCHEMA IF NOT EXISTS corral");
+        await within.query("CREATE TABLE corral.version (version integer NOT NULL)");
+        await within.query("INSERT INTO corral.version VALUES (0)");
+      }
+      for (const step of MIGRATIONS.slice(version))
+        for (const statement of statementsOf(step)) await within.query(statement);
+      await within.query("UPDATE corral.version SET version = $1", [MIGRATIONS.length]);
+    });
+  } catch (error) {
+    if ((error as { code?: string }).code !== "42501") throw error;
+    throw new QueueError(
+      "This database user may not make Corral's tables. Open the queue once as a user who may create schemas, or grant CREATE on the database.",
+      { cause: error },
+    );
+  }
+}
+
+async function versionOf(db: Statements, schema: string): Promise<number> {
+  const [there] = await db.query<{ known: boolean }>("SELECT to_regclass($1) IS NOT NULL AS known", [
+    `${schema}.version`,
+  ]);
+  if (there?.known !== true) return 0;
+  return (await db.query<{ version: number }>("SELECT version FROM corral.version"))[0]?.version ?? 0;
+}
+
+/** A statement ends with a semicolon at the end of a line, outside of the text of a function. */
+function statementsOf(script: string): string[] {
+  const statements: string[] = [];
+  let open = "";
+  for (const part of script.split(/(?<=;)\n/)) {
+    open += part.endsWith("\n") ? part : `${part}\n`;
+    if ((open.split("$$").length - 1) % 2 === 1) continue;
+    if (open.trim() !== "") statements.push(open);
+    open = "";
+  }
+  return statements;
+}

@@ -1,0 +1,16 @@
+import type { Connection } from "./connection.ts";
+
+/** The fleets of one project in a database, as one process sees them. */
+export interface Place {
+  readonly db: Connection;
+  /** SHA-256, in hexadecimal: two projects never see fleets of each other. */
+  readonly project: string;
+  /** Identifies this process among all past and future ones. */
+  readonly self: string;
+  /** True if this owner has certainly ended. */
+  readonly isDead: (owner: string) => boolean;
+  /** True if this owner certainly runs, even if its lease has ended. */
+  readonly isAlive: (owner: string) => boolean;
+  /** Only tests say what time it is; null: the database's clock counts. */
+  readonly now: () => number | null;
+}

@@ -1,0 +1,98 @@
+import { causeOf } from "../model/cause.ts";
+import { isFailure } from "../model/item.ts";
+import {
+  type Claim,
+  type FleetQueue,
+  type Intent,
+  type ItemCounts,
+  MAX_CLAIM,
+  type NewAttempt,
+  type Settlement,
+  type Taken,
+} from "../model/queue.ts";
+import { boundedResult } from "../stored/bounded-result.ts";
+import { msOf } from "../stored/ms-of.ts";
+import { cancelFleet } from "./cancel.ts";
+import { countsOf, itemCounts } from "./fleets.ts";
+import type { Place } from "./place.ts";
+import type { StreamBudget } from "./stream-budget.ts";
+import type { Turns } from "./turns.ts";
+import type { Write } from "./writes.ts";
+
+interface PostgresQueueOptions {
+  readonly place: Place;
+  readonly turns: Turns<Write>;
+  /** The fleet's number in the database. */
+  readonly fleet: number;
+  readonly budget: StreamBudget;
+}
+
+/** The queue of a fleet, for the process that owns it. */
+export class PostgresQueue implements FleetQueue {
+  readonly #options: PostgresQueueOptions;
+  /** Items whose streams were recorded with their intents. */
+  readonly #printed = new Set<number>();
+
+  constructor(options: PostgresQueueOptions) {
+    this.#options = options;
+  }
+
+  async claim(count: number, newAttempt: () => NewAttempt): Promise<Claim> {
+    const { turns, fleet } = this.#options;
+    const attempts = Array.from({ length: Math.max(0, Math.min(count, MAX_CLAIM)) }, newAttempt);
+    return await turns.add<Claim>({ kind: "claim", fleet, attempts });
+  }
+
+  async begin(index: number, attempt: number, { result, cacheKey, streams }: Intent): Promise<Taken> {
+    const { turns, fleet, budget } = this.#options;
+    const { json, isWhole } = boundedResult(result);
+    const [stdout, stderr] = streams === null ? NOTHING : budget.encoded(streams, isWhole ? result.output : null);
+    const isPrinted = streams !== null;
+    const begun = { json, cacheKey: isWhole ? cacheKey : null, isPrinted, stdout, stderr };
+    const taken = await turns.add<Taken>({ kind: "begin", fleet, index, attempt, begun });
+    if (taken.ok && isPrinted) this.#printed.add(index);
+    return taken;
+  }
+
+  async settle(index: number, attempt: number, { result, cacheKey, streams }: Settlement): Promise<Taken> {
+    const { turns, fleet, budget } = this.#options;
+    const { json, isWhole } = boundedResult(result);
+    const isPrinted = this.#printed.delete(index);
+    const [stdout, stderr] =
+      streams === null || isPrinted ? NOTHING : budget.encoded(streams, isWhole ? result.output : null);
+    const ending = {
+      run: result.run,
+      status: result.status,
+      code: result.error?.code ?? "",
+      failed: isFailure(result.status) ? 1 : 0,
+      endedAt: msOf(result.endedAt),
+      durationMs: result.durationMs,
+      // A cached result must be the same as a run's result, so a cut one is not used.
+      cacheKey: isWhole ? cacheKey : null,
+      cause: causeOf(result),
+      ...{ json, stdout, stderr },
+    };
+    return await turns.add<Taken>({ kind: "settle", fleet, index, attempt, ending });
+  }
+
+  async requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken> {
+    const { turns, fleet, place } = this.#options;
+    // The caller's clock may differ from the database's.
+    const waitMs = notBeforeMs - (place.now() ?? Date.now());
+    return await turns.add<Taken>({ kind: "requeue", fleet, index, attempt, waitMs });
+  }
+
+  async counts(): Promise<ItemCounts> {
+    const { place, fleet } = this.#options;
+    return itemCounts(await countsOf(place.db, fleet));
+  }
+
+  async cancelQueued(why: string): Promise<number> {
+    const { place, turns, fleet } = this.#options;
+    await turns.flushed();
+    return await cancelFleet(place, fleet, why);
+  }
+}
+
+/** A run that did not print. */
+const NOTHING = [null, null] as const;

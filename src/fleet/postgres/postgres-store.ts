@@ -1,0 +1,248 @@
+import type { FailureGroup } from "../model/cause.ts";
+import type { FleetRecord, FleetState, Pace, SummaryLine } from "../model/fleet-record.ts";
+import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
+import type { FleetQueue, Taken } from "../model/queue.ts";
+import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
+import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "../model/stored-item.ts";
+import { type Connection, SCHEMA } from "./connection.ts";
+import { createFleet, endFleet, fleetRow, fleetsLike, idOf, newestFleets, pauseFleet, recordOf, rowOf } from "./fleets.ts";
+import { discardLoading, forgetEnded } from "./forget.ts";
+import { itemOf, keysOf, listedItems, logsOf, paceOf } from "./item-details.ts";
+import { OwnerLease } from "./lease.ts";
+import { loadItems } from "./load.ts";
+import { migrate } from "./migrate.ts";
+import type { Place } from "./place.ts";
+import { PostgresQueue } from "./postgres-queue.ts";
+import {
+  earlierSuccess,
+  endCacheKeys,
+  failedRequests,
+  failureGroups,
+  fieldNames,
+  firstResults,
+  resultsOf,
+  summaryOf,
+  writtenPaths,
+} from "./results.ts";
+import { retryFailed } from "./retry-failed.ts";
+import { pendingAfter, recordReviewed } from "./reviewed.ts";
+import { StreamBudget } from "./stream-budget.ts";
+import { hasOwnerEnded, takeOverFleet } from "./take-over.ts";
+import { Turns } from "./turns.ts";
+import { PostgresWork } from "./work.ts";
+import { commitWrites, type Write } from "./writes.ts";
+
+const PENDING_PAGE = 500;
+
+export interface PostgresOptions extends Pick<Place, "project" | "self" | "isDead" | "isAlive"> {
+  /** Milliseconds since 1970; only tests replace the database's clock. */
+  readonly now?: () => number;
+  readonly schema?: string;
+}
+
+/** The fleets of one project in a PostgreSQL database, which other projects and machines share. */
+export class PostgresStore implements FleetStore {
+  readonly work: PostgresWork;
+  readonly #place: Place;
+  readonly #turns: Turns<Write>;
+  readonly #lease: OwnerLease;
+  /** By the number of the fleet; those that this process runs. */
+  readonly #budgets = new Map<number, StreamBudget>();
+
+  private constructor(place: Place) {
+    this.#place = place;
+    this.#turns = new Turns((writes) => commitWrites(place, writes));
+    this.#lease = new OwnerLease(place.db, place.self);
+    this.work = new PostgresWork(place);
+  }
+
+  /** Closing the store closes the connection. @throws QueueError if a newer Corral made the queue */
+  static async open(
+    db: Connection,
+    { schema = SCHEMA, now, ...of }: PostgresOptions,
+  ): Promise<PostgresStore> {
+    try {
+      await migrate(db, schema);
+      return new PostgresStore({ ...of, db, now: now ?? (() => null) });
+    } catch (error) {
+      await db[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  async create(spec: FleetSpec): Promise<string> {
+    await this.#lease.begin();
+    return await createFleet(this.#place, spec);
+  }
+
+  async load<Collisions>(
+    fleet: string,
+    items: AsyncIterable<ItemRequest>,
+    options: LoadOptions<Collisions>,
+  ): Promise<Loaded<Collisions>> {
+    return await loadItems(this.#place, fleet, items, options);
+  }
+
+  async discard(fleet: string): Promise<boolean> {
+    const row = await fleetRow(this.#place, fleet, this.#place.db);
+    if (row === undefined || row.owner === null) return false;
+    if (!(await hasOwnerEnded(this.#place, this.#place.db, row.owner))) return false;
+    return await discardLoading(this.#place, fleet);
+  }
+
+  async forget(fleet: string): Promise<boolean> {
+    return await forgetEnded(this.#place, fleet);
+  }
+
+  /** PostgreSQL uses the space again by itself. */
+  async shrink(): Promise<void> {
+    await this.#turns.flushed();
+  }
+
+  async queue(fleet: string): Promise<FleetQueue> {
+    const { db } = this.#place;
+    const id = await idOf(this.#place, fleet);
+    const budget = this.#budgets.get(id) ?? (await StreamBudget.of(db, id));
+    this.#budgets.set(id, budget);
+    return new PostgresQueue({ place: this.#place, turns: this.#turns, fleet: id, budget });
+  }
+
+  async takeOver(fleet: string): Promise<TakenOver> {
+    return await this.#takeOver(fleet, false);
+  }
+
+  async takeOverToRetry(fleet: string): Promise<TakenOver> {
+    return await this.#takeOver(fleet, true);
+  }
+
+  async #takeOver(fleet: string, retries: boolean): Promise<TakenOver> {
+    await this.#turns.flushed();
+    await this.#lease.begin();
+    return await takeOverFleet(this.#place, fleet, retries);
+  }
+
+  async retryFailed(fleet: string): Promise<number> {
+    return await retryFailed(this.#place.db, await idOf(this.#place, fleet));
+  }
+
+  async fenced(fleet: string, { index, attempt }: FencedItem): Promise<Taken> {
+    return await (await this.queue(fleet)).requeue(index, attempt, 0);
+  }
+
+  async pause(fleet: string, why: string): Promise<boolean> {
+    await this.#turns.flushed();
+    return await pauseFleet(this.#place, fleet, why);
+  }
+
+  async end(fleet: string): Promise<FleetState | null> {
+    await this.#turns.flushed();
+    return await endFleet(this.#place, fleet);
+  }
+
+  async find(fleet: string): Promise<FleetRecord | null> {
+    const row = await fleetRow(this.#place, fleet, this.#place.db);
+    return row === undefined ? null : recordOf(row);
+  }
+
+  async list(limit = 100): Promise<FleetRecord[]> {
+    return await newestFleets(this.#place, limit);
+  }
+
+  async like(prefix: string, limit: number): Promise<FleetRecord[]> {
+    return await fleetsLike(this.#place, prefix, limit);
+  }
+
+  async succeededBefore(cacheKey: string): ReturnType<FleetStore["succeededBefore"]> {
+    return await earlierSuccess(this.#place, cacheKey);
+  }
+
+  async *writtenPaths(fleet: string): AsyncGenerator<string, void, undefined> {
+    yield* writtenPaths(this.#place.db, await idOf(this.#place, fleet));
+  }
+
+  async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
+    await this.#turns.flushed();
+    await endCacheKeys(this.#place.db, await idOf(this.#place, fleet), how);
+  }
+
+  async *results(
+    fleet: string,
+    { status = null }: { status?: string | null } = {},
+  ): AsyncGenerator<ItemResult, void, undefined> {
+    yield* resultsOf(this.#place.db, await idOf(this.#place, fleet), status);
+  }
+
+  async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
+    yield* failedRequests(this.#place.db, await idOf(this.#place, fleet));
+  }
+
+  async *pending(fleet: string): AsyncGenerator<PendingItem, void, undefined> {
+    const id = await idOf(this.#place, fleet);
+    for (let after = -1; ; ) {
+      const page = await pendingAfter(this.#place.db, id, after, PENDING_PAGE);
+      yield* page;
+      const last = page.at(-1);
+      if (last === undefined) return;
+      after = last.index;
+    }
+  }
+
+  async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
+    await this.#turns.flushed();
+    return await recordReviewed(this.#place, items);
+  }
+
+  async summary(fleet: string): Promise<SummaryLine[]> {
+    return await summaryOf(this.#place.db, await idOf(this.#place, fleet));
+  }
+
+  async failureGroups(fleet: string): Promise<FailureGroup[]> {
+    return await failureGroups(this.#place.db, await idOf(this.#place, fleet));
+  }
+
+  async pace(fleet: string): Promise<Pace> {
+    await this.#turns.flushed();
+    const { db, now } = this.#place;
+    const { id, queued, running } = await rowOf(this.#place, fleet);
+    return await paceOf(db, id, queued + running, now());
+  }
+
+  async item(fleet: string, key: string): Promise<StoredItem | null> {
+    return await itemOf(this.#place.db, await idOf(this.#place, fleet), key);
+  }
+
+  async items(
+    fleet: string,
+    filter: ItemFilter,
+    page: { readonly after: number; readonly limit: number },
+  ): Promise<ListedItem[]> {
+    await this.#turns.flushed();
+    return await listedItems(this.#place.db, await idOf(this.#place, fleet), filter, page);
+  }
+
+  async keys(fleet: string, limit: number): Promise<string[]> {
+    return await keysOf(this.#place.db, await idOf(this.#place, fleet), limit);
+  }
+
+  async *logs(fleet: string, { failed }: { readonly failed: boolean }): AsyncGenerator<ItemLog, void, undefined> {
+    yield* logsOf(this.#place.db, await idOf(this.#place, fleet), failed);
+  }
+
+  async fieldNames(fleet: string, limit: number): Promise<string[]> {
+    return await fieldNames(this.#place.db, await idOf(this.#place, fleet), limit);
+  }
+
+  async slowest(fleet: string, limit: number): Promise<ItemResult[]> {
+    return await firstResults(this.#place.db, await idOf(this.#place, fleet), "slowest", limit);
+  }
+
+  async lastFailures(fleet: string, limit: number): Promise<ItemResult[]> {
+    return await firstResults(this.#place.db, await idOf(this.#place, fleet), "newest failures", limit);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#turns.close();
+    await this.#lease[Symbol.asyncDispose]();
+    await this.#place.db[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,64 @@
+import { readFileSync } from "node:fs";
+import type pg from "pg";
+import { QueueError } from "./connection.ts";
+
+/** Modes of TLS. `prefer` and `allow` would be answered by whoever is in between: they are refused. */
+const MODES = ["disable", "require", "verify-ca", "verify-full"];
+
+/**
+ * What the driver needs, from an address like `postgres://user:password@host:5432/database?sslmode=verify-full`. TLS always
+ * verifies the server's certificate; `sslrootcert` names the file of its authority.
+ *
+ * @throws QueueError if it is no such address
+ */
+export function settingsOf(url: string): pg.ClientConfig {
+  const parsed = parsedUrl(url);
+  const { searchParams } = parsed;
+  const mode = searchParams.get("sslmode");
+  const rootCert = searchParams.get("sslrootcert");
+  const socket = searchParams.get("host");
+  for (const name of searchParams.keys())
+    if (!["sslmode", "sslrootcert", "host"].includes(name))
+      throw new QueueError(`the address of the queue has an unknown parameter ${name}. Known: host, sslmode, sslrootcert`);
+  if (mode !== null && !MODES.includes(mode))
+    throw new QueueError(`sslmode of the queue is ${mode}. Use one of ${MODES.join(", ")}`);
+  return {
+    host: socket ?? (decodeURIComponent(parsed.hostname.replace(/^\[|\]$/g, "")) || "localhost"),
+    ...(parsed.port === "" ? {} : { port: Number(parsed.port) }),
+    ...(parsed.username === "" ? {} : { user: decodeURIComponent(parsed.username) }),
+    ...(parsed.password === "" ? {} : { password: decodeURIComponent(parsed.password) }),
+    ...(parsed.pathname.length > 1 ? { database: decodeURIComponent(parsed.pathname.slice(1)) } : {}),
+    ssl: tlsOf(mode, rootCert),
+  };
+}
+
+function tlsOf(mode: string | null, rootCert: string | null): pg.ClientConfig["ssl"] {
+  if (mode === null || mode === "disable") return false;
+  const ca = rootCert === null ? {} : { ca: readCertificate(rootCert) };
+  // As libpq has it, `verify-ca` accepts any name that the authority signed.
+  return { rejectUnauthorized: true, ...ca, ...(mode === "verify-ca" ? { checkServerIdentity: () => undefined } : {}) };
+}
+
+function readCertificate(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    throw new QueueError(`sslrootcert of the queue cannot be read: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** The server as messages name it: without user and password. */
+export function placeOf(url: string): string {
+  const { hostname, port, pathname, searchParams } = parsedUrl(url);
+  const host = searchParams.get("host") ?? (decodeURIComponent(hostname) || "localhost");
+  return `${host}:${port || "5432"}${pathname}`;
+}
+
+/** The text is in no message: it may have a password. */
+function parsedUrl(url: string): URL {
+  const wrong = "the address of the queue is no `postgres://user@host:port/database`";
+  if (!URL.canParse(url)) throw new QueueError(wrong);
+  const parsed = new URL(url);
+  if (!["postgres:", "postgresql:"].includes(parsed.protocol)) throw new QueueError(wrong);
+  return parsed;
+}

@@ -1,0 +1,151 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type pg from "pg";
+import { type Connection, QueueError, SCHEMA, type Statements, schemaTexts, storable } from "./connection.ts";
+import { isPassing, persistently } from "./lost-connection.ts";
+import { placeOf, settingsOf } from "./queue-url.ts";
+
+/** Statements at the same time: one writes, others read lists. */
+const MAX_CONNECTIONS = 4;
+const CONNECT_MS = 10_000;
+/** A statement that takes longer is ended by the server: nothing here takes so long. */
+const STATEMENT_MS = 120_000;
+const IDLE_MS = 30_000;
+/** Before it listens again after the connection was lost. */
+const LISTEN_PAUSE_MS = 1000;
+
+/** Connects to a PostgreSQL server. @throws QueueError if it does not answer, or refuses */
+export async function connectServer(url: string, schema = SCHEMA): Promise<Connection> {
+  const texts = schemaTexts(schema);
+  const settings = settingsOf(url);
+  const { default: driver } = await import("pg");
+  const types = new driver.TypeOverrides();
+  types.setTypeParser(driver.types.builtins.INT8, Number);
+  const options: pg.PoolConfig = {
+    ...settings,
+    types,
+    application_name: "corral",
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_MS,
+    statement_timeout: STATEMENT_MS,
+  };
+  const pool = new driver.Pool({ ...options, max: MAX_CONNECTIONS, idleTimeoutMillis: IDLE_MS, allowExitOnIdle: true });
+  // A connection that is lost while nobody uses it is replaced when one is needed.
+  pool.on("error", () => {});
+  const server = new Server(pool, () => new driver.Client(options), texts, placeOf(url));
+  try {
+    await pool.query("SELECT 1");
+    return server;
+  } catch (error) {
+    await server[Symbol.asyncDispose]();
+    throw server.explained(error);
+  }
+}
+
+class Server implements Connection {
+  readonly #pool: pg.Pool;
+  readonly #newClient: () => pg.Client;
+  readonly #texts: (text: string) => string;
+  readonly #place: string;
+  #listener: pg.Client | null = null;
+  #isClosed = false;
+
+  constructor(pool: pg.Pool, newClient: () => pg.Client, texts: (text: string) => string, place: string) {
+    this.#pool = pool;
+    this.#newClient = newClient;
+    this.#texts = texts;
+    this.#place = place;
+  }
+
+  async query<Row>(text: string, values: readonly unknown[] = []): Promise<Row[]> {
+    return await this.#persistently(async () => await this.#ask<Row>(this.#pool, text, values));
+  }
+
+  async transaction<T>(work: (within: Statements, again: boolean) => Promise<T>): Promise<T> {
+    return await this.#persistently(async (again) => {
+      const client = await this.#pool.connect();
+      // Otherwise a connection that is lost between two statements would end the process.
+      const onError = (): void => {};
+      client.on("error", onError);
+      let broken: Error | undefined;
+      try {
+        await client.query("BEGIN");
+        const value = await work({ query: (text, values = []) => this.#ask(client, text, values) }, again);
+        await client.query("COMMIT");
+        return value;
+      } catch (error) {
+        if (isPassing(error)) broken = error as Error;
+        else await client.query("ROLLBACK").catch((failure: Error) => (broken = failure));
+        throw error;
+      } finally {
+        client.off("error", onError);
+        client.release(broken);
+      }
+    });
+  }
+
+  async listen(heard: () => void): Promise<void> {
+    if (this.#isClosed) return;
+    const client = this.#newClient();
+    this.#listener = client;
+    let isOver = false;
+    const again = (): void => {
+      if (isOver) return;
+      isOver = true;
+      void client.end().catch(() => {});
+      heard();
+      void sleep(LISTEN_PAUSE_MS, undefined, { ref: false }).then(() => this.listen(heard));
+    };
+    client.on("error", again).on("end", again).on("notification", heard);
+    try {
+      await client.connect();
+      await client.query(`LISTEN ${SCHEMA}`);
+      (client as unknown as { connection: { stream: { unref?(): void } } }).connection.stream.unref?.();
+    } catch {
+      again();
+    }
+  }
+
+  /** Says which server it is, and what to do. A password is in no error of the driver. */
+  explained(error: unknown): unknown {
+    const { code = "" } = error as { code?: string };
+    const reason = error instanceof Error ? error.message || code : String(error);
+    if (isPassing(error))
+      return new QueueError(
+        `PostgreSQL at ${this.#place} does not answer: ${reason}. Start it, or correct the address in \`queue:\` or CORRAL_QUEUE.`,
+        { cause: error },
+      );
+    if (/^(28|3D)/.test(code))
+      return new QueueError(
+        `PostgreSQL at ${this.#place} refuses the connection: ${reason}. Check user, password and database in \`queue:\` or CORRAL_QUEUE.`,
+        { cause: error },
+      );
+    if (/SSL|certificate|self-signed|altname/i.test(`${reason} ${code}`))
+      return new QueueError(
+        `The TLS connection to PostgreSQL at ${this.#place} failed: ${reason}. Name the authority with \`sslrootcert=FILE\` in the address.`,
+        { cause: error },
+      );
+    return error;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#listener?.removeAllListeners("end");
+    await this.#listener?.end().catch(() => {});
+    await this.#pool.end();
+  }
+
+  async #ask<Row>(to: Pick<pg.ClientBase, "query">, text: string, values: readonly unknown[]): Promise<Row[]> {
+    const { rows } = await to.query(this.#texts(text), values.map(storable));
+    return rows as Row[];
+  }
+
+  async #persistently<T>(attempt: (again: boolean) => Promise<T>): Promise<T> {
+    if (this.#isClosed) throw new QueueError("the store of fleets is closed");
+    try {
+      return await persistently(attempt, () => this.#isClosed);
+    } catch (error) {
+      throw this.explained(error);
+    }
+  }
+}

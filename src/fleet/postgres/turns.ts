@@ -1,0 +1,68 @@
+import { QueueError } from "./connection.ts";
+
+/** The most writes in one transaction. */
+const MAX_GROUP = 1000;
+
+interface Waiting<Write> {
+  readonly write: Write;
+  readonly settle: (answer: unknown) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/** What became of one write: its answer, or why it cannot be. */
+export type Answer = { readonly value: unknown } | { readonly error: unknown };
+
+/** Executes writes in order, many in one transaction: those that come while one is committed are in the next one. */
+export class Turns<Write> {
+  readonly #commit: (writes: readonly Write[]) => Promise<readonly Answer[]>;
+  #waiting: Waiting<Write>[] = [];
+  #running: Promise<void> | null = null;
+  #isClosed = false;
+
+  /** `commit`: commits all or, if it rejects, none. */
+  constructor(commit: (writes: readonly Write[]) => Promise<readonly Answer[]>) {
+    this.#commit = commit;
+  }
+
+  /** Settles when the write is committed. */
+  add<T>(write: Write): Promise<T> {
+    if (this.#isClosed) return Promise.reject(new QueueError("the store of fleets is closed"));
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    this.#waiting.push({ write, settle: resolve as (answer: unknown) => void, fail: reject });
+    this.#running ??= this.#run();
+    return promise;
+  }
+
+  /** When everything that was asked for before is committed, or failed. */
+  async flushed(): Promise<void> {
+    await this.#running;
+  }
+
+  /** Executes waiting writes and rejects later ones. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    // What is asked for in the same turn of the event loop is in one transaction.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.#waiting.length > 0) await this.#take(this.#waiting.splice(0, MAX_GROUP));
+    this.#running = null;
+  }
+
+  async #take(group: readonly Waiting<Write>[]): Promise<void> {
+    try {
+      const answers = await this.#commit(group.map(({ write }) => write));
+      for (const [index, { settle, fail }] of group.entries()) {
+        const answer = answers[index] ?? { error: new Error("a write has no answer") };
+        if ("error" in answer) fail(answer.error);
+        else settle(answer.value);
+      }
+    } catch (error) {
+      // If the database is away, the single writes would fail too, after another long wait.
+      if (group.length === 1 || error instanceof QueueError) for (const { fail } of group) fail(error);
+      else for (const one of group) await this.#take([one]);
+    }
+  }
+}

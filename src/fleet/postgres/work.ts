@@ -1,0 +1,137 @@
+import type { ItemResult } from "../model/item.ts";
+import type { Agreement, Delivered, Machine, MachineFleet, Membership, NewMachine, WorkStore } from "../model/work.ts";
+import { idOf } from "./fleets.ts";
+import { PostgresMembership } from "./membership.ts";
+import type { Place } from "./place.ts";
+
+/** How machines share the items of fleets in a PostgreSQL database. */
+export class PostgresWork implements WorkStore {
+  readonly #place: Place;
+  readonly #waiting = new Set<() => void>();
+  #isListening = false;
+
+  constructor(place: Place) {
+    this.#place = place;
+  }
+
+  async join(machine: NewMachine): Promise<Membership> {
+    return await PostgresMembership.join(this.#place.db, machine);
+  }
+
+  async machines(): Promise<Machine[]> {
+    const { db } = this.#place;
+    const rows = await db.query<MachineRow>(MACHINES);
+    const fleets = await db.query<MachineFleet & { readonly machine: string }>(MACHINE_FLEETS);
+    return rows.map(({ id, joined_at, seen_at, recent, ...machine }) => ({
+      ...machine,
+      joinedAt: new Date(joined_at).toISOString(),
+      seenAt: new Date(seen_at).toISOString(),
+      recentRate: recent > 0 ? recent : null,
+      fleets: fleets.flatMap(({ machine: of, ...fleet }) => (of === id ? [fleet] : [])),
+    }));
+  }
+
+  async offer(fleet: string, agreement: Agreement): Promise<boolean> {
+    return await this.#agree(fleet, JSON.stringify(agreement));
+  }
+
+  async drain(fleet: string): Promise<void> {
+    await this.#agree(fleet, null);
+  }
+
+  async #agree(fleet: string, agreement: string | null): Promise<boolean> {
+    const { db, project, self } = this.#place;
+    const rows = await db.query(
+      `WITH agreed AS (
+         UPDATE corral.fleets SET agreement = $1
+         WHERE project = $2 AND name = $3 AND owner = $4 AND state = 'running' AND needs IS NOT NULL RETURNING name)
+       SELECT pg_notify('corral', name) FROM agreed`,
+      [agreement, project, fleet, self],
+    );
+    return rows.length === 1;
+  }
+
+  async deliveries(fleet: string, limit: number): Promise<readonly Delivered[]> {
+    const rows = await this.#place.db.query<DeliveredRow>(
+      `SELECT d.position AS "index", i.key, d.attempt, i.earlier, d.run, d.machine_name AS machine, d.json, d.stdout, d.stderr,
+         d.changeset, d.more
+       FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
+       WHERE d.fleet = $1 AND i.state = 'delivered' AND i.attempt = d.attempt ORDER BY d.delivered_at, d.position LIMIT $2`,
+      [await idOf(this.#place, fleet), limit],
+    );
+    return rows.map(({ json, stdout, stderr, more, ...delivered }) => ({
+      ...delivered,
+      result: JSON.parse(json) as ItemResult,
+      streams: stdout === null || stderr === null ? null : { stdout, stderr },
+      more: JSON.parse(more) as unknown,
+    }));
+  }
+
+  async reclaim(fleet: string): Promise<number> {
+    const { db, project, self } = this.#place;
+    const rows = await db.query(
+      `UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
+       FROM corral.fleets f
+       WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND i.fleet = f.id
+         AND i.state IN ('running', 'away', 'delivered', 'applying') AND i.state = 'away'
+         AND NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = i.owner AND p.lease_until > corral.now_ms())
+       RETURNING i.position`,
+      [project, fleet, self],
+    );
+    return rows.length;
+  }
+
+  async wake(ms: number, signal: AbortSignal): Promise<void> {
+    if (!this.#isListening) {
+      this.#isListening = true;
+      await this.#place.db.listen(() => {
+        for (const wake of [...this.#waiting]) wake();
+      });
+    }
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", done);
+        this.#waiting.delete(done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      signal.addEventListener("abort", done);
+      this.#waiting.add(done);
+    });
+  }
+}
+
+interface MachineRow extends Omit<Machine, "joinedAt" | "seenAt" | "recentRate" | "fleets"> {
+  readonly id: string;
+  readonly joined_at: number;
+  readonly seen_at: number;
+  readonly recent: number;
+}
+
+interface DeliveredRow extends Omit<Delivered, "result" | "streams" | "more"> {
+  readonly json: string;
+  readonly stdout: string | null;
+  readonly stderr: string | null;
+  readonly more: string;
+}
+
+/** The rate is that of this minute and the one before, which is at least a minute's. */
+const MACHINES = `
+  SELECT p.id, p.name, p.labels, p.slots, p.version, p.joined_at, p.seen_at,
+    (SELECT count(*)::int FROM corral.items i WHERE i.owner = p.id AND i.state = 'away') AS running,
+    (SELECT coalesce(sum(count), 0) FROM corral.paces c WHERE c.machine = p.id AND c.minute >= n.now / 60000 - 1)
+      / (60 + (n.now % 60000) / 1000)::float8 AS recent
+  FROM corral.processes p, LATERAL (SELECT corral.now_ms() AS now) n
+  WHERE p.is_machine AND p.lease_until > n.now ORDER BY p.name COLLATE "C", p.id LIMIT 10000`;
+
+const MACHINE_FLEETS = `
+  SELECT m.machine, f.name AS fleet, m.running, s.why
+  FROM (
+    SELECT machine, fleet, sum(running)::int AS running FROM (
+      SELECT owner AS machine, fleet, count(*) AS running FROM corral.items WHERE state = 'away' GROUP BY owner, fleet
+      UNION ALL SELECT machine, fleet, 0 FROM corral.stands) AS each
+    GROUP BY machine, fleet) AS m
+  JOIN corral.fleets f ON f.id = m.fleet LEFT JOIN corral.stands s ON s.machine = m.machine AND s.fleet = m.fleet
+  ORDER BY f.id LIMIT 100000`;
