@@ -3,9 +3,10 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { serverPrograms } from "./test/fleet/postgres/server-fixture.ts";
 import { filesByDriver } from "./test/tiers/drivers.ts";
 import { RetriedReporter } from "./test/tiers/retried.ts";
-import { SLOW, tiersOf } from "./test/tiers/tiers.ts";
+import { SLOW, STORES, tiersOf } from "./test/tiers/tiers.ts";
 
 // Tests start some programs hundreds of times; each is compiled once in a run.
 const compiled = mkdtempSync(join(tmpdir(), "corral-compiled-"));
@@ -19,6 +20,11 @@ const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];
 // Tests on a real Engine share it with others: what fails twice in a row is no noise. The unit tier retries nothing.
 const withEngine = { setupFiles: always, globalSetup: "test/tiers/engine-tier.ts", retry: 1 };
 const withoutEngine = [...always, "test/tiers/no-engine.ts"];
+
+/** Projects with `CORRAL_TEST_STORE` try what a store of fleets promises on another one than SQLite. */
+const stores = { include: [...STORES], setupFiles: withoutEngine, sequence: { groupOrder: 0 } };
+const hasServer = serverPrograms() !== null;
+if (!hasServer) process.stderr.write("no tests on a PostgreSQL server: apt-get install postgresql\n");
 
 /** They are small as files, and would else run last, beside idle workers. */
 class LongFirst extends BaseSequencer {
@@ -44,6 +50,20 @@ export default defineConfig({
     expect: { poll: { timeout: 30_000 } },
     projects: [
       { extends: true, test: { name: "unit", include: unit, setupFiles: withoutEngine, sequence: { groupOrder: 0 } } },
+      { extends: true, test: { ...stores, name: "pglite", env: { CORRAL_TEST_STORE: "pglite" } } },
+      ...(hasServer
+        ? [
+            {
+              extends: true as const,
+              test: {
+                ...stores,
+                name: "postgres",
+                globalSetup: "test/tiers/postgres-tier.ts",
+                env: { CORRAL_TEST_STORE: "postgres" },
+              },
+            },
+          ]
+        : []),
       { extends: true, test: { name: "long", include: long, setupFiles: withoutEngine, sequence: { groupOrder: 1 } } },
       {
         extends: true,

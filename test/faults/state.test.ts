@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { FleetJournal } from "../../src/fleet/journal/journal.ts";
+import type { FleetStore } from "../../src/fleet/model/store.ts";
 import { FileLock, LockHeldError } from "../../src/state/file-lock.ts";
 import { makeOwnerDir, reapLiveDirs } from "../../src/state/live-dir.ts";
 import { currentOwner, formatOwner, lockOwner } from "../../src/state/owner.ts";
@@ -126,7 +126,7 @@ describe("a wall clock that jumps", () => {
   it("backwards lets an item of a fleet wait no longer than its pause", async () => {
     using journal = journalFixture();
     let nowMs = Date.UTC(2026, 0, 2);
-    await using opened: FleetJournal = await journal.open("me", () => nowMs);
+    await using opened: FleetStore = await journal.open("me", () => nowMs);
     const id = await opened.create(SPEC);
     await opened.load(id, items(1), noCollisions);
     const queue = await opened.queue(id);

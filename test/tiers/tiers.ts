@@ -62,6 +62,18 @@ export const SLOW = [
   "test/serve/restart.test.ts",
 ];
 
+/** What every store of fleets promises: these run on SQLite in the tier `unit`, and again on PGlite and on a PostgreSQL server. */
+export const STORES = [
+  "begun-items",
+  "item-details",
+  "journal",
+  "journal-queue",
+  "pace",
+  "queue.property",
+  "results",
+  "retry-in-place",
+].map((name) => `test/fleet/journal/${name}.test.ts`);
+
 /**
  * The tier of each test file below `root`, from what the file loads, so that no list has to be kept. A file that ends in
  * `.memory.test.ts` opens projects on the engine in memory: it loads what connects, and may not use it.

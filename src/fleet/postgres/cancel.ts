@@ -14,7 +14,9 @@ export async function cancelFleet({ db, now }: Place, fleet: number, why: string
   if (row === undefined) throw new QueueError("the fleet was removed from the queue");
   if (row.state !== "cancelled") return 0;
   for (let cancelled = 0; ; ) {
-    const some = await db.transaction(async (within) => (await keepSome(within, fleet)) || (await cancelSome(within, fleet, now())));
+    const some = await db.transaction(
+      async (within) => (await keepSome(within, fleet)) || (await cancelSome(within, fleet, now())),
+    );
     if (some === 0) return cancelled;
     cancelled += some;
   }

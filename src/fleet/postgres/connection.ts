@@ -27,7 +27,8 @@ export class QueueError extends Error {
 export function schemaTexts(schema: string): (text: string) => string {
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(schema)) throw new QueueError(`${JSON.stringify(schema)} is no name of a schema`);
   if (schema === SCHEMA) return (text) => text;
-  return (text) => text.replaceAll(`${SCHEMA}.`, `${schema}.`).replaceAll(`SCHEMA ${SCHEMA}`, `SCHEMA ${schema}`);
+  const names = new RegExp(`\\b${SCHEMA}(?=\\.)|(?<=SCHEMA (?:IF NOT EXISTS )?)${SCHEMA}\\b`, "g");
+  return (text) => text.replaceAll(names, schema);
 }
 
 /** PostgreSQL's text has no zero character. Where JSON has one, it is escaped and stays. */

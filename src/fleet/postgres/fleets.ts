@@ -37,7 +37,16 @@ export async function createFleet({ db, project, self, now }: Place, spec: Fleet
   await db.query(
     `INSERT INTO corral.fleets (name, project, spec, state, owner, created_at, needs, priority, weight)
      VALUES ($1, $2, $3, 'loading', $4, coalesce($5::bigint, corral.now_ms()), $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
-    [name, project, JSON.stringify(spec), self, now(), machines?.needs ?? null, machines?.priority ?? 0, machines?.weight ?? 1],
+    [
+      name,
+      project,
+      JSON.stringify(spec),
+      self,
+      now(),
+      machines?.needs ?? null,
+      machines?.priority ?? 0,
+      machines?.weight ?? 1,
+    ],
   );
   return name;
 }

@@ -39,9 +39,12 @@ async function forget({ db, project }: Place, name: string, which: string): Prom
       }),
   );
   return await db.transaction(async (within) => {
-    const forgotten = await within.query(`DELETE FROM corral.fleets WHERE id = $1 AND ${which} RETURNING id`, [fleet.id]);
+    const forgotten = await within.query(`DELETE FROM corral.fleets WHERE id = $1 AND ${which} RETURNING id`, [
+      fleet.id,
+    ]);
     if (forgotten.length === 0) return false;
-    for (const table of ["tallies", "stands"]) await within.query(`DELETE FROM corral.${table} WHERE fleet = $1`, [fleet.id]);
+    for (const table of ["tallies", "stands"])
+      await within.query(`DELETE FROM corral.${table} WHERE fleet = $1`, [fleet.id]);
     return true;
   });
 }

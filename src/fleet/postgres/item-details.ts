@@ -75,17 +75,21 @@ export async function itemOf(db: Statements, fleet: number, key: string): Promis
 }
 
 export async function keysOf(db: Statements, fleet: number, limit: number): Promise<string[]> {
-  const rows = await db.query<{ key: string }>("SELECT key FROM corral.items WHERE fleet = $1 ORDER BY position LIMIT $2", [
-    fleet,
-    limit,
-  ]);
+  const rows = await db.query<{ key: string }>(
+    "SELECT key FROM corral.items WHERE fleet = $1 ORDER BY position LIMIT $2",
+    [fleet, limit],
+  );
   return rows.map(({ key }) => key);
 }
 
 /** Pages are small: each item may have two long streams. */
 const PAGE = 50;
 
-export async function* logsOf(db: Statements, fleet: number, failed: boolean): AsyncGenerator<ItemLog, void, undefined> {
+export async function* logsOf(
+  db: Statements,
+  fleet: number,
+  failed: boolean,
+): AsyncGenerator<ItemLog, void, undefined> {
   const rows = pages<ResultRow & Blobs>((after) =>
     db.query(
       `SELECT ${COLUMNS}, t.stdout, t.stderr FROM ${JOINED}

@@ -8,7 +8,16 @@ const LONGEST_PAUSE_MS = 2000;
 
 /** Codes of PostgreSQL: the connection is lost, the server stops or starts, or two transactions wait for each other. */
 const PASSING = /^(08...|57P0[1235]|40001|40P01|53300)$/;
-const NETWORK = ["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOENT", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
+const NETWORK = [
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EPIPE",
+  "ETIMEDOUT",
+  "ENOENT",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+];
 const TEXTS = /^(Connection terminated|timeout expired|timeout exceeded|Client has encountered|Query read timeout)/;
 
 /** Whether the same may succeed later. What was being committed is then unknown. */

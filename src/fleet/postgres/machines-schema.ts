@@ -108,7 +108,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION corral.machine_claim(machine_id text, fleet_names text[], runs text[], cells text[])
-RETURNS TABLE (fleet text, attempt integer, earlier integer, run text, cell text, json text)
+RETURNS TABLE (fleet text, attempt integer, earlier integer, run text, cell text, request text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   ids bigint[];

@@ -5,7 +5,17 @@ import type { FleetQueue, Taken } from "../model/queue.ts";
 import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
 import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "../model/stored-item.ts";
 import { type Connection, SCHEMA } from "./connection.ts";
-import { createFleet, endFleet, fleetRow, fleetsLike, idOf, newestFleets, pauseFleet, recordOf, rowOf } from "./fleets.ts";
+import {
+  createFleet,
+  endFleet,
+  fleetRow,
+  fleetsLike,
+  idOf,
+  newestFleets,
+  pauseFleet,
+  recordOf,
+  rowOf,
+} from "./fleets.ts";
 import { discardLoading, forgetEnded } from "./forget.ts";
 import { itemOf, keysOf, listedItems, logsOf, paceOf } from "./item-details.ts";
 import { OwnerLease } from "./lease.ts";
@@ -57,10 +67,7 @@ export class PostgresStore implements FleetStore {
   }
 
   /** Closing the store closes the connection. @throws QueueError if a newer Corral made the queue */
-  static async open(
-    db: Connection,
-    { schema = SCHEMA, now, ...of }: PostgresOptions,
-  ): Promise<PostgresStore> {
+  static async open(db: Connection, { schema = SCHEMA, now, ...of }: PostgresOptions): Promise<PostgresStore> {
     try {
       await migrate(db, schema);
       return new PostgresStore({ ...of, db, now: now ?? (() => null) });

@@ -19,7 +19,9 @@ export function settingsOf(url: string): pg.ClientConfig {
   const socket = searchParams.get("host");
   for (const name of searchParams.keys())
     if (!["sslmode", "sslrootcert", "host"].includes(name))
-      throw new QueueError(`the address of the queue has an unknown parameter ${name}. Known: host, sslmode, sslrootcert`);
+      throw new QueueError(
+        `the address of the queue has an unknown parameter ${name}. Known: host, sslmode, sslrootcert`,
+      );
   if (mode !== null && !MODES.includes(mode))
     throw new QueueError(`sslmode of the queue is ${mode}. Use one of ${MODES.join(", ")}`);
   return {

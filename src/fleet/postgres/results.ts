@@ -106,7 +106,9 @@ export async function* pages<Row extends { readonly position: number }>(
 
 /** The names of the items' own fields, in the order in which items have them. */
 export async function fieldNames(db: Statements, fleet: number, limit: number): Promise<string[]> {
-  const [row] = await db.query<{ names: string }>("SELECT field_names AS names FROM corral.fleets WHERE id = $1", [fleet]);
+  const [row] = await db.query<{ names: string }>("SELECT field_names AS names FROM corral.fleets WHERE id = $1", [
+    fleet,
+  ]);
   return (JSON.parse(row?.names ?? "[]") as string[]).slice(0, limit);
 }
 

@@ -31,7 +31,12 @@ async function isUnsettled({ project }: Place, db: Statements, { fleet, item, ru
 }
 
 /** The first pending items after an index, in the order of the manifest. */
-export async function pendingAfter(db: Statements, fleet: number, index: number, limit: number): Promise<PendingItem[]> {
+export async function pendingAfter(
+  db: Statements,
+  fleet: number,
+  index: number,
+  limit: number,
+): Promise<PendingItem[]> {
   return await db.query<PendingItem>(
     `SELECT position AS "index", key, run FROM corral.items
      WHERE fleet = $1 AND status = 'pending' AND state = 'done' AND run IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`,
@@ -52,8 +57,15 @@ async function record({ project }: Place, db: Statements, { fleet, item, run, co
   const { status, error } = after;
   const at = [row.fleet, item];
   const code = error?.code ?? "";
-  await db.query("UPDATE corral.items SET status = $3, code = $4 WHERE fleet = $1 AND position = $2", [...at, status, code]);
-  await db.query("UPDATE corral.results SET json = $3 WHERE fleet = $1 AND position = $2", [...at, JSON.stringify(after)]);
+  await db.query("UPDATE corral.items SET status = $3, code = $4 WHERE fleet = $1 AND position = $2", [
+    ...at,
+    status,
+    code,
+  ]);
+  await db.query("UPDATE corral.results SET json = $3 WHERE fleet = $1 AND position = $2", [
+    ...at,
+    JSON.stringify(after),
+  ]);
   await tally(db, row.fleet, "pending", row.code, 0, -1);
   await db.query("DELETE FROM corral.tallies WHERE fleet = $1 AND count <= 0", [row.fleet]);
   await tally(db, row.fleet, status, code, 0, 1);

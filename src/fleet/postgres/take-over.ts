@@ -43,7 +43,9 @@ export async function takeOverFleet(place: Place, name: string, retries: boolean
 export async function hasOwnerEnded({ isDead, isAlive }: Place, db: Statements, owner: string): Promise<boolean> {
   if (isDead(owner)) return true;
   if (isAlive(owner)) return false;
-  const living = await db.query("SELECT 1 FROM corral.processes WHERE id = $1 AND lease_until > corral.now_ms()", [owner]);
+  const living = await db.query("SELECT 1 FROM corral.processes WHERE id = $1 AND lease_until > corral.now_ms()", [
+    owner,
+  ]);
   return living.length === 0;
 }
 

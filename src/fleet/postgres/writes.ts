@@ -112,7 +112,10 @@ class Turn {
     // If the next item waits longer than any does, the clock was set back: then that item's time has come.
     const isBack = next !== null && next - now > LONGEST_DELAY_MS;
     const nowMs = isBack ? next : now;
-    const items = await this.#due(nowMs, claims.flatMap(({ attempts }) => attempts));
+    const items = await this.#due(
+      nowMs,
+      claims.flatMap(({ attempts }) => attempts),
+    );
     const later = isBack ? await this.#nextAfter(nowMs) : next;
     // The caller compares it with its own clock.
     const nextAtMs = later === null ? null : later - now + (this.#place.now() ?? Date.now());

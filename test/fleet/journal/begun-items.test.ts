@@ -1,4 +1,3 @@
-import { DatabaseSync } from "node:sqlite";
 import { expect, it } from "vitest";
 import { attempts, loadedFleet, settlementOf } from "./journal-fixture.ts";
 import { fixture, journal, journalForEach, reopen } from "./journal-for-each.ts";
@@ -12,8 +11,7 @@ it("does not run an item again whose effect has begun: its next owner gets the i
   await journal[Symbol.asyncDispose]();
   const dead = await fixture.open("dead-1");
   // The one that loaded it lives; its fleet is given up.
-  using db = new DatabaseSync(fixture.path);
-  db.exec("UPDATE fleets SET owner = 'dead-1'");
+  await fixture.giveTo("dead-1");
   const queue = await dead.queue(fleet);
   await queue.claim(2, attempts());
   const intent = { ...settlementOf(1, { run: "r2", output: PRINTED.stdout }, "c0ffee"), streams: PRINTED };
@@ -42,7 +40,8 @@ it("does not run an item again whose effect has begun: its next owner gets the i
   // What was printed is cut once, and not again.
   expect(item?.streams.stdout.match(/characters left out/g)).toHaveLength(1);
   expect(item?.streams.stdout).toMatch(/^head\nx+\n… \(14\d\d\d characters left out\)\nx+\ntail\n$/);
-  expect(db.prepare("SELECT * FROM intents").all()).toEqual([]);
+  // The fleet, its tally, and of each item the item, its request, and what it said.
+  expect(await fixture.rows()).toBe(1 + 1 + 3 + 3 + 1 + 1);
 });
 
 it("begins nothing for an attempt that was given up, or that has ended", async () => {

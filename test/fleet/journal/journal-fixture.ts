@@ -78,7 +78,8 @@ function otherFixture(): JournalFixture {
       isOpened = true;
       return store;
     },
-    giveTo: async (owner) => void (await query("UPDATE corral.fleets SET owner = $1 WHERE project = $2", [owner, project])),
+    giveTo: async (owner) =>
+      void (await query("UPDATE corral.fleets SET owner = $1 WHERE project = $2", [owner, project])),
     rows: async () => (await all()) - before,
     [Symbol.dispose]: () => {},
   };

@@ -1,11 +1,12 @@
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { attempts, type JournalFixture, journalFixture, loadedFleet, settlementOf } from "./journal-fixture.ts";
+import { isSqlite } from "./store-kind.ts";
 
 let fixture: JournalFixture;
-let journal: FleetJournal;
+let journal: FleetStore;
 let nowMs = 1000;
 
 beforeEach(async () => {
@@ -107,17 +108,20 @@ it("records what others asked for in the same turn where one asks for what canno
   expect(await queue.counts()).toMatchObject({ done: 2, running: 0, queued: 1 });
 });
 
-it("tells all of them where the database takes nothing, and takes them again when it does", async () => {
-  const queue = await queueOf(2);
-  await claimed(queue, 2);
-  using db = new DatabaseSync(fixture.path);
-  db.exec("CREATE TRIGGER full BEFORE INSERT ON results BEGIN SELECT raise(ROLLBACK, 'the disk is full'); END");
-  const both = () => Promise.allSettled([0, 1].map((index) => queue.settle(index, 1, settlementOf(index))));
-  for (const told of await both()) expect(told).toMatchObject({ reason: { message: "the disk is full" } });
-  expect(await queue.counts()).toMatchObject({ running: 2, done: 0 });
-  db.exec("DROP TRIGGER full");
-  for (const told of await both()) expect(told).toMatchObject({ value: { ok: true } });
-});
+it.runIf(isSqlite)(
+  "tells all of them where the database takes nothing, and takes them again when it does",
+  async () => {
+    const queue = await queueOf(2);
+    await claimed(queue, 2);
+    using db = new DatabaseSync(fixture.path);
+    db.exec("CREATE TRIGGER full BEFORE INSERT ON results BEGIN SELECT raise(ROLLBACK, 'the disk is full'); END");
+    const both = () => Promise.allSettled([0, 1].map((index) => queue.settle(index, 1, settlementOf(index))));
+    for (const told of await both()) expect(told).toMatchObject({ reason: { message: "the disk is full" } });
+    expect(await queue.counts()).toMatchObject({ running: 2, done: 0 });
+    db.exec("DROP TRIGGER full");
+    for (const told of await both()) expect(told).toMatchObject({ value: { ok: true } });
+  },
+);
 
 it("cancels what waits and leaves what runs to its claimer", async () => {
   const queue = await queueOf(12_000);
@@ -146,7 +150,7 @@ it("cancels nothing of a fleet that has come to its end", async () => {
   expect(await journal.find(id)).toMatchObject({ state: "done", why: null });
 });
 
-it("looks at no more rows for an item however many there are", async () => {
+it.runIf(isSqlite)("looks at no more rows for an item however many there are", async () => {
   const queue = await queueOf(10);
   // Statements are prepared when they are used first, so these are all that an item needs.
   using prepare = vi.spyOn(DatabaseSync.prototype, "prepare");

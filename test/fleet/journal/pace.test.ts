@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { attempts, type JournalFixture, journalFixture, loadedFleet, START, settlementOf } from "./journal-fixture.ts";
 
 let fixture: JournalFixture;
-let journal: FleetJournal;
+let journal: FleetStore;
 let now = START;
 
 beforeEach(async () => {

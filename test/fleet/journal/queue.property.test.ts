@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import type { FleetJournal } from "../../../src/fleet/journal/journal.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { attempts, journalFixture, loadedFleet, settlementOf } from "./journal-fixture.ts";
 import { QueueModel } from "./queue-model.ts";
+import { isSqlite } from "./store-kind.ts";
 
 const COUNT = 6;
 
@@ -31,7 +32,7 @@ it("does what a plain array would do, whatever is asked in whatever order, and w
       const model = new QueueModel(COUNT);
       let now = 1000;
       let owners = 1;
-      const open = (): Promise<FleetJournal> => fixture.open(`dead-${owners}`, () => now);
+      const open = (): Promise<FleetStore> => fixture.open(`dead-${owners}`, () => now);
       let journal = await open();
       const fleet = await loadedFleet(journal, COUNT);
       try {
@@ -81,6 +82,6 @@ it("does what a plain array would do, whatever is asked in whatever order, and w
         await journal[Symbol.asyncDispose]();
       }
     }),
-    { numRuns: 100 },
+    { numRuns: isSqlite ? 100 : 30 },
   );
 });

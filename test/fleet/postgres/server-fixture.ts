@@ -35,16 +35,33 @@ export async function startServer(): Promise<ServerFixture> {
   chmodSync(dir, 0o755);
   const data = join(dir, "data");
   const env = { PATH: process.env.PATH ?? "", LC_ALL: "C.UTF-8", TZ: "UTC", HOME: dir };
-  execFileSync(join(bin, "initdb"), ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"], {
-    ...as,
-    cwd: dir,
-    env,
-    stdio: ["ignore", "ignore", "inherit"],
-  });
+  execFileSync(
+    join(bin, "initdb"),
+    ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"],
+    {
+      ...as,
+      cwd: dir,
+      env,
+      stdio: ["ignore", "ignore", "inherit"],
+    },
+  );
   const begin = () =>
     spawn(
       join(bin, "postgres"),
-      ["-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=100", "-c", "log_min_messages=fatal"],
+      [
+        "-D",
+        data,
+        "-k",
+        dir,
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "fsync=off",
+        "-c",
+        "max_connections=100",
+        "-c",
+        "log_min_messages=fatal",
+      ],
       { ...as, cwd: dir, env, stdio: ["ignore", "ignore", "ignore"] },
     );
   let child = begin();
