@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { hasCode } from "../../platform/errno.ts";
 
 /** A server that restarts is back within this time; afterwards the caller is told. */
 const MAX_WAIT_MS = 60_000;
@@ -8,23 +7,14 @@ const LONGEST_PAUSE_MS = 2000;
 
 /** Codes of PostgreSQL: the connection is lost, the server stops or starts, or two transactions wait for each other. */
 const PASSING = /^(08...|57P0[1235]|40001|40P01|53300)$/;
-const NETWORK = [
-  "ECONNREFUSED",
-  "ECONNRESET",
-  "EPIPE",
-  "ETIMEDOUT",
-  "ENOENT",
-  "EAI_AGAIN",
-  "EHOSTUNREACH",
-  "ENETUNREACH",
-];
+const NETWORK = /^(ECONN|EPIPE$|ETIMEDOUT$|ENOENT$|EAI_|EHOSTUNREACH$|ENETUNREACH$)/;
 const TEXTS = /^(Connection terminated|timeout expired|timeout exceeded|Client has encountered|Query read timeout)/;
 
 /** Whether the same may succeed later. What was being committed is then unknown. */
 export function isPassing(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as { code?: unknown };
-  return (typeof code === "string" && PASSING.test(code)) || hasCode(error, ...NETWORK) || TEXTS.test(error.message);
+  return (typeof code === "string" && (PASSING.test(code) || NETWORK.test(code))) || TEXTS.test(error.message);
 }
 
 /** Tries again while the connection is lost, with growing pauses, for a minute at most. `again`: it was tried before. */
