@@ -52,10 +52,14 @@ export function bothDrivers(engine: Driver, other: OtherDriver, choose: () => Pr
   };
 }
 
-/** The other's cells first: what is left of an owner's directory goes when all that could use it has ended. */
+/**
+ * The other's cells first: what is left of an owner's directory goes when all that could use it has ended. The Engine is asked
+ * meanwhile what it has.
+ */
 async function reapBoth(engine: Driver, other: OtherDriver): Promise<Reaped> {
-  const [ours] = await Promise.allSettled([other.reap()]);
-  const reaped = await engine.reap();
+  const first = other.reap();
+  const [ours, theirs] = await Promise.allSettled([first, engine.reap(first)]);
+  if (theirs.status === "rejected") throw theirs.reason;
   if (ours.status === "rejected") throw ours.reason;
-  return { ...reaped, cells: [...ours.value, ...reaped.cells] };
+  return { ...theirs.value, cells: [...ours.value, ...theirs.value.cells] };
 }

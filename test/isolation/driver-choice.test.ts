@@ -1,5 +1,7 @@
+import { existsSync } from "node:fs";
 import { mkdir, readFile, utimes } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bothDrivers } from "../../src/isolation/both-drivers.ts";
 import { openDockerEngine } from "../../src/isolation/engine/open.ts";
@@ -9,6 +11,7 @@ import type { EngineFacts } from "../../src/isolation/port/ground.ts";
 import { conditionsFor } from "../../src/isolation/runc/ground/conditions.ts";
 import { probeCell } from "../../src/isolation/runc/ground/probe-cell.ts";
 import { probeConditions, rememberedProbe, rememberProbe } from "../../src/isolation/runc/ground/probe-memory.ts";
+import { makeOwnerDir } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
 import { cellOf } from "./engine/engine.ts";
@@ -144,6 +147,32 @@ it("auto gives a plan that the other driver cannot carry to the Engine", async (
   const { plan, pins } = await runc.plan({ command: ["true"] });
   await expect(bothDrivers(recording("engine"), other, choose).start({ plan, pins, ...undisturbed })).rejects.toThrow();
   expect(made).toEqual(["engine"]);
+});
+
+it("the directory of a dead owner goes when the cells of the other driver have ended, or have failed to", async () => {
+  const stateDir = join(runc.dir, "order");
+  await mkdir(stateDir, { mode: 0o700 });
+  const { driver } = await openDockerEngine({ stateDir, engineEnv: process.env });
+  const { live } = statePaths(stateDir);
+  const dead = { ...currentOwner(), startTicks: "1" };
+  for (const end of ["ended", "failed"]) {
+    const left = await makeOwnerDir(live, dead);
+    const cells = Promise.withResolvers<string[]>();
+    const other = { objection: async () => null, list: async () => [], reap: () => cells.promise };
+    const reaping = bothDrivers(driver, other, async () => Promise.reject(new Error("nothing starts"))).reap();
+    reaping.catch(() => {});
+    await driver.list();
+    await pause(200);
+    expect(existsSync(left)).toBe(true);
+    if (end === "ended") {
+      cells.resolve(["a"]);
+      expect(await reaping).toEqual({ cells: ["a"], volumes: [], directories: [basename(left)] });
+    } else {
+      cells.reject(new EngineTrouble("a cell stays"));
+      await expect(reaping).rejects.toThrow("a cell stays");
+    }
+    expect(existsSync(left)).toBe(false);
+  }
 });
 
 describe("the first cell of runc", () => {

@@ -61,7 +61,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
         : starts.add(() => start(options, request)).then((started) => opened(started, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
-    reap: () => told(reap(options)),
+    reap: (after) => told(reap(options, after)),
   };
 }
 

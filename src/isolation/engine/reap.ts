@@ -43,9 +43,13 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
   return cells;
 }
 
-/** Removes the containers, volumes and directories of owners that are certainly dead. */
-export async function reap({ docker, maker, liveDir }: ReapScope): Promise<Reaped> {
-  const [listed, oldVolumes] = await Promise.all([listCells(docker, maker), deadVolumes(docker, maker)]);
+/** Removes the containers, volumes and directories of owners that are certainly dead, when `after` has settled. */
+export async function reap({ docker, maker, liveDir }: ReapScope, after?: Promise<unknown>): Promise<Reaped> {
+  const [listed, oldVolumes] = await Promise.all([
+    listCells(docker, maker),
+    deadVolumes(docker, maker),
+    after?.catch(() => {}),
+  ]);
   const dead = listed.filter((cell) => !cell.ownerAlive);
   const cells = await removeEach(dead, async ({ id, run }) => {
     await endedFromOutside(firstProcessOf(id), () =>

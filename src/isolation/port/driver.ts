@@ -30,8 +30,8 @@ export interface Driver {
   startServing(request: Omit<StartRequest, "onOutput">): Promise<Start<ServingCell>>;
   /** Every cell that this state directory's orchestrators made, in any state. */
   list(): Promise<CellInfo[]>;
-  /** Removes what belongs to owners that are certainly dead, and nothing else. */
-  reap(): Promise<Reaped>;
+  /** Removes what belongs to owners that are certainly dead, and nothing else; nothing before `after` has settled. */
+  reap(after?: Promise<unknown>): Promise<Reaped>;
 }
 
 export interface StartRequest {
