@@ -15,12 +15,16 @@ export interface BenchOptions {
   /** The files for the report as JSON and as a chart; absolute. Null: not written. */
   readonly json: string | null;
   readonly svg: string | null;
+  /** Reports that were written as JSON, absolute: they are shown as one, and nothing is measured. Empty: measure. */
+  readonly from: readonly string[];
+  /** True: write the picture and the tables of README.md and docs/bench.md. */
+  readonly pages: boolean;
   /** True: install the peers' packages first. */
   readonly peers: boolean;
   /** How often all of it is measured; the medians count. */
   readonly repeat: number;
   readonly suites: readonly SuiteName[];
-  /** The command, as it was typed. */
+  /** The command, as it was typed, without the files that it writes. */
   readonly command: string;
 }
 
@@ -35,9 +39,15 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
       repeat: { type: "string", default: "1" },
       json: { type: "string" },
       svg: { type: "string" },
+      from: { type: "string", multiple: true, default: [] },
+      pages: { type: "boolean", default: false },
       only: { type: "string", multiple: true, default: [] },
     },
   });
+  // Where a report goes says nothing about what is measured, and would show somebody's folders.
+  const measuring = args.filter(
+    (arg, at) => !/^--(json|svg)\b|^--pages$/.test(arg) && !/^--(json|svg)$/.test(args[at - 1] ?? ""),
+  );
   if (values.quick && values.full) throw new Error("--quick and --full exclude each other");
   const repeat = Number(values.repeat);
   if (!Number.isInteger(repeat) || repeat < 1 || repeat > MAX_REPEATS)
@@ -48,9 +58,11 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
     level: values.quick ? "quick" : values.full ? "full" : "usual",
     json: values.json === undefined ? null : resolve(cwd, values.json),
     svg: values.svg === undefined ? null : resolve(cwd, values.svg),
+    from: values.from.map((file) => resolve(cwd, file)),
+    pages: values.pages,
     peers: values.peers,
     repeat,
-    command: ["npm run bench", ...(args.length === 0 ? [] : ["--", ...args])].join(" "),
+    command: ["npm run bench", ...(measuring.length === 0 ? [] : ["--", ...measuring])].join(" "),
     suites: SUITE_NAMES.filter((name) => values.only.length === 0 || values.only.includes(name)),
   };
 }

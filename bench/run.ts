@@ -1,12 +1,13 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { loadavg } from "node:os";
 import { type Bench, openBench } from "./bench.ts";
 import { hasDockerCommand } from "./contenders/docker-run.ts";
 import { installPeers } from "./contenders/open-peers.ts";
 import { machineFacts } from "./machine.ts";
 import { type BenchOptions, parseOptions, type SuiteName } from "./options.ts";
+import { writePages } from "./outcome/pages.ts";
 import { pictureOf } from "./outcome/picture.ts";
-import { medianGroups, medianTargets } from "./outcome/repeated.ts";
+import { joined, medianGroups, medianTargets } from "./outcome/repeated.ts";
 import type { BenchReport, Group } from "./outcome/report.ts";
 import { tablesOf } from "./outcome/table.ts";
 import { targetsOf } from "./outcome/targets.ts";
@@ -39,7 +40,7 @@ stopped.promise.catch(() => {});
 // Not `once`: packages of the peers end the process on a signal that nothing else listens for any more.
 for (const signal of ["SIGINT", "SIGTERM"] as const)
   process.on(signal, () => stopped.reject(new Error(`the bench was stopped by ${signal}`)));
-const report = await measured(options).catch((error: Error) => {
+const report = await reported(options).catch((error: Error) => {
   console.error(`bench: ${error.message}`);
   // Contenders may still run: what the bench made is removed already.
   process.exit(1);
@@ -47,6 +48,18 @@ const report = await measured(options).catch((error: Error) => {
 console.log(`\n${tablesOf(report)}`);
 if (options.json !== null) await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`);
 if (options.svg !== null) await writeFile(options.svg, pictureOf(report));
+if (options.pages) await writePages(report);
+
+async function reported(given: BenchOptions): Promise<BenchReport> {
+  const [first, ...others] = await Promise.all(given.from.map(readReport));
+  return first === undefined ? await measured(given) : joined([first, ...others]);
+}
+
+async function readReport(file: string): Promise<BenchReport> {
+  const report = JSON.parse(await readFile(file, "utf8"));
+  if (report.version !== 2) throw new Error(`${file} is no report of this version of the bench`);
+  return report;
+}
 
 async function measured({ level, peers: wanted, suites, repeat, command }: BenchOptions): Promise<BenchReport> {
   const startedAt = new Date();

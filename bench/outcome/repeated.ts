@@ -1,5 +1,5 @@
 import { percentile } from "./percentile.ts";
-import { type Group, nameAtAnyConcurrency, type Row, type Target } from "./report.ts";
+import { type BenchReport, type Group, nameAtAnyConcurrency, type Row, type Target } from "./report.ts";
 
 /** The groups of one or several passes as one: each row is the one whose p50 is the median. */
 export function medianGroups(passes: readonly (readonly Group[])[]): Group[] {
@@ -21,6 +21,22 @@ export function medianTargets(passes: readonly (readonly Target[])[]): Target[] 
       .flatMap(({ measured }) => (measured === null ? [] : [measured]));
     return values.length === 0 ? target : { ...target, measured: percentile(values, 0.5), passes: values };
   });
+}
+
+/** Reports of different suites as one, in the order in which they were made. Of a suite that several have, the last one counts. */
+export function joined(reports: readonly [BenchReport, ...BenchReport[]]): BenchReport {
+  return reports.reduce((first, next) => ({
+    ...first,
+    command: `${first.command}; ${next.command}`,
+    durationMs: first.durationMs + next.durationMs,
+    machine: { ...first.machine, loadAfter: next.machine.loadAfter },
+    groups: [...first.groups.filter((old) => !next.groups.some(({ name }) => name === old.name)), ...next.groups],
+    targets: first.targets.map((old) => {
+      const its = next.targets.find(({ what }) => what === old.what);
+      return its?.measured == null ? old : its;
+    }),
+    notes: [...new Set([...first.notes, ...next.notes])],
+  }));
 }
 
 function medianRow(row: Row, groups: readonly Group[]): Row {

@@ -1,7 +1,7 @@
 import { loadText, machineText } from "./machine-text.ts";
 import { type DriverName, oursOn } from "./names.ts";
 import { numberText } from "./number-text.ts";
-import type { BenchReport, Group, Target } from "./report.ts";
+import { type BenchReport, type Group, nameAtAnyConcurrency, type Target } from "./report.ts";
 import { isMet } from "./targets.ts";
 
 /** The report as Markdown that is also readable as plain text. */
@@ -23,6 +23,20 @@ export function groupTable({ title, unit, rows }: Group): string {
     String(rounds),
   ]);
   return aligned([head, ...lines]);
+}
+
+/** Without what only says how sure a number is. */
+export function shortTable({ title, unit, rows }: Group): string {
+  const [base] = rows;
+  const head = [
+    title,
+    unit === "items/s" ? "items a second" : unit,
+    `to ${base === undefined ? "" : nameAtAnyConcurrency(base.name)}`,
+  ];
+  return aligned([
+    head,
+    ...rows.map(({ name, p50, ratio }) => [name, numberText(p50), ratio === null ? "–" : `×${numberText(ratio)}`]),
+  ]);
 }
 
 function targetTable(targets: readonly Target[], driver: DriverName): string {

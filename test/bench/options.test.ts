@@ -7,6 +7,8 @@ describe("the bench's options", () => {
       level: "usual",
       json: null,
       svg: null,
+      from: [],
+      pages: false,
       peers: false,
       repeat: 1,
       suites: SUITE_NAMES,
@@ -24,8 +26,13 @@ describe("the bench's options", () => {
       json: "/here/out.json",
       svg: "/tmp/c.svg",
       suites: ["runs", "rates"],
-      command: "npm run bench -- --quick --json out.json --svg /tmp/c.svg --only rates --only runs",
+      command: "npm run bench -- --quick --only rates --only runs",
     });
+  });
+
+  it("name reports that are shown in place of a measure", () => {
+    const options = parseOptions(["--from", "a.json", "--from", "/b.json", "--pages"], "/here");
+    expect(options).toMatchObject({ from: ["/here/a.json", "/b.json"], pages: true });
   });
 
   it("repeat the whole, a few times at most", () => {
