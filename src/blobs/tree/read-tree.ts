@@ -17,6 +17,7 @@ import {
   shownPath,
   TREE_LIMITS,
   type Tree,
+  TreeChanged,
   type TreeEntry,
   type TreeLimits,
   TreeRefused,
@@ -133,7 +134,7 @@ class TreeReader {
     using file = isClosed ? null : found.reopen(fs.constants.O_RDONLY);
     const blob = file === null ? EMPTY_FILE : await blobOf(file, signal);
     if (blob === null || (!isClosed && blob.bytes !== size))
-      throw this.#refused(path, "it changed while it was read. Try again when no program writes there");
+      throw new TreeChanged(this.#why(path, "it changed while it was read. Try again when no program writes there"));
     this.#entries.push({ path, type: "file", mode: mode & 0o777, ...blob });
   }
 
@@ -166,9 +167,11 @@ class TreeReader {
   }
 
   #refused(path: RawPath, why: string): TreeRefused {
-    return new TreeRefused(
-      `${this.#request.mount.path} cannot be sent to other machines: '${shownPath(path)}': ${why}`,
-    );
+    return new TreeRefused(this.#why(path, why));
+  }
+
+  #why(path: RawPath, why: string): string {
+    return `${this.#request.mount.path} cannot be sent to other machines: '${shownPath(path)}': ${why}`;
   }
 
   #leave(path: RawPath, reason: string): void {

@@ -7,7 +7,7 @@ import type { Mount } from "../../sandbox/mount.ts";
 import { BlobRefused, type BlobStore, type Digest, putBytes } from "../model/blob.ts";
 import { piecesOf } from "../model/file-content.ts";
 import { formatManifest } from "./manifest.ts";
-import { shownPath, TREE_LIMITS, type Tree, type TreeEntry, TreeRefused } from "./tree.ts";
+import { shownPath, TREE_LIMITS, type Tree, TreeChanged, type TreeEntry, TreeRefused } from "./tree.ts";
 
 type FileEntry = Extract<TreeEntry, { type: "file" }>;
 
@@ -73,7 +73,7 @@ async function sendFile(
   }
 }
 
-function changed({ path: at }: Mount, path: string, cause?: unknown): TreeRefused {
+function changed({ path: at }: Mount, path: string, cause?: unknown): TreeChanged {
   const why = "it changed while it was sent. Try again when no program writes there";
-  return new TreeRefused(`${at} cannot be sent to other machines: '${shownPath(path)}': ${why}`, { cause });
+  return new TreeChanged(`${at} cannot be sent to other machines: '${shownPath(path)}': ${why}`, { cause });
 }

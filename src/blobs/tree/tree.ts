@@ -34,7 +34,12 @@ export type TreeLimits = { readonly [K in keyof typeof TREE_LIMITS]: number };
 
 /** A tree that cannot travel, or a manifest that is not valid. The message names the place. */
 export class TreeRefused extends Error {
-  override readonly name = "TreeRefused";
+  override readonly name: string = "TreeRefused";
+}
+
+/** A program wrote to a tree while it was read or sent: another try may succeed. */
+export class TreeChanged extends TreeRefused {
+  override readonly name = "TreeChanged";
 }
 
 /** For messages. */
