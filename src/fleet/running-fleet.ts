@@ -353,6 +353,9 @@ export class RunningFleet {
     }
     if (applied === null) return await this.#record(claimed, result, more, false);
     const settled = await applied();
+    // It was stopped before it had decided: the delivery waits for whoever owns the fleet next.
+    if (settled?.result.status === "cancelled" && !settled.hasBegun && this.#parts.stop.aborted)
+      return await job.env.changesets.drop(claimed.run, "its coordinator was stopped");
     if (settled !== null) return await this.#record(claimed, settled.result, more, settled.hasBegun);
     onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
   }

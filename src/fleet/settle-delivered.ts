@@ -41,6 +41,8 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
     if (!derivation.ok) return refused("its sandbox is no longer allowed");
     const { sandbox } = derivation;
     try {
+      // Its coordinator may have died after it kept these changes, and before it began: they are decided on anew.
+      await env.changesets.drop(run, "its coordinator ended before it had decided on them");
       await using collected = await importChangeset({
         digest: changeset,
         store: blobs,

@@ -44,6 +44,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       const unbegun = left.filter(({ begun }) => !begun).map(({ id }) => id);
       for (const id of new Set([run, ...unbegun])) await discardWithdrawn(id, reason);
     },
+    drop: (run, reason) => discardWithdrawn(run, reason),
     async finish(run) {
       const done = await finished(run);
       if (done === null || "broken" in done) return done;
@@ -111,6 +112,7 @@ export const noChangesets: KeptChangesets = {
   keep: async () => {},
   apply: async () => [],
   withdraw: async () => {},
+  drop: async () => {},
   finish: async () => null,
   forget: async () => {},
 };
