@@ -97,20 +97,29 @@ async function bundled(
   return written.output.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
 }
 
-/** Makes each file of a bundle load the others when it first uses something of them, and not at its own start. */
+/** Modules of Node that take long to load, and that few commands use: `https` alone is a tenth of the start of a run. */
+const HEAVY = "https|zlib|readline|worker_threads|dns/promises|perf_hooks";
+
+/** Makes each file of a bundle load the others, and heavy modules of Node, when it first uses something of them, and not at its own start. */
 function lazyFiles(): Plugin {
-  const other = /^const (require_[\w$]+) = require\("(\.\/[^"]+)"\);$/gm;
+  const other = new RegExp(
+    `^(?:const|let) (require_[\\w$]+|node_\\w+) = require\\("(\\./[^"]+|node:(?:${HEAVY}))"\\);$`,
+    "gm",
+  );
   return {
     name: "lazy-files",
     renderChunk(code) {
       const names = new Set(
-        [...code.matchAll(other)].map(([, name = ""]) => name).filter((name) => !name.includes("rolldown_runtime")),
+        [...code.matchAll(other)]
+          .map(([, name = ""]) => name)
+          // The second is read at once, to be made what an `import` of it is.
+          .filter((name) => !name.includes("rolldown_runtime") && !code.includes(`__toESM(${name}`)),
       );
       const lazy = code.replace(other, (line, name, file) =>
         names.has(name) ? `let ${name}$loaded;\nconst ${name} = () => ${name}$loaded ??= require("${file}");` : line,
       );
       return lazy
-        .replace(/\b(require_[\w$]+)(?=\.)/g, (name) => (names.has(name) ? `(${name}())` : name))
+        .replace(/\b(require_[\w$]+|node_\w+)(?=\.)/g, (name) => (names.has(name) ? `(${name}())` : name))
         .replace(/\bimport\(("node:[\w/]+")\)/g, "Promise.resolve(require($1))");
     },
   };
@@ -141,11 +150,16 @@ const ON_DEMAND: Readonly<Record<string, string>> = {
   "node:crypto": ["createHash", "randomBytes"]
     .map((name) => `export const ${name} = (...args) => process.getBuiltinModule("node:crypto").${name}(...args);`)
     .join("\n"),
+  // Only for an Engine behind TLS.
+  https: 'export const request = (...args) => process.getBuiltinModule("node:https").request(...args);',
+  // Only for building an image from a folder, which Corral packs itself.
+  zlib: 'export const createGzip = (...args) => process.getBuiltinModule("node:zlib").createGzip(...args);',
   "node:process": "export default globalThis.process;",
   "node:util":
     'export const stripVTControlCharacters = (text) => process.getBuiltinModule("node:util").stripVTControlCharacters(text);',
 };
-const LOADED_ALWAYS = /\/node_modules\/commander\/|\/src\/(platform\/sha256|cli\/github\/workflow-commands)\.ts$/;
+const LOADED_ALWAYS =
+  /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/github\/workflow-commands)\.ts$/;
 
 /** Loads these modules of Node when they are used: their imports take a third of the time of a command that prints its help. */
 function builtinsOnDemand(): Plugin {

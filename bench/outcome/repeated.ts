@@ -25,7 +25,11 @@ export function medianTargets(passes: readonly (readonly Target[])[]): Target[] 
 
 /** Reports of different suites as one, in the order in which they were made. Of a suite that several have, the last one counts. */
 export function joined(reports: readonly [BenchReport, ...BenchReport[]]): BenchReport {
-  return reports.reduce((first, next) => ({
+  return reports.reduce(continued);
+}
+
+function continued(first: BenchReport, next: BenchReport): BenchReport {
+  return {
     ...first,
     command: `${first.command}; ${next.command}`,
     durationMs: first.durationMs + next.durationMs,
@@ -36,7 +40,7 @@ export function joined(reports: readonly [BenchReport, ...BenchReport[]]): Bench
       return its?.measured == null ? old : its;
     }),
     notes: [...new Set([...first.notes, ...next.notes])],
-  }));
+  };
 }
 
 function medianRow(row: Row, groups: readonly Group[]): Row {

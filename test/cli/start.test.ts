@@ -1,11 +1,14 @@
-import { spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { statSync } from "node:fs";
-import { readdir, readFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it } from "vitest";
+import { promisify } from "node:util";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { main } from "../../src/cli/program.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
+import { httpsServer, identityFor } from "../egress/servers.ts";
 import { PROGRAM } from "./program.ts";
 
 const SOURCE = join(import.meta.dirname, "../../src/cli/corral.ts");
@@ -57,6 +60,46 @@ describe("a command that prints what it is", () => {
     const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0);
     expect(bytes).toBeLessThan(maxKib * 1024);
     expect(files.length).toBeLessThan(12);
+  });
+});
+
+describe("a command that asks the Engine", () => {
+  let dir = "";
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), "corral-start-"));
+  });
+  afterEach(() => rm(dir, { recursive: true, force: true }));
+
+  it("loads no module of Node for TLS, threads or packed data, and no prompt", async () => {
+    const print = `process.on("exit", () => process.stderr.write(process.moduleLoadList.join()))`;
+    const preloaded = ["--import", `data:text/javascript,${encodeURIComponent(print)}`];
+    const env = { ...process.env, CORRAL_STATE_DIR: join(dir, "state") };
+    const { stderr, status } = spawnSync(process.execPath, [...preloaded, PROGRAM, "ps"], { encoding: "utf8", env });
+    expect(status).toBe(0);
+    const loaded = new Set(stderr.split(","));
+    expect(loaded).toContain("NativeModule http");
+    const heavy = ["https", "tls", "worker_threads", "zlib", "dns/promises"].map((name) => `NativeModule ${name}`);
+    expect(heavy.filter((name) => loaded.has(name))).toEqual([]);
+  });
+
+  it("reaches an Engine behind TLS", async () => {
+    const { key, cert } = identityFor("127.0.0.1");
+    const asked: string[] = [];
+    await using server = await httpsServer({ key, cert }, ({ url = "" }, answer) => {
+      asked.push(url);
+      answer.writeHead(404).end("{}");
+    });
+    await Promise.all(
+      [["ca", cert] as const, ["cert", cert] as const, ["key", key] as const].map(([name, text]) =>
+        writeFile(join(dir, `${name}.pem`), text),
+      ),
+    );
+    const engine = { DOCKER_HOST: `tcp://127.0.0.1:${server.port}`, DOCKER_TLS_VERIFY: "1", DOCKER_CERT_PATH: dir };
+    const env = { ...process.env, ...engine, CORRAL_STATE_DIR: join(dir, "state") };
+    await expect(promisify(execFile)(process.execPath, [PROGRAM, "ps"], { env })).rejects.toThrow(
+      "No container Engine",
+    );
+    expect(asked).toContain("/info");
   });
 });
 
