@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import { afterAll, describe, expect, it } from "vitest";
-import { DirectoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
+import { openDirectoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
 import {
   type BlobRefused,
   type BlobStore,
@@ -13,7 +13,7 @@ import {
   putBytes,
   wholeBlob,
 } from "../../src/blobs/model/blob.ts";
-import { BLOB_TABLE, PostgresBlobs } from "../../src/blobs/postgres/postgres-blobs.ts";
+import { openPostgresBlobs, type Statements } from "../../src/blobs/postgres/postgres-blobs.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 
 interface Opened extends AsyncDisposable {
@@ -26,18 +26,22 @@ interface Opened extends AsyncDisposable {
 let database: Promise<PGlite> | null = null;
 afterAll(async () => void (await (await database)?.close()));
 
+function statementsIn(opened: PGlite): Statements {
+  return {
+    query: async <Row>(text: string, values: readonly unknown[] = []) =>
+      (await opened.query<Row>(text, [...values])).rows,
+  };
+}
+
 async function inDatabase(): Promise<Opened> {
-  database ??= PGlite.create().then(async (made) => {
-    await made.exec(`CREATE SCHEMA corral; ${BLOB_TABLE}`);
-    return made;
-  });
+  database ??= PGlite.create();
   const opened = await database;
+  // Several processes may be the first.
+  const [store] = await Promise.all([1, 2, 3].map(() => openPostgresBlobs(statementsIn(opened))));
+  if (store === undefined) throw new Error("no store");
   await opened.exec("DELETE FROM corral.blobs");
   return {
-    store: new PostgresBlobs({
-      query: async <Row>(text: string, values: readonly unknown[] = []) =>
-        (await opened.query<Row>(text, [...values])).rows,
-    }),
+    store,
     age: async () => void (await opened.exec("UPDATE corral.blobs SET used_at = now() - interval '3 days'")),
     digests: async () =>
       (await opened.query<{ digest: string }>("SELECT digest FROM corral.blobs")).rows.map(({ digest }) => digest),
@@ -49,7 +53,7 @@ async function inDirectory(): Promise<Opened> {
   const folder = temporaryFolder();
   const files = (): string[] => fs.globSync("*/*", { cwd: folder.path });
   return {
-    store: new DirectoryBlobs(folder.path),
+    store: await openDirectoryBlobs(folder.path),
     age: async () => {
       for (const file of files()) fs.utimesSync(join(folder.path, file), 1, 1);
     },
@@ -135,5 +139,36 @@ describe("blobs in PostgreSQL", () => {
     ]);
     await expect(insert).rejects.toThrow(/check constraint/);
     expect(await opened.digests()).toEqual([]);
+  });
+});
+
+describe("blobs in a directory", () => {
+  it("have the permission bits of the directory, whatever the umask", async () => {
+    const folder = temporaryFolder();
+    fs.chmodSync(folder.path, 0o2770);
+    const umask = process.umask(0o077);
+    try {
+      const digest = await putBytes(await openDirectoryBlobs(folder.path), Buffer.from("hello"));
+      const mode = (path: string) => (fs.statSync(join(folder.path, path)).mode & 0o7777).toString(8);
+      expect([mode(digest.slice(0, 2)), mode(`${digest.slice(0, 2)}/${digest}`)]).toEqual(["2770", "440"]);
+    } finally {
+      process.umask(umask);
+      folder.remove();
+    }
+  });
+
+  it("are found through a link that leads to the directory, and nowhere if it is missing", async () => {
+    const folder = temporaryFolder();
+    try {
+      fs.mkdirSync(join(folder.path, "store"));
+      fs.symlinkSync("store", join(folder.path, "link"));
+      await putBytes(await openDirectoryBlobs(join(folder.path, "link")), Buffer.from("hello"));
+      expect(fs.globSync("store/*/*", { cwd: folder.path })).toHaveLength(1);
+      fs.writeFileSync(join(folder.path, "file"), "");
+      for (const name of ["missing", "file"])
+        await expect(openDirectoryBlobs(join(folder.path, name))).rejects.toThrow("is no directory that can be opened");
+    } finally {
+      folder.remove();
+    }
   });
 });

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import fs from "node:fs";
+import { realpath, stat } from "node:fs/promises";
 import { sync } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { pinned } from "../../files/host/roots.ts";
@@ -26,6 +27,21 @@ const SWEPT = ".swept";
 const RENEWED_AFTER_MS = 60_000;
 /** More files of one of the 256 folders are left for the next sweep. */
 const MAX_SWEPT = 1_000_000;
+
+/** `path`: as a user writes it. Throws if it is no directory. */
+export async function openDirectoryBlobs(path: string): Promise<DirectoryBlobs> {
+  const real = await realpath(path).catch((cause: unknown) => {
+    throw unusable(path, cause);
+  });
+  if (!(await stat(real)).isDirectory()) throw unusable(path);
+  return new DirectoryBlobs(real);
+}
+
+function unusable(path: string, cause?: unknown): Error {
+  return new Error(`the blob store ${path} is no directory that can be opened. Make it, or mount it, on this machine`, {
+    cause,
+  });
+}
 
 /**
  * Blobs as files of a directory that machines share: `ab/abcd…`. Whoever writes there may change any file at any time, so each
@@ -110,9 +126,7 @@ export class DirectoryBlobs implements BlobStore {
     const root = pinned(this.#root);
     if (root?.stat().isDirectory()) return root;
     root?.[Symbol.dispose]();
-    throw new Error(
-      `the blob store ${this.#root} is no directory that can be opened. Make it, without symbolic links in its path, or mount it`,
-    );
+    throw unusable(this.#root);
   }
 }
 

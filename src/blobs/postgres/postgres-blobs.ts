@@ -1,3 +1,4 @@
+import { hasCode } from "../../platform/errno.ts";
 import {
   type Blob,
   BlobRefused,
@@ -26,15 +27,31 @@ const RENEWED_AFTER = "1 minute";
  * that a part of it can be read without the whole. Machines need SELECT, INSERT, and UPDATE of `used_at`.
  */
 export const BLOB_TABLE = `
-CREATE TABLE corral.blobs (
+CREATE SCHEMA IF NOT EXISTS corral;
+CREATE TABLE IF NOT EXISTS corral.blobs (
   digest text PRIMARY KEY CHECK (digest ~ '^[0-9a-f]{64}$'),
   content bytea NOT NULL CHECK (octet_length(content) <= ${MAX_BYTES}),
   used_at timestamptz NOT NULL DEFAULT now(),
   CHECK (digest = encode(sha256(content), 'hex'))
 );
 ALTER TABLE corral.blobs ALTER COLUMN content SET STORAGE EXTERNAL;
-CREATE INDEX blobs_used_at ON corral.blobs (used_at);
+CREATE INDEX IF NOT EXISTS blobs_used_at ON corral.blobs (used_at);
 `;
+
+/** What two processes that make the table at the same time are told: duplicate_schema, duplicate_table, unique_violation. */
+const MADE_MEANWHILE = ["42P06", "42P07", "23505"];
+
+/** Makes the table if it is missing: a machine's role need not be allowed to. */
+export async function openPostgresBlobs(database: Statements): Promise<PostgresBlobs> {
+  const [found] = await database.query<{ known: boolean }>("SELECT to_regclass('corral.blobs') IS NOT NULL AS known");
+  if (found?.known !== true) {
+    for (const statement of BLOB_TABLE.split(/(?<=;)\n/).filter((text) => text.trim() !== ""))
+      await database.query(statement).catch((error: unknown) => {
+        if (!hasCode(error, ...MADE_MEANWHILE)) throw error;
+      });
+  }
+  return new PostgresBlobs(database);
+}
 
 /** Blobs in a table of PostgreSQL: {@link BLOB_TABLE}. */
 export class PostgresBlobs implements BlobStore {

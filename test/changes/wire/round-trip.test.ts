@@ -2,8 +2,12 @@ import fs from "node:fs";
 import { join } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { Digest } from "../../../src/blobs/model/blob.ts";
 import { Agreed } from "../../../src/changes/agreed.ts";
 import { type Collected, collectChanges } from "../../../src/changes/collect.ts";
+import { only } from "../../../src/changes/model/changeset.ts";
+import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
+import { lockOwner } from "../../../src/state/owner.ts";
 import { machinePair, OF, told, viewOf } from "../../blobs/machine-pair.ts";
 import { ALL_NAMES, byteTree, carryOut, type Operation, operations } from "../scan/byte-tree.ts";
 import { plant } from "../staged-folder.ts";
@@ -137,6 +141,33 @@ describe("changes of a run on another machine", () => {
       "/data/e": "applied",
       "/data/l": "it was changed since the run began",
       "/data/new": "another entry of that name was created since the run began",
+    });
+  });
+
+  it("wait in the store of changesets, and are applied from there, when the import is over", async () => {
+    await using pair = machinePair();
+    plant(pair.home, { a: "1", b: "2" });
+    const digest = await pair.delivered((dir) => plant(dir, { a: "changed", "new/deep": "brought", b: "held" }));
+    const stateDir = join(pair.path, "state");
+    fs.mkdirSync(stateDir, { mode: 0o700 });
+    const store = new ChangesetStore(stateDir, lockOwner());
+    const collected = await pair.imported(digest as Digest, { dir: join(pair.path, "delivered") });
+    if (collected === null) throw new Error("nothing was changed");
+    const { changeset } = collected;
+    const held = changeset.changes.filter(({ path }) => path === "/data/b").map(({ index }) => index);
+    const rest = new Set(changeset.changes.map(({ index }) => index).filter((index) => !held.includes(index)));
+    await store.keep(only(changeset, new Set(held)), "held", "it waits");
+    const settled = await store.apply(changeset, rest);
+    expect(settled.map(({ outcome }) => outcome)).toEqual(["applied", "applied", "applied"]);
+    await collected[Symbol.asyncDispose]();
+    expect(fs.existsSync(join(pair.path, "delivered"))).toBe(false);
+    const later = await store.applyKept(changeset.id, new Set(held));
+    expect(later).toMatchObject({ ok: true, left: 0 });
+    expect(Object.fromEntries(byteTree(pair.home))).toEqual({
+      a: "file 644 changed",
+      b: "file 644 held",
+      new: "directory 755",
+      "new/deep": "file 644 brought",
     });
   });
 });
