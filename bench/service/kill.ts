@@ -130,6 +130,9 @@ if (import.meta.main) {
   });
   const counts = { kills: Number(values.kills), items: Number(values.items) };
   const faults = await serviceKills({ ...counts, print: (line) => process.stdout.write(`${line}\n`) });
-  process.stdout.write(`${faults.length === 0 ? "nothing is lost, counted twice or left" : faults.join("\n")}\n`);
+  for (const fault of faults) process.stdout.write(`${fault}\n`);
+  const verdict =
+    faults.length === 0 ? "met: nothing is lost, counted twice or left" : `MISSED: ${faults.length} faults`;
+  process.stdout.write(`verdict: ${verdict}\n`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 }

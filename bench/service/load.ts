@@ -44,6 +44,8 @@ const BIG_BYTES = 8 * 1024 ** 2;
 const PAUSE_MS = 200;
 const LISTS = ["/v1/runs?limit=50", "/v1/approvals", "/v1/changesets", "/v1/fleets", "/v1/audit?limit=100"];
 const MAX_ERRORS = 20;
+/** Of a list, with 50 clients. */
+const MOST_P99_MS = 1000;
 
 export async function serviceLoad({ seconds, clients, runs, silent, print }: LoadOptions): Promise<LoadReport> {
   const ticks = sh(`i=0; while [ $i -lt ${LINES} ]; do echo "tick $i"; sleep 0.1; i=$((i+1)); done`);
@@ -167,6 +169,17 @@ async function followedRun(service: TestService, run: string): Promise<string | 
   return types.at(-1) === "ended" && types[0] === "requested" ? null : `events: ${types.join(" ")}`;
 }
 
+/** What is not as it must be; empty: no event was lost, no request failed, memory is flat, and a list is answered soon. */
+function faultsOf({ lost, errors, isFlat, followed, runs, p99Ms, rss }: LoadReport): string[] {
+  return [
+    ...(lost.length === 0 ? [] : [`${lost.length} runs lost events`]),
+    ...(followed > 0 ? [] : [`none of ${runs} runs was followed to its end`]),
+    ...(errors.length === 0 ? [] : [`${errors.length} requests failed, such as: ${errors[0]}`]),
+    ...(isFlat ? [] : [`memory grew from ${rss[0]} to ${rss.at(-1)} MiB`]),
+    ...(p99Ms <= MOST_P99_MS ? [] : [`99 of 100 lists took up to ${p99Ms} ms, at most ${MOST_P99_MS} are meant`]),
+  ];
+}
+
 function rssOf(pid: number): number {
   const [, kib = "0"] = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
   return Math.round(Number(kib) / 1024);
@@ -189,5 +202,7 @@ if (import.meta.main) {
   const counts = { seconds: Number(seconds), clients: Number(clients), runs: Number(runs), silent: Number(silent) };
   const report = await serviceLoad({ ...counts, print: (line) => process.stdout.write(`${line}\n`) });
   process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
-  process.exitCode = report.lost.length === 0 && report.errors.length === 0 && report.isFlat ? 0 : 1;
+  const faults = faultsOf(report);
+  process.stdout.write(`verdict: ${faults.length === 0 ? "met" : `MISSED: ${faults.join("; ")}`}\n`);
+  process.exitCode = faults.length === 0 ? 0 : 1;
 }

@@ -35,6 +35,18 @@ const waiting = async (p: CliProject, count = 1) => {
 };
 
 describe("corral approvals", () => {
+  it("decides on what a shell that no user sits at asks at its end", async () => {
+    const p = await open();
+    const stdin = "echo from the shell > /out/shell\n";
+    const running = p.start(["shell", "asks", "--ask-elsewhere"], { stdin });
+    const [{ id = "" } = {}] = await waiting(p);
+    expect(await p.corral(["approvals", "decide", id, "once"])).toMatchObject({ status: 0 });
+    expect(await running.ended).toMatchObject({ status: 0, stderr: expect.stringContaining(`decide ${id}`) });
+    expect(await readFile(join(p.dir, "out/shell"), "utf8")).toBe("from the shell\n");
+    expect(await p.corral(["shell", "asks"], { stdin: "echo more >> /out/shell\n" })).not.toMatchObject({ status: 0 });
+    expect(await readFile(join(p.dir, "out/shell"), "utf8")).toBe("from the shell\n");
+  });
+
   it("shows what waits, decides on it as it was shown, and keeps who decided", async () => {
     const p = await open();
     expect(await p.corral(["approvals"])).toMatchObject({ status: 0, stderr: "No question waits.\n" });

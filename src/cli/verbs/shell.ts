@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { driver, examples, policy, project } from "./options.ts";
+import { askElsewhere, driver, examples, policy, project } from "./options.ts";
 import { save, withoutProject } from "./without-project.ts";
 
 export function addShell({ does, terminal, verb }: Frame): void {
@@ -7,6 +7,7 @@ export function addShell({ does, terminal, verb }: Frame): void {
   withoutProject(shell.addOption(project()))
     .addOption(save())
     .addOption(policy())
+    .addOption(askElsewhere())
     .addOption(driver())
     .addHelpText(
       "after",

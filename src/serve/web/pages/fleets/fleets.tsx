@@ -28,7 +28,7 @@ function FleetList() {
       {data.fleets.length === 0 ? (
         <EmptyState title="No fleet has run yet.">
           <p>A fleet runs one worker over many items, each in a sandbox of its own:</p>
-          <CodeBlock text="corral run WORKER --over 'inbox/*.pdf' --attach '{path}'" />
+          <CodeBlock text="corral map WORKER --over 'inbox/*.pdf' --attach '{path}'" />
           <p class="quiet">Fleets of the command line and of this service appear here when they begin.</p>
         </EmptyState>
       ) : (

@@ -217,7 +217,7 @@ function FirstSteps() {
             what one would get, then run it, in the folder of the project:
           </p>
           <CodeBlock text={`corral explain ${worker}\ncorral run ${worker}`} />
-          <a href={placeTo(["workers", project ?? "", worker])}>Or look at it, and run it here</a>
+          <a href={placeTo(["workers", project ?? "", worker])}>Or go to its page</a>
         </>
       )}
       <p class="quiet">Runs of the command line and of this service appear here when they begin.</p>

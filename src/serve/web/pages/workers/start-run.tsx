@@ -47,7 +47,9 @@ export function StartRun({ project, worker }: { readonly project: string; readon
         {input.ok ? "" : input.fault}
       </p>
       <label>
-        Files, which it sees below <code>/attachments</code>
+        <span>
+          Files, which it sees below <code>/attachments</code>
+        </span>
         <input ref={files} type="file" multiple />
       </label>
       {error === null ? null : <ErrorNote error={error} />}
