@@ -3,10 +3,20 @@ import { join } from "node:path";
 import { type OutputOptions, type Plugin, rolldown } from "rolldown";
 
 /**
- * Packages that the Engine's client loads for BuildKit sessions, Engines behind SSH and packing folders, and prom-client for exemplars. Corral uses none
+ * Packages that the Engine's client loads for BuildKit sessions, Engines behind SSH and packing folders, prom-client for exemplars, and PostgreSQL's
+ * client for other run-times. Corral uses none
  * of these features, and the packages are more than half of what a short run would load.
  */
-const LEFT_OUT = new Set(["@opentelemetry/api", "ssh2", "@grpc/grpc-js", "@grpc/proto-loader", "protobufjs", "tar-fs"]);
+const LEFT_OUT = new Set([
+  "@opentelemetry/api",
+  "pg-native",
+  "pg-cloudflare",
+  "ssh2",
+  "@grpc/grpc-js",
+  "@grpc/proto-loader",
+  "protobufjs",
+  "tar-fs",
+]);
 
 /** The file of a thread is started by its name from any file of a bundle: each bundle has it in its own folder. */
 const THREAD = { "schema-thread": "src/declarations/schema/schema-thread.ts" };

@@ -38,6 +38,17 @@ if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && [ -z "${CORRAL_CHROMIUM:-}
     echo "setup: apt-get could not install chromium: $(tail -n 2 "$log")" >&2
   rm -f "$log"
 fi
+# Tests of fleets in PostgreSQL start a server of their own; without its programs they are skipped, and say so. Debian's own server is not started.
+if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 &&
+  grep -q '^ID=debian$' /etc/os-release 2>/dev/null; then
+  echo 'setup: installing a database for the tests of fleets (apt-get install postgresql)' >&2
+  log=$(mktemp)
+  mkdir -p /etc/postgresql-common
+  [ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql; } >"$log" 2>&1 ||
+    echo "setup: apt-get could not install postgresql: $(tail -n 2 "$log")" >&2
+  rm -f "$log"
+fi
 "$node" scripts/build.ts
 if [ "${1:-}" = programs ]; then exit 0; fi
 "$node" scripts/images.ts

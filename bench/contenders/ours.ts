@@ -53,7 +53,7 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
   };
   const { plan, by } = await firstRun({ corral, worker, watch });
   if (by !== driver) return { name, absent: `its first run was made by the driver ${by}` };
-  const store = opening.use(await openFleetStore(stateDir, corral.project.dir));
+  const store = opening.use(await openFleetStore(stateDir, corral.project.dir, {}));
   const moved = opening.move();
   return {
     driver,

@@ -1,14 +1,25 @@
+import { queueOf } from "../declarations/queue.ts";
 import { lockOwner } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
 import { FleetJournal } from "./journal/journal.ts";
 import type { FleetStore } from "./model/store.ts";
 
-/** Opens the store of a project's fleets for this process. `projectDir`: absolute, without symbolic links. */
-export async function openFleetStore(stateDir: string, projectDir: string): Promise<FleetStore> {
-  return await openFleetStoreAt(projectPaths(stateDir, projectDir).fleets);
+/**
+ * Opens the store of a project's fleets for this process: the database that `env` or the project names, else the journal of this
+ * machine. `projectDir`: absolute, without symbolic links. `env`: Corral's own environment.
+ */
+export async function openFleetStore(
+  stateDir: string,
+  projectDir: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<FleetStore> {
+  const queue = await queueOf(projectDir, env);
+  if (queue === null) return await openFleetStoreAt(projectPaths(stateDir, projectDir).fleets);
+  const { openQueue } = await import("./postgres/open-queue.ts");
+  return await openQueue(queue, projectDir);
 }
 
-/** The same by the path of its database. */
+/** The journal of this machine by the path of its database. */
 export async function openFleetStoreAt(path: string): Promise<FleetStore> {
   const { name: self, isDead } = lockOwner();
   return await FleetJournal.open(path, { self, isDead });

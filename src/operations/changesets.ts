@@ -56,7 +56,7 @@ export class Changesets {
   static async open(stateDir: string, env: Env, onFinished: (text: string) => void = () => {}): Promise<Changesets> {
     const store = changesetStore(stateDir);
     for (const { text } of await finishInterrupted(store, stateDir)) onFinished(text);
-    await recordEnded(store, stateDir);
+    await recordEnded(store, stateDir, env);
     return new Changesets(stateDir, env, store);
   }
 
@@ -190,7 +190,7 @@ export class Changesets {
     if (!applied.ok) throw notKept(id, applied);
     const settled = applied.settled.map(({ change, ...verdict }) => ({ ...facts(change), ...verdict }));
     await trail.append(changesApplied(selected, settled, by));
-    if (applied.left === 0) await recordEnded(this.#store, this.#stateDir, id);
+    if (applied.left === 0) await recordEnded(this.#store, this.#stateDir, this.#env, id);
     const done = new Set(settled.map(({ index }) => index));
     const elsewhere = agreed
       .filter(({ index }) => !done.has(index))
@@ -214,13 +214,13 @@ export class Changesets {
       await using trail = await openTrail(this.#stateDir, loaded.changeset.project);
       await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes, by));
     }
-    await recordEnded(this.#store, this.#stateDir, id);
+    await recordEnded(this.#store, this.#stateDir, this.#env, id);
   }
 
   /** What an item left whose process died belongs to its fleet, which finishes it, or runs the item again. */
   async #expectEnded({ id, run, project, fleet }: Changeset): Promise<void> {
     if (fleet === undefined) return;
-    await using store = await openFleetStore(this.#stateDir, project);
+    await using store = await openFleetStore(this.#stateDir, project, this.#env);
     if ((await store.find(fleet.id)) === null) return;
     const [item] = await store.items(fleet.id, {}, { after: fleet.item - 1, limit: 1 });
     if (item?.index !== fleet.item || item.run !== run || item.state === "done") return;

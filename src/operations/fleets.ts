@@ -18,7 +18,7 @@ import { recordEnded } from "./reviewed-items.ts";
 import { printableLine } from "./wording/printable.ts";
 
 export interface FleetPlace extends ProjectPlace {
-  /** Environment variables that locate the Engine; only `cancel` may need them. */
+  /** Environment variables that locate the Engine and the queue. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }
 
@@ -263,7 +263,7 @@ export async function fleetIn(store: FleetStore, asked: string): Promise<FleetRe
   return fleet;
 }
 
-async function storeAt({ stateDir, projectDir }: FleetPlace): Promise<FleetStore> {
-  await recordEnded(changesetStore(stateDir), stateDir);
-  return await openFleetStore(stateDir, projectDir);
+async function storeAt({ stateDir, projectDir, engineEnv }: FleetPlace): Promise<FleetStore> {
+  await recordEnded(changesetStore(stateDir), stateDir, engineEnv);
+  return await openFleetStore(stateDir, projectDir, engineEnv);
 }

@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { queueOf } from "../declarations/queue.ts";
 import { runSystemProgram } from "../files/host/system-program.ts";
 import { openEngine } from "../isolation/open-engine.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
@@ -48,6 +49,7 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
     { what: "user", state: "ok", detail: userText() },
     socketPathFinding(stateDir),
     await allowListFinding(),
+    ...(await queueFindings(machine)),
   ];
   try {
     const engine = await openEngine({ ...machine, triesAgain: true });
@@ -59,6 +61,19 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
     findings.push({ what, state: "missing", detail: (error as Error).message });
   }
   return findings;
+}
+
+/** Of the queue that the environment names, or the project in this folder. */
+async function queueFindings({ engineEnv }: Machine): Promise<Finding[]> {
+  const what = "queue";
+  try {
+    const queue = await queueOf(process.cwd(), engineEnv);
+    if (queue === null) return [];
+    const { examineQueue } = await import("../fleet/postgres/open-queue.ts");
+    return [{ what, state: "ok", detail: await examineQueue(queue) }];
+  } catch (error) {
+    return [{ what, state: "missing", detail: (error as Error).message }];
+  }
 }
 
 function userText(): string {

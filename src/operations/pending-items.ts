@@ -1,8 +1,7 @@
 import type { PendingItem } from "../fleet/model/stored-item.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
-import type { ProjectPlace } from "./audit.ts";
-import { fleetIn } from "./fleets.ts";
+import { type FleetPlace, fleetIn } from "./fleets.ts";
 import { recordEnded } from "./reviewed-items.ts";
 
 /** The items of a fleet whose changes wait. The run of an item is the id of its changeset. */
@@ -14,16 +13,19 @@ export interface PendingItems {
 }
 
 /** `asked`: the fleet's id, a prefix of it, or `latest`. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID */
-export async function pendingItems({ stateDir, projectDir }: ProjectPlace, asked: string): Promise<PendingItems> {
+export async function pendingItems(
+  { stateDir, projectDir, engineEnv }: FleetPlace,
+  asked: string,
+): Promise<PendingItems> {
   const changesets = changesetStore(stateDir);
-  await recordEnded(changesets, stateDir);
-  await using store = await openFleetStore(stateDir, projectDir);
+  await recordEnded(changesets, stateDir, engineEnv);
+  await using store = await openFleetStore(stateDir, projectDir, engineEnv);
   const { id, counts } = await fleetIn(store, asked);
   return {
     fleet: id,
     count: counts.pending,
     async *each() {
-      await using reading = await openFleetStore(stateDir, projectDir);
+      await using reading = await openFleetStore(stateDir, projectDir, engineEnv);
       for await (const item of reading.pending(id)) {
         if (changesets.isKnown(item.run)) yield item;
         // It was removed by hand, or another process recorded its end since the page was read; then this changes nothing.

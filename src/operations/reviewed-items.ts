@@ -3,29 +3,37 @@ import type { Ended } from "../changes/store/ended-changesets.ts";
 import type { Reviewed } from "../fleet/model/stored-item.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 
+type Env = Readonly<Record<string, string | undefined>>;
+
 /** Recorded together, in one transaction of a store of fleets. */
 const MAX_TOGETHER = 500;
 
 /**
  * Records in the journals of fleets how the changesets of their items ended, and then forgets those changesets. What a process
- * that died had applied or discarded is recorded too. `id`: only this changeset.
+ * that died had applied or discarded is recorded too. `env`: Corral's own environment. `id`: only this changeset.
  */
 export async function recordEnded(
   changesets: ChangesetStore,
   stateDir: string,
+  env: Env,
   id: string | null = null,
 ): Promise<void> {
   let some: Ended[] = [];
   for await (const ended of changesets.ended.each(id)) {
     some.push(ended);
     if (some.length < MAX_TOGETHER) continue;
-    await recordSome(some, changesets, stateDir);
+    await recordSome(some, changesets, stateDir, env);
     some = [];
   }
-  await recordSome(some, changesets, stateDir);
+  await recordSome(some, changesets, stateDir, env);
 }
 
-async function recordSome(ended: readonly Ended[], changesets: ChangesetStore, stateDir: string): Promise<void> {
+async function recordSome(
+  ended: readonly Ended[],
+  changesets: ChangesetStore,
+  stateDir: string,
+  env: Env,
+): Promise<void> {
   const byProject = new Map<string, Reviewed[]>();
   for (const { state } of ended) {
     if (state.fleet === undefined) continue;
@@ -36,7 +44,7 @@ async function recordSome(ended: readonly Ended[], changesets: ChangesetStore, s
   }
   const unsettled = new Set<string>();
   for (const [project, items] of byProject) {
-    await using store = await openFleetStore(stateDir, project);
+    await using store = await openFleetStore(stateDir, project, env);
     for (const { run } of await store.reviewed(items)) unsettled.add(run);
   }
   // Only now: until then this is the only place that knows what was decided.

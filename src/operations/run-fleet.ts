@@ -56,7 +56,7 @@ export async function* runFleet(
   start: FleetStart,
   { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
-  await using store = await openFleetStore(stateDir, project.dir);
+  await using store = await openFleetStore(stateDir, project.dir, run.models.env);
   const env = { run, store, onEvent, stop };
   const opened = await openedFleet(start, env);
   if (!opened.ok) throw refusalOf(start.kind === "new" ? start.spec.worker : start.fleet, opened);

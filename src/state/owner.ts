@@ -56,6 +56,13 @@ export function isDead(owner: Owner, self: Owner): boolean {
   }
 }
 
+/** Does this owner certainly run? If that cannot be known, the answer is no. */
+export function isAlive(owner: Owner, self: Owner): boolean {
+  const isVisible =
+    owner.machine === self.machine && owner.boot === self.boot && owner.pidNamespace === self.pidNamespace;
+  return isVisible && !isDead(owner, self);
+}
+
 /** This process as the owner of Corral's locks. A name that cannot be parsed may belong to a living process. */
 export function lockOwner(): LockOwner {
   const self = currentOwner();

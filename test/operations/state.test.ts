@@ -51,7 +51,7 @@ describe("operations on fleets", () => {
   it("remove only what has ended", async () => {
     const id = await loadedFleet();
     await cancelFleet(place, id);
-    await using store = await openFleetStore(place.stateDir, place.projectDir);
+    await using store = await openFleetStore(place.stateDir, place.projectDir, {});
     expect(await store.end(id)).toBe("cancelled");
     expect(await cancelFleet(place, id)).toMatchObject({ outcome: "ended", state: "cancelled" });
     expect(await removeFleets(place, { endedBefore: 0 })).toEqual([]);
@@ -137,6 +137,6 @@ describe("what does not exist", () => {
 });
 
 async function loadedFleet(): Promise<string> {
-  await using store = await openFleetStore(place.stateDir, place.projectDir);
+  await using store = await openFleetStore(place.stateDir, place.projectDir, {});
   return await loadedIn(store, 3);
 }

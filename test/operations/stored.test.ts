@@ -103,7 +103,7 @@ describe("collecting it", () => {
 
   it("removes fleets only if it is told an age, and none that has not ended", async () => {
     const place = { ...machine, projectDir: join(base, "project") };
-    await using store = await openFleetStore(place.stateDir, place.projectDir);
+    await using store = await openFleetStore(place.stateDir, place.projectDir, {});
     const [ended, running] = [await loadedFleet(store, 3), await loadedFleet(store, 3)];
     await cancelFleet(place, ended);
     expect(await store.end(ended)).toBe("cancelled");

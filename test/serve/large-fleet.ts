@@ -38,7 +38,7 @@ export async function makeLargeFleet(
   place: { readonly stateDir: string; readonly projectDir: string },
   { items = 100_000, settled = items, worker = "extract" }: { items?: number; settled?: number; worker?: string } = {},
 ): Promise<string> {
-  await using store = await openFleetStore(place.stateDir, place.projectDir);
+  await using store = await openFleetStore(place.stateDir, place.projectDir, {});
   const fleet = await store.create({
     version: 1,
     worker,

@@ -54,7 +54,10 @@ export async function targetsOf(
 }
 
 export async function ofFleet(asked: string, options: ProjectOptions, terminal: Terminal): Promise<Targets> {
-  const { fleet, count, each } = await pendingItems(await placeOf(options, terminal), asked);
+  const { fleet, count, each } = await pendingItems(
+    { ...(await placeOf(options, terminal)), engineEnv: terminal.env },
+    asked,
+  );
   return {
     ...{ fleet, count },
     async *each() {

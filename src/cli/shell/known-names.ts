@@ -104,6 +104,6 @@ async function fleetIds(place: NamesPlace): Promise<readonly string[]> {
   const dir = await projectDir(place);
   if (paths === null || dir === null || (await stems(join(paths.fleets, ".."), ".db")).length === 0) return [];
   const { openFleetStore } = await import("../../fleet/open-store.ts");
-  await using store = await openFleetStore(stateDirFrom(place.env), await projectFolder(dir, place));
+  await using store = await openFleetStore(stateDirFrom(place.env), await projectFolder(dir, place), {});
   return (await store.list(MAX_NAMES)).map(({ id }) => id);
 }

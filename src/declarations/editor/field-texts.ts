@@ -175,6 +175,8 @@ const PROJECT: Texts = {
   history: "What is kept of runs that have ended.",
   "history.days": "For how many days.",
   "history.runs": "Of how many runs, the newest.",
+  queue:
+    "The PostgreSQL database that has the fleets, `postgres://user@host/database`; without it they are on this machine.",
   fleet: "Defaults of all fleets.",
   ...below("fleet", MANNER),
 };

@@ -71,7 +71,7 @@ async function* one(): AsyncGenerator<ItemRequest> {
 await using corral = await openCorral({ projectDir, stateDir, engineEnv: process.env });
 const { environment } = corral;
 const { changesets } = environment;
-await using journal = await openFleetStore(stateDir, corral.project.dir);
+await using journal = await openFleetStore(stateDir, corral.project.dir, {});
 const store: FleetStore = new Proxy(journal, {
   get(target, name) {
     if (name === "queue") return async (id: string) => killingQueue(await target.queue(id));

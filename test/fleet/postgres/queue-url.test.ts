@@ -1,0 +1,41 @@
+import { describe, expect, it } from "vitest";
+import { placeOf, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
+import { connectServer } from "../../../src/fleet/postgres/server.ts";
+
+describe("the address of a queue", () => {
+  it("verifies the server's certificate with every mode that has TLS", () => {
+    const tls = (query: string) => settingsOf(`postgres://u:p%40ss@db:6000/fleets${query}`).ssl;
+    expect([tls(""), tls("?sslmode=disable")]).toEqual([false, false]);
+    expect(tls("?sslmode=require")).toEqual({ rejectUnauthorized: true });
+    expect(tls("?sslmode=verify-full")).toEqual({ rejectUnauthorized: true });
+    expect(tls("?sslmode=verify-ca")).toMatchObject({ rejectUnauthorized: true });
+    expect(settingsOf("postgres://u:p%40ss@db:6000/fleets")).toMatchObject({
+      ...{ host: "db", port: 6000, user: "u", password: "p@ss", database: "fleets" },
+    });
+  });
+
+  it.each([
+    "postgres://u:secret@db/fleets?sslmode=prefer",
+    "postgres://u:secret@db/fleets?sslmode=no-verify",
+    "postgres://u:secret@db/fleets?ssl=true",
+    "postgres://u:secret@db/fleets?sslmode=require&sslrootcert=/nowhere/ca.pem",
+    "mysql://u:secret@db/fleets",
+    "secret",
+  ])("that is unclear is refused, without its password in the message: %s", (url) => {
+    expect(() => settingsOf(url)).toThrow(/queue/);
+    expect(() => settingsOf(url)).not.toThrow(/secret/);
+  });
+
+  it("is named by the server alone", () => {
+    expect(placeOf("postgres://u:secret@db:6000/fleets?sslmode=require")).toBe("db:6000/fleets");
+    expect(placeOf("postgres://localhost/x?host=/run/postgresql")).toBe("/run/postgresql:5432/x");
+  });
+
+  it("of a server that does not answer says so, and what to do", async () => {
+    const url = "postgres://u:secret@localhost/x?host=/nowhere";
+    await expect(connectServer(url)).rejects.toThrow(
+      /^PostgreSQL at \/nowhere:5432\/x does not answer: .*Start it, or correct the address/,
+    );
+    await expect(connectServer(url)).rejects.not.toThrow(/secret/);
+  });
+});
