@@ -6,7 +6,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { serverPrograms } from "./test/fleet/postgres/server-fixture.ts";
 import { filesByDriver } from "./test/tiers/drivers.ts";
 import { RetriedReporter } from "./test/tiers/retried.ts";
-import { SLOW, STORES, tiersOf } from "./test/tiers/tiers.ts";
+import { ON_SERVER, SHARED_STORES, SLOW, STORES, tiersOf } from "./test/tiers/tiers.ts";
 
 // Tests start some programs hundreds of times; each is compiled once in a run.
 const compiled = mkdtempSync(join(tmpdir(), "corral-compiled-"));
@@ -22,7 +22,7 @@ const withEngine = { setupFiles: always, globalSetup: "test/tiers/engine-tier.ts
 const withoutEngine = [...always, "test/tiers/no-engine.ts"];
 
 /** Projects with `CORRAL_TEST_STORE` try what a store of fleets promises on another one than SQLite. */
-const stores = { include: [...STORES], setupFiles: withoutEngine, sequence: { groupOrder: 0 } };
+const stores = { include: [...STORES, ...SHARED_STORES], setupFiles: withoutEngine, sequence: { groupOrder: 0 } };
 const hasServer = serverPrograms() !== null;
 if (!hasServer) process.stderr.write("no tests on a PostgreSQL server: apt-get install postgresql\n");
 
@@ -57,6 +57,7 @@ export default defineConfig({
               extends: true as const,
               test: {
                 ...stores,
+                include: [...stores.include, ...ON_SERVER],
                 name: "postgres",
                 globalSetup: "test/tiers/postgres-tier.ts",
                 env: { CORRAL_TEST_STORE: "postgres" },

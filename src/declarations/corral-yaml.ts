@@ -5,7 +5,7 @@ import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/git-yaml.ts";
 import { history } from "./history-yaml.ts";
 import { models } from "./models/models-yaml.ts";
-import { queueYaml } from "./queue.ts";
+import { queueYaml } from "./queue-yaml.ts";
 import { nameFault } from "./terms/names.ts";
 import { sandboxYaml } from "./terms/sandbox-yaml.ts";
 import { secrets } from "./terms/secret-yaml.ts";

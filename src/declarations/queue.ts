@@ -1,19 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { z } from "zod";
 import { hasCode } from "../platform/errno.ts";
-
-/** `queue` of `corral.yaml`: where the fleets of this project are, if they are not on this machine. */
-export const queueYaml = z.string().refine(isQueueUrl, {
-  error:
-    "must be `postgres://user@host:port/database`, without a password: put one into CORRAL_QUEUE or a .pgpass file",
-});
-
-function isQueueUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { protocol, password } = new URL(text);
-  return /^postgres(ql)?:$/.test(protocol) && password === "";
-}
 
 /**
  * The address of the database that has the fleets of a project: CORRAL_QUEUE, else `queue` of its `corral.yaml`; null: they are on

@@ -73,6 +73,10 @@ export const STORES = [
   "results",
   "retry-in-place",
 ].map((name) => `test/fleet/journal/${name}.test.ts`);
+/** What only a store promises that machines can reach: these are in no tier, and run on PGlite and on a server. */
+export const SHARED_STORES = ["test/fleet/postgres/work.test.ts"];
+/** What needs a PostgreSQL server of its own or several users: these run on the server alone. */
+export const ON_SERVER = ["test/fleet/postgres/lost-connection.test.ts", "test/fleet/postgres/machine-role.test.ts"];
 
 /**
  * The tier of each test file below `root`, from what the file loads, so that no list has to be kept. A file that ends in
@@ -81,7 +85,8 @@ export const STORES = [
 export function tiersOf(root: string): Record<Tier, string[]> {
   const tiers: Record<Tier, string[]> = { unit: [], long: [], engine: [] };
   const loads = loadedBelow(root);
-  for (const file of globSync("test/**/*.test.ts", { cwd: root }).sort()) tiers[tierOf(file, loads)].push(file);
+  for (const file of globSync("test/**/*.test.ts", { cwd: root }).sort())
+    if (![...SHARED_STORES, ...ON_SERVER].includes(file)) tiers[tierOf(file, loads)].push(file);
   return tiers;
 }
 

@@ -219,7 +219,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
     FROM unnest(fleet_names, items, attempts) AS h (fleet, item, attempt)
     LEFT JOIN corral.fleets f ON f.name = h.fleet
     LEFT JOIN corral.items i ON i.fleet = f.id AND i.position = h.item) AS held
-  WHERE why IS NOT NULL
+  WHERE why IS NOT NULL ORDER BY fleet, item
 $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM PUBLIC;

@@ -1,0 +1,252 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { FleetSpec } from "../../../src/fleet/model/item.ts";
+import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
+import type { Agreement, Delivery, Membership, WorkStore } from "../../../src/fleet/model/work.ts";
+import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";
+import { type PostgresFixture, postgresFixture } from "./postgres-fixture.ts";
+
+const AGREEMENT: Agreement = { declarations: { worker: "a".repeat(64) }, images: {}, trees: {} };
+const SHARED = { needs: [], priority: 0, weight: 1 };
+
+let fixture: PostgresFixture;
+let store: FleetStore;
+let work: WorkStore;
+/** Of one test: a store knows by the names of runs what it gave out already. */
+let newAttempt: () => NewAttempt;
+const members: Membership[] = [];
+
+beforeEach(async () => {
+  fixture = postgresFixture();
+  store = await fixture.open(`coordinator-${fixture.project}`);
+  work = workOf(store);
+  newAttempt = attempts();
+});
+afterEach(async () => {
+  for (const member of members.splice(0)) await member[Symbol.asyncDispose]();
+  await store[Symbol.asyncDispose]();
+  await fixture.query("UPDATE corral.fleets SET agreement = NULL");
+});
+
+function workOf({ work }: FleetStore): WorkStore {
+  if (work === null) throw new Error("machines cannot reach this store");
+  return work;
+}
+
+async function machine(name: string, labels: readonly string[] = [], at = work): Promise<Membership> {
+  const member = await at.join({ name, labels, slots: 2, version: "0" });
+  members.push(member);
+  return member;
+}
+
+async function offered(count: number, machines: FleetSpec["machines"] = SHARED): Promise<string> {
+  const fleet = await store.create({ ...SPEC, machines });
+  await store.load(fleet, items(count), noCollisions);
+  expect(await work.offer(fleet, AGREEMENT)).toBe(true);
+  return fleet;
+}
+
+const deliveryOf = (index: number, attempt = 1): Delivery => ({
+  result: settlementOf(index, { attempt }).result,
+  streams: { stdout: `said ${index}\n`, stderr: "" },
+  changeset: "c0ffee",
+  more: { usage: 7 },
+});
+
+/** Ends the lease of a machine, as if it had not renewed it for long. */
+async function endLease({ id }: Membership): Promise<void> {
+  await fixture.query("UPDATE corral.processes SET lease_until = 0 WHERE id = $1", [id]);
+}
+
+const indexes = (claimed: readonly { request: { index: number } }[]) => claimed.map(({ request }) => request.index);
+
+describe("a machine", () => {
+  it("takes items of a fleet that is offered, delivers, and leaves the rest to its coordinator", async () => {
+    const fleet = await offered(4);
+    const member = await machine("m1", ["gpu"]);
+    expect(await member.offers()).toMatchObject([
+      {
+        fleet,
+        project: fixture.project,
+        agreement: AGREEMENT,
+        ...SHARED,
+        hasMore: true,
+        spec: { worker: SPEC.worker },
+      },
+    ]);
+    const claimed = await member.claim([fleet], 2, newAttempt);
+    expect(claimed).toMatchObject([
+      { fleet, request: { index: 0 }, attempt: 1, earlier: 0, run: "r1" },
+      { request: { index: 1 }, run: "r2" },
+    ]);
+    const queue = await store.queue(fleet);
+    expect(await queue.counts()).toMatchObject({ running: 2, queued: 2 });
+    // What a machine runs is not its coordinator's to settle.
+    expect(await queue.settle(0, 1, settlementOf(0))).toMatchObject({ ok: false });
+    expect(await queue.requeue(0, 1, 0)).toMatchObject({ ok: false });
+    expect(await member.deliver(fleet, 0, 1, deliveryOf(0))).toEqual({ ok: true });
+    expect(await work.deliveries(fleet, 10)).toEqual([
+      { ...deliveryOf(0), index: 0, key: "doc-0.pdf", attempt: 1, earlier: 0, run: "r1", machine: "m1" },
+    ]);
+    expect((await queue.claim(0, newAttempt)).elsewhere).toBe(2);
+    expect(await queue.begin(0, 1, settlementOf(0))).toEqual({ ok: true });
+    expect(await work.deliveries(fleet, 10)).toEqual([]);
+    expect(await queue.settle(0, 1, { ...settlementOf(0), streams: { stdout: "said 0\n", stderr: "" } })).toEqual({
+      ok: true,
+    });
+    expect(await member.giveBack(fleet, 1, 1, 0)).toEqual({ ok: true });
+    expect(indexes((await queue.claim(9, newAttempt)).items)).toEqual([2, 3, 1]);
+    expect(await store.item(fleet, "doc-0.pdf")).toMatchObject({ state: "done", streams: { stdout: "said 0\n" } });
+  });
+
+  it("takes nothing of a fleet whose labels it has not, that is not offered, or whose coordinator has gone", async () => {
+    const fleet = await offered(3, { ...SHARED, needs: ["gpu", "big"] });
+    const small = await machine("small", ["gpu"]);
+    const big = await machine("big", ["big", "gpu", "x"]);
+    expect([await small.offers(), await small.claim([fleet], 1, newAttempt)]).toEqual([[], []]);
+    expect(indexes(await big.claim([fleet], 1, newAttempt))).toEqual([0]);
+    await work.drain(fleet);
+    expect([await big.offers(), await big.claim([fleet], 1, newAttempt)]).toEqual([[], []]);
+    expect(await big.withdrawn()).toEqual([{ fleet, index: 0, attempt: 1, why: "drained" }]);
+    await work.offer(fleet, AGREEMENT);
+    expect(await big.withdrawn()).toEqual([]);
+    await fixture.query("UPDATE corral.processes SET lease_until = 0 WHERE NOT is_machine");
+    expect([await big.offers(), await big.claim([fleet], 1, newAttempt)]).toEqual([[], []]);
+  });
+
+  it("whose lease has ended delivers nothing any more: its items run again, and the late answer is refused", async () => {
+    const fleet = await offered(2);
+    const [dead, other] = [await machine("dead"), await machine("other")];
+    await dead.claim([fleet], 2, newAttempt);
+    expect(await work.reclaim(fleet)).toBe(0);
+    await endLease(dead);
+    expect(await dead.deliver(fleet, 0, 1, deliveryOf(0))).toMatchObject({ ok: false, reason: /lease/ });
+    expect(await dead.claim([fleet], 1, newAttempt)).toEqual([]);
+    expect(await work.reclaim(fleet)).toBe(2);
+    const again = await other.claim([fleet], 1, newAttempt);
+    expect(again).toMatchObject([{ attempt: 2, request: { index: 0 } }]);
+    // Even if its lease were given back.
+    await fixture.query("UPDATE corral.processes SET lease_until = corral.now_ms() + 9000 WHERE id = $1", [dead.id]);
+    expect(await dead.deliver(fleet, 0, 1, deliveryOf(0))).toMatchObject({ ok: false, reason: /attempt 2 is running/ });
+    expect(await dead.giveBack(fleet, 1, 1, 0)).toMatchObject({ ok: false, reason: /waits for a retry/ });
+    expect(await dead.withdrawn()).toEqual([]);
+    expect(await other.deliver(fleet, 0, 2, deliveryOf(0, 2))).toEqual({ ok: true });
+    expect((await store.find(fleet))?.counts).toMatchObject({ queued: 1, running: 1 });
+  });
+
+  it("is told of attempts that no longer count, and of cancelled fleets", async () => {
+    const fleet = await offered(2);
+    const member = await machine("m");
+    await member.claim([fleet], 2, newAttempt);
+    await fixture.query("UPDATE corral.items SET state = 'queued' WHERE run = 'r1' AND owner = $1", [member.id]);
+    await (await store.queue(fleet)).cancelQueued("enough");
+    expect(await member.withdrawn()).toEqual([
+      { fleet, index: 0, attempt: 1, why: "fenced" },
+      { fleet, index: 1, attempt: 1, why: "cancelled" },
+    ]);
+  });
+
+  it("gives its items back when it leaves, and is no longer listed", async () => {
+    const fleet = await offered(3);
+    const member = await work.join({ name: `m-${fleet}`, labels: ["x"], slots: 2, version: "1.2" });
+    await member.claim([fleet], 2, newAttempt);
+    await member.stands(fleet, "the image differs");
+    const listed = async () => (await work.machines()).filter(({ name }) => name === `m-${fleet}`);
+    expect(await listed()).toMatchObject([
+      {
+        labels: ["x"],
+        slots: 2,
+        version: "1.2",
+        running: 2,
+        recentRate: null,
+        fleets: [{ fleet, running: 2, why: "the image differs" }],
+      },
+    ]);
+    await member.stands(fleet, null);
+    await member.deliver(fleet, 0, 1, deliveryOf(0));
+    expect(await listed()).toMatchObject([{ running: 1, fleets: [{ running: 1, why: null }] }]);
+    expect((await listed())[0]?.recentRate).toBeGreaterThan(0);
+    await member[Symbol.asyncDispose]();
+    expect(await listed()).toEqual([]);
+    expect((await store.find(fleet))?.counts).toMatchObject({ queued: 2, running: 1 });
+  });
+});
+
+describe("items of several fleets", () => {
+  it("are claimed by priority, then by fair shares for their weights, then of the oldest fleet", async () => {
+    const [plain, heavy, urgent] = [
+      await offered(20),
+      await offered(20, { ...SHARED, weight: 3 }),
+      await offered(2, { ...SHARED, priority: 5 }),
+    ];
+    const member = await machine("m");
+    const claimed = await member.claim([plain, heavy, urgent], 10, newAttempt);
+    const of = (fleet: string): number => claimed.filter((item) => item.fleet === fleet).length;
+    expect([of(urgent), of(plain), of(heavy)]).toEqual([2, 2, 6]);
+    expect(claimed.slice(0, 2).map(({ fleet }) => fleet)).toEqual([urgent, urgent]);
+    expect((await member.offers()).map(({ fleet, hasMore }) => [fleet, hasMore])).toEqual([
+      [urgent, false],
+      [plain, true],
+      [heavy, true],
+    ]);
+  });
+
+  it("go once each to machines that claim at the same time, beside the coordinator", async () => {
+    const fleet = await offered(120);
+    await using second = await fixture.open("second");
+    const [a, b] = [await machine("a"), await machine("b", [], workOf(second))];
+    const queue = await store.queue(fleet);
+    const taken: number[] = [];
+    const drain = async (claim: () => Promise<readonly { request: { index: number } }[]>): Promise<void> => {
+      for (;;) {
+        const claimed = await claim();
+        if (claimed.length === 0) return;
+        taken.push(...indexes(claimed));
+      }
+    };
+    await Promise.all([
+      drain(() => a.claim([fleet], 5, newAttempt)),
+      drain(() => b.claim([fleet], 5, newAttempt)),
+      drain(async () => (await queue.claim(5, newAttempt)).items),
+    ]);
+    expect(taken.toSorted((x, y) => x - y)).toEqual(Array.from({ length: 120 }, (_, index) => index));
+  });
+});
+
+describe("a coordinator", () => {
+  it("that takes a fleet over leaves what machines run to them, and offers it again", async () => {
+    const fleet = await offered(4);
+    const member = await machine("m");
+    await member.claim([fleet], 2, newAttempt);
+    await (await store.queue(fleet)).claim(1, newAttempt);
+    await fixture.query("UPDATE corral.fleets SET owner = 'dead' WHERE name = $1", [fleet]);
+    expect(await work.offer(fleet, AGREEMENT)).toBe(false);
+    await using next = await fixture.open("next");
+    expect(await next.takeOver(fleet)).toMatchObject({ ok: true, running: [{ index: 2 }] });
+    expect(await member.deliver(fleet, 1, 1, deliveryOf(1))).toEqual({ ok: true });
+    expect(await workOf(next).deliveries(fleet, 1)).toMatchObject([{ index: 1 }]);
+    expect(await member.claim([fleet], 1, newAttempt)).toEqual([]);
+    expect(await workOf(next).offer(fleet, AGREEMENT)).toBe(true);
+    expect(indexes(await member.claim([fleet], 9, newAttempt))).toEqual([3]);
+  });
+
+  it("hears of a delivery at once", async () => {
+    const fleet = await offered(1);
+    const member = await machine("m");
+    await member.claim([fleet], 1, newAttempt);
+    const never = new AbortController().signal;
+    await work.wake(1, never);
+    const beganAt = performance.now();
+    const woken = work.wake(60_000, never);
+    await member.deliver(fleet, 0, 1, deliveryOf(0));
+    await woken;
+    expect(performance.now() - beganAt).toBeLessThan(30_000);
+  });
+});
+
+it("keeps the lease of a machine, and says that it is lost if it is not kept", async () => {
+  const member = await machine("m");
+  await endLease(member);
+  await expect.poll(() => member.lost.aborted, { timeout: 20_000 }).toBe(true);
+  expect(String(member.lost.reason)).toMatch(/lease of this machine is lost/);
+}, 30_000);
