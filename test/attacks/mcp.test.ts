@@ -19,7 +19,6 @@ beforeAll(async () => {
   await symlink(join(mcp.project.dir, "secret"), join(mcp.project.dir, "out/absolute"));
 });
 afterEach(async () => {
-  await mcp.leave();
   expect(await readFile(join(mcp.project.dir, "secret/canary"), "utf8")).toBe(CANARY);
 });
 afterAll(() => mcp?.[Symbol.asyncDispose]());
@@ -38,13 +37,13 @@ function expectNothingOf(text: string): void {
 
 describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
   let client: Client;
-  const open = async (): Promise<Client> => {
+  // One for all, as a server has to go on after each attack.
+  beforeAll(async () => {
     ({ client } = await mcp.connect({ modern }));
-    return client;
-  };
+  });
+  afterAll(() => mcp.leave());
 
   it("reads nothing outside by a resource's URI, however it is written", async () => {
-    await open();
     const { dir } = mcp.project;
     const uris = [
       "corral:///docs/../secret/canary",
@@ -78,7 +77,6 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
   });
 
   it("reads nothing through a link that a command plants in a writable directory", async () => {
-    await open();
     const command = `ln -s /docs/../../../../secret/canary /out/planted; ln -s ${mcp.project.dir}/secret /out/hole; ln -s /etc/passwd /out/pw; ln -s / /out/root`;
     await client.callTool({ name: "exec", arguments: { command } });
     for (const path of ["planted", "hole/canary", "hole", "pw", "root/etc/passwd", "root"]) {
@@ -98,7 +96,6 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
   });
 
   it("finds no tool by a name that every object has", async () => {
-    await open();
     for (const name of [
       "constructor",
       "__proto__",
@@ -114,7 +111,6 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
   });
 
   it("changes nothing by arguments with such keys, and is told that they are not taken", async () => {
-    await open();
     const polluting = JSON.parse(
       '{"path":"/docs/a.txt","__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}}}',
     );
@@ -132,7 +128,6 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
   });
 
   it("is refused giant arguments, and the server goes on", async () => {
-    await open();
     const path = "a/".repeat(500_000);
     const long = await client.callTool({ name: "read_file", arguments: { path } });
     expect(long).toMatchObject({ isError: true, structuredContent: { code: "BAD_INPUT" } });
@@ -148,7 +143,6 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
   });
 
   it("has a bounded number of its 400 calls worked on; the rest is refused at once, and all are answered", async () => {
-    await open();
     const calls = Array.from({ length: 400 }, (_, index) =>
       client.callTool({ name: "exec", arguments: { command: `sleep 0.01; echo ${index}` } }, { timeout: 170_000 }),
     );
@@ -164,7 +158,6 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
   }, 180_000);
 
   it("learns nothing of the host from any error of any tool", async () => {
-    await open();
     const { tools } = await client.listTools();
     for (const path of ["/", "/nowhere", "/docs", "/out/relative", "/../..", mcp.project.dir, "\u0000", "~root"]) {
       for (const { name } of tools) {
@@ -185,7 +178,6 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
 
   it("answers for nobody's question with a state that it made up, or that is another call's", async () => {
     if (!modern) return;
-    await open();
     const forged = await client.request({
       method: "tools/call",
       params: {
@@ -355,7 +347,7 @@ describe("a client that asks and does not read", () => {
   });
 
   it("has no more done than what is held for it, and what it asked for besides is refused", async () => {
-    const image = Buffer.alloc(2 * 1024 ** 2);
+    const image = Buffer.alloc(1024 ** 2);
     Buffer.from("89504e470d0a1a0a0000000d49484452", "hex").copy(image);
     await writeFile(join(mcp.project.dir, "docs/large.png"), image);
     await using client = await deaf();
@@ -364,7 +356,7 @@ describe("a client that asks and does not read", () => {
       client.ask(id, "tools/call", { name: "read_file", arguments: { path: "/docs/large.png" } });
       if (id % 100 === 0) await new Promise((resolve) => setTimeout(resolve, 1000));
     }
-    // All of them are more than 1 GB as base64.
+    // All of them are more than 500 MB as base64.
     expect(megabytesOf(client.server) - before).toBeLessThan(300);
     const codes = await client.read(400);
     expect(codes.length).toBeGreaterThan(200);

@@ -37,13 +37,12 @@ const ask = async (path: string, body?: unknown) => {
   // biome-ignore lint/suspicious/noExplicitAny: a test says by what it expects what the answer is.
   return { status: answer.status, json: (await answer.json()) as any };
 };
-const isHealthy = async (): Promise<string> => {
-  const id = await compose("ps", "-q", "corral");
-  return (await run("docker", ["inspect", "-f", "{{.State.Health.Status}}", id])).stdout.trim();
-};
 const healthy = async (): Promise<void> => {
+  // Compose takes as long for one look as the service for its start.
+  const id = await compose("ps", "-q", "corral");
+  const health = ["inspect", "-f", "{{.State.Health.Status}}", id];
   for (let look = 0; look < 120; look += 1) {
-    if ((await isHealthy()) === "healthy") return;
+    if ((await run("docker", health)).stdout.trim() === "healthy") return;
     await pause(500);
   }
   throw new Error(`the service is not healthy:\n${await compose("logs", "corral")}`);
