@@ -7,7 +7,7 @@ import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
 import { projectMark, statePaths } from "../../../src/state/state-paths.ts";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
 import { NO_CHROMIUM, openBrowser } from "../../serve/browser/chromium.ts";
-import { overflow, signedIn } from "../../serve/browser/page.ts";
+import { overflow, signedIn, type TestPage } from "../../serve/browser/page.ts";
 import { startService, type TestService } from "../../serve/service-client.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what runs in the page has other types than what runs in Node.
@@ -28,6 +28,7 @@ let project: CliProject;
 let broken: CliProject;
 let service: TestService;
 let browser: Browser;
+let shown: TestPage;
 let [fleet, key] = ["", ""];
 const questions = { real: "", waiting: "", decided: "" };
 const runs: Record<string, string> = {};
@@ -70,6 +71,7 @@ beforeAll(async () => {
   // A service does not start with such a file; it may come later.
   await writeFile(join(broken.dir, "workers/wrong.worker"), `---\n${JSON.stringify({ [MARKUP]: MARKUP })}\n---\n`);
   browser = await openBrowser();
+  shown = await signedIn(browser, service);
   names.push(...(await service.ask("GET", "/v1/projects")).json.projects.map((one: { name: string }) => one.name));
   const own = { project: names[0] };
   const result = async (run: string | undefined) => (await service.ask("GET", `/v1/runs/${run}/result?wait=30`)).json;
@@ -136,6 +138,7 @@ async function postQuestions(): Promise<void> {
   folder.end(questions.decided, { ...end, digest: decided?.digest ?? "", decidedAt: new Date().toISOString() });
 }
 afterAll(async () => {
+  await shown?.[Symbol.asyncDispose]();
   await browser?.close();
   await service?.[Symbol.asyncDispose]();
   await project?.[Symbol.asyncDispose]();
@@ -177,7 +180,7 @@ const SHOWN: readonly (readonly [what: string, at: () => string, sees: string])[
 
 describe.skipIf(NO_CHROMIUM)(`on the page, a hostile text${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
   it.each(SHOWN)("in %s is text, and nothing else", async (_, at, sees) => {
-    await using shown = await signedIn(browser, service);
+    await shown.anew();
     const { page } = shown;
     await shown.go(at());
     await page.locator("body").getByText(sees).first().waitFor({ state: "attached", timeout: 20_000 });
@@ -240,7 +243,7 @@ describe.skipIf(NO_CHROMIUM)(`on the page, a hostile text${NO_CHROMIUM ? ` (${NO
     "#//////",
     "#/%E0%A4%A",
   ])("in the address of the page does nothing: %s", async (address) => {
-    await using shown = await signedIn(browser, service);
+    await shown.anew();
     await shown.go(address);
     await shown.page.waitForTimeout(300);
     expect(await shown.page.evaluate(() => window.pwned)).toBeUndefined();

@@ -21,6 +21,8 @@ export interface TestPage extends AsyncDisposable {
   readonly troubles: readonly string[];
   /** Goes to a page of the page, such as `#/fleets`. */
   go(place: string): Promise<void>;
+  /** Loads the page anew, with nothing left of what was shown and reported. A new profile takes several times as long. */
+  anew(): Promise<void>;
 }
 
 /** Signs in with a link as `corral serve` prints it. `token`: absent, that of the admin. */
@@ -37,8 +39,11 @@ export async function signedIn(
   });
   const page = await context.newPage();
   const troubles = watched(page);
-  await page.goto(`http://127.0.0.1:${service.port}/#token=${token}`);
-  await page.getByRole("main").waitFor();
+  const load = async (): Promise<void> => {
+    await page.goto(`http://127.0.0.1:${service.port}/#token=${token}`);
+    await page.getByRole("main").waitFor();
+  };
+  await load();
   return {
     page,
     context,
@@ -46,6 +51,11 @@ export async function signedIn(
     go: async (place) => {
       await page.evaluate((hash) => (window.location.hash = hash), place);
       await page.getByRole("main").waitFor();
+    },
+    async anew() {
+      await page.goto("about:blank");
+      troubles.length = 0;
+      await load();
     },
     [Symbol.asyncDispose]: () => context.close(),
   };
