@@ -201,20 +201,24 @@ open("bottom", "w").write("x")`);
   });
 
   // A copy is scanned by the same code, which test/changes/scan/scan.test.ts holds against a lower bound.
-  it.skipIf(!overlays && !AT_LENGTH)("more tiny files than it may bring back are refused in bounded memory", { timeout: 240_000 }, async () => {
-    const count = AT_LENGTH ? 100_000 : 50_001;
-    const many = python(`for i in range(${count}): open(f'/data/{i}', 'w').close()`);
-    const limits = { disk: "1g", timeout: "3m" };
-    const workers = { w: { image: "corral/python", command: many, sandbox: { zones }, limits } };
-    await using project = await openAgreed({ workers, zones: { data: "rw" } }, overlays);
-    const rss = [process.memoryUsage.rss()];
-    const looking = setInterval(() => rss.push(process.memoryUsage.rss()), 50);
-    const result = await project.run("w").finally(() => clearInterval(looking));
-    expect(result).toMatchObject({ status: "refused", error: { code: "CHANGES_NOT_TAKEN" }, changes: [] });
-    expect(Math.max(...rss) - (rss[0] ?? 0)).toBeLessThan(300 * MEBIBYTE);
-    expect(await readdir(join(project.dir, "data"))).toEqual([]);
-    expect(await project.traces()).toEqual([]);
-  });
+  it.skipIf(!overlays && !AT_LENGTH)(
+    "more tiny files than it may bring back are refused in bounded memory",
+    { timeout: 240_000 },
+    async () => {
+      const count = AT_LENGTH ? 100_000 : 50_001;
+      const many = python(`for i in range(${count}): open(f'/data/{i}', 'w').close()`);
+      const limits = { disk: "1g", timeout: "3m" };
+      const workers = { w: { image: "corral/python", command: many, sandbox: { zones }, limits } };
+      await using project = await openAgreed({ workers, zones: { data: "rw" } }, overlays);
+      const rss = [process.memoryUsage.rss()];
+      const looking = setInterval(() => rss.push(process.memoryUsage.rss()), 50);
+      const result = await project.run("w").finally(() => clearInterval(looking));
+      expect(result).toMatchObject({ status: "refused", error: { code: "CHANGES_NOT_TAKEN" }, changes: [] });
+      expect(Math.max(...rss) - (rss[0] ?? 0)).toBeLessThan(300 * MEBIBYTE);
+      expect(await readdir(join(project.dir, "data"))).toEqual([]);
+      expect(await project.traces()).toEqual([]);
+    },
+  );
 
   it("a sparse file of a terabyte cannot be made, and smaller ones are held to what they seem to hold", async () => {
     const script = `truncate -s 1T /data/huge; echo $?; for i in 1 2 3; do truncate -s 7M /data/$i; done; ls -s /data/1`;
