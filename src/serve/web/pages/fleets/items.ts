@@ -185,7 +185,11 @@ function queryOf({ search, show, alike }: Filter): string {
   if (alike !== "") fields.set("alike", alike);
   else if (show === "failures") fields.set("failed", "true");
   else if (STATES.includes(show)) fields.set("state", show);
-  else if (show !== "") fields.set("status", show);
+  // Of items that ended so, and not of those that wait to be run again: they are what is counted, and have an index.
+  else if (show !== "") {
+    fields.set("state", "done");
+    fields.set("status", show);
+  }
   const text = fields.toString();
   return text === "" ? "" : `&${text}`;
 }
