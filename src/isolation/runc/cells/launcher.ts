@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdir, open, rm, writeFile } from "node:fs/promises";
+import { writeFileSync } from "node:fs";
+import { mkdir, open, rm } from "node:fs/promises";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
@@ -143,7 +144,7 @@ export class Launcher {
           throw error;
         }
         void ended.then(() => this.#use(-1));
-        await writeFile(join(seen, "config.json"), config, { mode: 0o600, flag: "wx" });
+        writeFileSync(join(seen, "config.json"), config, { mode: 0o600, flag: "wx" });
         // Held open, since the launcher may end with its last cell.
         const log = await open(join(seen, "log"), "a+", 0o600);
         stdin.write(`${run} ${id} ${root}\n`);

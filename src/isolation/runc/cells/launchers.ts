@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { decodedMountField } from "../../../files/host/kernel-mounts.ts";
 import type { ImageRoot } from "../model/images.ts";
 import { Launcher, type LauncherRequest, type Place } from "./launcher.ts";
@@ -52,7 +52,7 @@ export class Launchers {
       this.#waiting.delete(oldest);
       for (const batch of batches) letGo(batch);
     }
-    const mounts = await mountsNow();
+    const mounts = mountsNow();
     const needed = [...mounts].flatMap(([mount, at]) => (sources.some((path) => meet(path, at)) ? [mount] : []));
     const ready = [...waiting.batches].filter(({ free }) => free.length > 0);
     // If a view was mounted after all places that wait, the next cell will have a later one, and could not use a second place.
@@ -92,8 +92,10 @@ function letGo(batch: Batch): void {
 }
 
 /** The mounts of this process, each with its directory. A number alone could be that of an earlier mount. */
-async function mountsNow(): Promise<ReadonlyMap<string, string>> {
-  const lines = (await readFile("/proc/self/mountinfo", "utf8")).split("\n").filter((line) => line !== "");
+function mountsNow(): ReadonlyMap<string, string> {
+  const lines = readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .filter((line) => line !== "");
   return new Map(
     lines.map((line) => {
       const [id = "", , , , at = ""] = line.split(" ");

@@ -187,7 +187,7 @@ async function startOnce(
     ...sources,
   });
 
-  const folder = await makeCellFolder(paths, maker, plan);
+  const folder = makeCellFolder(paths, maker, plan);
   remains.folder = folder;
   signal.throwIfAborted();
 

@@ -1,3 +1,4 @@
+import fs from "node:fs";
 import { readdir, rm, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../../files/host/remove-tree.ts";
@@ -25,8 +26,10 @@ export async function removeCell(
   // systemd has a unit for each cell. Without it a program more would only take time.
   if (cgroups === "systemd") await runSystemProgram(programs.runc, ["--root", paths.state, "delete", "--force", id]);
   await removeGroups(id);
-  await rm(join(paths.state, id), { recursive: true, force: true });
+  const state = join(paths.state, id);
   const { labels, over } = cellPaths(dir);
+  if (!removedAtOnce(state, [join(state, STATE_FILE)])) await rm(state, { recursive: true, force: true });
+  if (removedAtOnce(dir, [labels])) return;
   const names = await readdir(dir).catch((error: unknown) => {
     if (hasCode(error, "ENOENT")) return [];
     throw error;
@@ -49,4 +52,21 @@ export async function removeCell(
   await rmdir(dir).catch((error: unknown) => {
     if (!hasCode(error, "ENOENT")) throw error;
   });
+}
+
+/** What runc keeps of a cell. */
+const STATE_FILE = "state.json";
+
+/** Most cells leave nothing but these files: to remove them takes microseconds, and a turn of a thread for each takes longer. False if more is left. */
+function removedAtOnce(dir: string, files: readonly string[]): boolean {
+  try {
+    if (fs.readdirSync(dir).length > files.length) return false;
+    for (const file of files) fs.rmSync(file, { force: true });
+    fs.rmdirSync(dir);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return true;
+    if (hasCode(error, "ENOTEMPTY", "EISDIR", "ERR_FS_EISDIR")) return false;
+    throw error;
+  }
 }
