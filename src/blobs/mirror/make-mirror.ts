@@ -4,12 +4,11 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { BlobRefused, type BlobStore } from "../model/blob.ts";
 import { fillFile } from "../model/file-content.ts";
+import { inParallel } from "../model/in-parallel.ts";
 import type { RawPath, Tree, TreeEntry } from "../tree/tree.ts";
 
 type FileEntry = Extract<TreeEntry, { type: "file" }>;
 
-/** Files that are fetched at the same time. */
-const AT_ONCE = 8;
 /** The number of entries after which other work of the process gets a turn. */
 const SLICE = 500;
 
@@ -64,22 +63,6 @@ function slotOf(root: Descriptor, path: RawPath) {
   const names = path.split("/").map((name) => Buffer.from(name, "latin1"));
   const folder = root.below(names.slice(0, -1));
   return { folder, name: names.at(-1) ?? Buffer.alloc(0), [Symbol.dispose]: () => folder[Symbol.dispose]() };
-}
-
-async function inParallel<T>(all: readonly T[], each: (one: T) => Promise<void>): Promise<void> {
-  const left = all.values();
-  let failed = false;
-  const work = async (): Promise<void> => {
-    for (const one of left) {
-      if (failed) return;
-      await each(one).catch((error: unknown) => {
-        failed = true;
-        throw error;
-      });
-    }
-  };
-  const done = await Promise.allSettled(Array.from({ length: AT_ONCE }, work));
-  for (const one of done) if (one.status === "rejected") throw one.reason;
 }
 
 /**

@@ -32,6 +32,8 @@ export interface BlobStore {
   has(digests: readonly Digest[]): Promise<ReadonlySet<Digest>>;
   /** Rejects with {@link BlobRefused} if the content is not the blob. Nothing of it is stored then. */
   put(blob: Blob, content: Content, signal?: AbortSignal): Promise<void>;
+  /** What was stored so far survives a power failure. What is lost before is missing, and never there with other content. */
+  flush(): Promise<void>;
   /**
    * At most `maxBytes` bytes. If the blob is missing, is larger or does not match its digest, reading fails with
    * {@link BlobRefused}: the last at the end, so nothing may be used before.

@@ -87,6 +87,9 @@ export class PostgresBlobs implements BlobStore {
     );
   }
 
+  /** Each statement is committed. */
+  async flush(): Promise<void> {}
+
   async *get(digest: Digest, maxBytes: number, signal?: AbortSignal): AsyncGenerator<Uint8Array, void, undefined> {
     const [found] = await this.#rows("SELECT octet_length(content) AS bytes FROM corral.blobs WHERE digest = $1", [
       digest,

@@ -6,6 +6,7 @@ import { codeOf } from "../../platform/errno.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { BlobRefused, type BlobStore, type Digest, putBytes } from "../model/blob.ts";
 import { piecesOf } from "../model/file-content.ts";
+import { inParallel } from "../model/in-parallel.ts";
 import { formatManifest } from "./manifest.ts";
 import { shownPath, TREE_LIMITS, type Tree, TreeChanged, type TreeEntry, TreeRefused } from "./tree.ts";
 
@@ -38,14 +39,15 @@ export async function sendTree(
   for (let at = 0; at < digests.length; at += BATCH) {
     const batch = digests.slice(at, at + BATCH);
     const there = await store.has(batch);
-    for (const digest of batch) {
-      const entry = files.get(digest);
-      if (entry === undefined || there.has(digest)) continue;
+    const missing = batch.flatMap((digest) => (there.has(digest) ? [] : (files.get(digest) ?? [])));
+    await inParallel(missing, async (entry) => {
       if (root === null) throw changed(mount, "");
       await sendFile(root, entry, { mount, store, signal });
-    }
+    });
   }
-  return await putBytes(store, manifest, signal);
+  const digest = await putBytes(store, manifest, signal);
+  await store.flush();
+  return digest;
 }
 
 async function sendFile(

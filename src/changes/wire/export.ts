@@ -31,7 +31,9 @@ export async function exportChangeset(changeset: Changeset, store: BlobStore, si
   const bytes = Buffer.from(JSON.stringify({ version: 1, mounts: changed }));
   if (bytes.length > Math.min(MAX_DOCUMENT_BYTES, store.maxBytes))
     throw new Error(`the list of changes has ${formatBytes(bytes.length)}, which is more than can be delivered`);
-  return await putBytes(store, bytes, signal);
+  const digest = await putBytes(store, bytes, signal);
+  await store.flush();
+  return digest;
 }
 
 class Exporter implements Disposable {
