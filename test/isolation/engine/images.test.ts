@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, readdir, rm, stat, utimes, writeFile } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type Docker from "dockerode";
-import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { connect } from "../../../src/isolation/engine/connect.ts";
 import { acquireLock, buildImages } from "../../../src/isolation/engine/images/build-images.ts";
 import { readContext } from "../../../src/isolation/engine/images/catalog.ts";
@@ -35,13 +35,19 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  for (const name of await readdir(imagesDir))
-    await docker
-      .getImage(`${prefix}/${name}`)
-      .remove()
-      .catch(() => {});
+  // The base is the same for most tests, and takes a second to build.
+  for (const name of await readdir(imagesDir)) if (name !== "base") await removed(name);
   await rm(dir, { recursive: true });
 });
+
+afterAll(() => removed("base"));
+
+async function removed(name: string): Promise<void> {
+  await docker
+    .getImage(`${prefix}/${name}`)
+    .remove()
+    .catch(() => {});
+}
 
 async function writeImage(name: string, instructions: readonly string[], files: Record<string, string> = {}) {
   await mkdir(join(imagesDir, name), { recursive: true });
@@ -67,6 +73,7 @@ async function states(): Promise<Record<string, string>> {
 
 describe("buildImages", () => {
   it("builds the base first, and nothing a second time", async () => {
+    await removed("base");
     expect(await states()).toEqual({ base: "missing", more: "missing" });
     const first = await build();
     expect(first.map(({ tag, built }) => [tag, built])).toEqual([
@@ -138,6 +145,7 @@ describe("buildImages", () => {
   });
 
   it("lets two builds of one state folder take turns", async () => {
+    await removed("base");
     const [one, two] = await Promise.all([build(), build()]);
     expect([one, two].map((images) => images.map(({ built }) => built)).toSorted()).toEqual([
       [false, false],
@@ -246,6 +254,7 @@ describe("gateBinary", () => {
   });
 
   it("says what to run where the base is not built", async () => {
+    await removed("base");
     await expect(gateBinary({ docker, stateDir, prefix })).rejects.toThrow("corral images build base");
   });
 });
