@@ -176,6 +176,11 @@ const OUTLINE: readonly OutlinedVerb[] = [
     load: async () => (await import("./verbs/fleet.ts")).addFleet,
   },
   {
+    usage: "work",
+    description: "Run items of fleets that other machines own, until Ctrl-C.",
+    load: async () => (await import("./verbs/work.ts")).addWork,
+  },
+  {
     usage: "runs",
     description: "List, read and stop runs, and show what they printed.",
     load: async () => (await import("./verbs/runs.ts")).addRuns,

@@ -55,10 +55,22 @@ function inputFault(value: unknown, depth: number): string | null {
   return parsed.ok ? null : parsed.fault;
 }
 
+/** A name of something that a machine has, such as `gpu`. */
+const label = name;
+
+const machineNeeds = map({
+  needs: byKind(
+    { text: label.transform((only) => [only]), list: z.array(label).max(20) },
+    "must be a label or a list of labels, such as `[gpu, big]`",
+  ).optional(),
+  priority: z.int().min(-100).max(100).optional(),
+  weight: z.int().min(1).max(100).optional(),
+});
+
 /** How the items are run. */
 const manner = {
   concurrency: byKind(
-    { text: z.literal("auto"), number: z.int().min(1).max(1024) },
+    { text: z.literal("auto"), number: z.int().min(0).max(1024) },
     "must be `auto` or a whole number",
   ).optional(),
   reuse: z.enum(["fresh", "scrubbed"]).optional(),
@@ -66,6 +78,10 @@ const manner = {
   max_failures: z.int().min(0).max(1_000_000_000).optional(),
   cache: z.boolean().optional(),
   timeout: duration.optional(),
+  machines: byKind(
+    { switch: z.boolean(), map: machineNeeds },
+    "must be true, false, or a map with `needs`, `priority` and `weight`",
+  ).optional(),
 };
 
 const mannerMap = map(manner);
@@ -75,6 +91,7 @@ export const fleetManner = mannerMap.transform(mannerOf);
 
 /** Each is absent if it is not declared. */
 export interface FleetManner {
+  /** 0: this process runs none of them itself. */
   readonly concurrency?: number | "auto";
   readonly reuse?: "fresh" | "scrubbed";
   /** Attempts after the first. */
@@ -84,11 +101,33 @@ export interface FleetManner {
   readonly cache?: boolean;
   /** For one item; null: the worker's own. */
   readonly timeoutMs?: number | null;
+  /** Which other machines may run items; null: none. */
+  readonly machines?: MachineNeeds | null;
 }
+
+/** Which machines may run items of a fleet. */
+export interface MachineNeeds {
+  /** Labels that a machine must have. */
+  readonly needs: readonly string[];
+  /** Items of fleets with a higher one are claimed first. From -100 to 100; usually 0. */
+  readonly priority: number;
+  /** Its share beside other fleets of the same priority. From 1 to 100; usually 1. */
+  readonly weight: number;
+}
+
+/** Every machine that takes part. */
+export const ANY_MACHINE: MachineNeeds = { needs: [], priority: 0, weight: 1 };
 
 export function mannerOf(raw: z.output<typeof mannerMap>): FleetManner {
   const { concurrency, reuse, retries, max_failures: maxFailures, cache, timeout: timeoutMs } = raw;
-  return present({ concurrency, reuse, retries, maxFailures, cache, timeoutMs });
+  const machines = machinesOf(raw.machines);
+  return present({ concurrency, reuse, retries, maxFailures, cache, timeoutMs, machines });
+}
+
+function machinesOf(raw: z.output<typeof mannerMap>["machines"]): MachineNeeds | null | undefined {
+  if (raw === undefined || typeof raw === "boolean") return raw === undefined ? raw : raw ? ANY_MACHINE : null;
+  const { needs = [], priority = 0, weight = 1 } = raw;
+  return { needs: [...new Set(needs)].toSorted(), priority, weight };
 }
 
 /** `fleets/NAME.yaml`. `fleet.ts` checks that it has exactly one of `over` and `manifest`. */

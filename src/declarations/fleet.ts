@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { hasCode } from "../platform/errno.ts";
-import { type FleetManner, type FleetYaml, fleetYaml, mannerOf } from "./fleet-yaml.ts";
+import { type FleetManner, type FleetYaml, fleetYaml, type MachineNeeds, mannerOf } from "./fleet-yaml.ts";
 import { faultOf } from "./place/host-place.ts";
 import type { Project } from "./project.ts";
 import { nameFault } from "./terms/names.ts";
@@ -41,6 +41,8 @@ export interface FleetDefinition {
   readonly timeoutMs: number | null;
   /** False: that there is no item is an error. */
   readonly allowEmpty: boolean;
+  /** Which other machines may run items; null: none. */
+  readonly machines: MachineNeeds | null;
 }
 
 /** A fleet of a project. */
@@ -71,6 +73,7 @@ const BUILT_IN: Required<FleetManner> = {
   maxFailures: null,
   cache: true,
   timeoutMs: null,
+  machines: null,
 };
 
 /** Parses the text of a `fleets/NAME.yaml`. Throws a `DeclarationError` with every problem in it. */

@@ -2,6 +2,7 @@ import type { FailureGroup } from "../fleet/model/cause.ts";
 import type { FleetRecord, Pace, SummaryLine } from "../fleet/model/fleet-record.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import type { FleetStore } from "../fleet/model/store.ts";
+import type { Machine } from "../fleet/model/work.ts";
 import type { ItemFilter, ItemLog, ListedItem, StoredItem } from "../fleet/model/stored-item.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { reportHtml } from "../fleet/report/html.ts";
@@ -34,6 +35,17 @@ export interface FleetDetails extends ListedFleet, Pace {
   readonly slowest: readonly ItemResult[];
   /** The newest first. */
   readonly lastFailures: readonly ItemResult[];
+  /** Those that take part in the queue; none if other machines cannot run its items. */
+  readonly machines: readonly MachineOfFleet[];
+}
+
+/** A machine, and what it does for one fleet. */
+export interface MachineOfFleet extends Pick<Machine, "name" | "labels" | "slots" | "version" | "seenAt" | "recentRate"> {
+  /** Its items of this fleet, and of all fleets. */
+  readonly running: number;
+  readonly runningInAll: number;
+  /** Why it takes none of this fleet; null: it does, or has not looked yet. */
+  readonly why: string | null;
 }
 
 /** `ended`: it had ended before; `removed`: its items were never all read; `cancelled`: `items` that waited will not run. */
@@ -84,7 +96,19 @@ export async function showFleet(place: FleetPlace, asked: string): Promise<Fleet
     failures: await store.failureGroups(id),
     slowest: await store.slowest(id, MAX_SHOWN),
     lastFailures: await store.lastFailures(id, MAX_SHOWN),
+    machines: fleet.endedAt === null ? await machinesOf(fleet, store) : [],
   };
+}
+
+async function machinesOf({ id, spec }: FleetRecord, { work }: FleetStore): Promise<MachineOfFleet[]> {
+  const { machines = null } = spec;
+  if (machines === null || work === null) return [];
+  return (await work.machines()).map(({ fleets, running: runningInAll, joinedAt: _, ...machine }) => {
+    const own = fleets.find(({ fleet }) => fleet === id);
+    const lacks = machines.needs.filter((label) => !machine.labels.includes(label));
+    const why = lacks.length > 0 ? `it has not the label ${lacks.join(", ")}` : (own?.why ?? null);
+    return { ...machine, running: own?.running ?? 0, runningInAll, why };
+  });
 }
 
 /** One item of a fleet, by its key. */

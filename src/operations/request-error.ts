@@ -38,6 +38,8 @@ export type RequestErrorCode =
   | "WORKER_REFUSED"
   /** No item was run: the worker may not, the items are in each other's way, or the fleet's state does not allow it. */
   | "FLEET_REFUSED"
+  /** A machine has nothing to take items from. */
+  | "NO_QUEUE"
   /** The fleet still has items to run, so it cannot be removed. */
   | "FLEET_NOT_ENDED"
   /** The run is not over, so its record cannot be removed. */

@@ -57,7 +57,10 @@ export async function* runFleet(
   { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
   await using store = await openFleetStore(stateDir, project.dir, run.models.env);
-  const env = { run, store, onEvent, stop };
+  // Loads the client of the queue's database.
+  const openTransport = store.work === null ? null : (await import("./work-place.ts")).openTransport;
+  await using transport = (await openTransport?.(project.dir, run.models.env)) ?? null;
+  const env = { run, store, onEvent, stop, ...(transport === null ? {} : { transport }) };
   const opened = await openedFleet(start, env);
   if (!opened.ok) throw refusalOf(start.kind === "new" ? start.spec.worker : start.fleet, opened);
   await using fleet = opened;
@@ -157,6 +160,7 @@ const DEFAULTS: Omit<FleetSpec, "worker" | "source"> = {
   retries: 0,
   maxFailures: null,
   cache: true,
+  machines: null,
 };
 
 const NEVER = new AbortController().signal;

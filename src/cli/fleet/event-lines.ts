@@ -24,8 +24,8 @@ export class EventLines implements AsyncDisposable {
       this.#fleet = event.fleet;
       this.#tell("fleet_started", { items: event.items, done: event.done });
     } else if (event.type === "started") {
-      const { index, key, attempt } = event;
-      this.#tell("item_started", { index, key, attempt });
+      const { index, key, attempt, machine } = event;
+      this.#tell("item_started", { index, key, attempt, ...(machine === undefined ? {} : { machine }) });
     } else if (event.type === "settled") {
       const { output: _, fields: __, ...result } = event.result;
       this.#tell("item_ended", { ...result, retryInMs: event.retryInMs });

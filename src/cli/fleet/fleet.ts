@@ -49,12 +49,21 @@ export async function showVerb(
     printJson(terminal, fleet);
     return 0;
   }
-  const { id, spec, state, why, counts, summary, failures, slowest, lastFailures } = fleet;
+  const { id, spec, state, why, counts, summary, failures, slowest, lastFailures, machines } = fleet;
   const lines = [
     `Fleet ${id}: ${printableLine(spec.worker, 80)}, ${printableLine(spec.source, 200)}`,
     `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed${counts.pending === 0 ? "" : `, ${counts.pending} pending`}`,
     "",
     columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""])),
+    ...section(
+      "Machines",
+      machines.map(({ name, running, slots, recentRate, why }) => [
+        printableLine(name, 40),
+        `${running} of ${slots}`,
+        `${Math.round((recentRate ?? 0) * 60)}/min`,
+        why === null ? "" : `takes none: ${printableLine(why, 300)}`,
+      ]),
+    ),
     ...(failures.length === 0 ? [] : ["", "Failures:", ...failures.map(groupText)]),
     ...section(
       "Slowest",

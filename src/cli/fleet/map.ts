@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import { fleetNamed, type NamedFleet } from "../../declarations/fleet.ts";
-import type { FleetManner } from "../../declarations/fleet-yaml.ts";
+import { ANY_MACHINE, type FleetManner, type MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
+import { nameFault } from "../../declarations/terms/names.ts";
 import { parseDuration } from "../../declarations/yaml/units.ts";
 import { TemplateError } from "../../fleet/items/faults.ts";
 import type { LeftOut } from "../../fleet/items/matching-files.ts";
@@ -28,6 +29,9 @@ export interface MapOptions extends WatchOptions {
   readonly input?: string;
   readonly key?: string;
   readonly concurrency?: string;
+  readonly machines?: boolean;
+  readonly needs: readonly string[];
+  readonly priority?: string;
   readonly reuse?: Reuse;
   readonly retries?: string;
   readonly maxFailures?: string;
@@ -162,11 +166,30 @@ function specOf(worker: string, options: MapOptions, source: string, otherwise: 
     maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures, 0),
     cache: options.cache && (otherwise.cache ?? true),
     source,
+    machines: machinesOf(options, otherwise.machines ?? null),
   };
 }
 
+/** Each of the options says that machines may run items. */
+function machinesOf({ machines, needs, priority }: MapOptions, otherwise: MachineNeeds | null): MachineNeeds | null {
+  for (const label of needs)
+    if (nameFault(label) !== null) throw new UsageError(`--needs ${label}: a label ${nameFault(label)}`);
+  if (machines !== true && needs.length === 0 && priority === undefined) return otherwise;
+  const declared = otherwise ?? ANY_MACHINE;
+  return {
+    ...declared,
+    ...(needs.length === 0 ? {} : { needs: [...new Set(needs)].toSorted() }),
+    ...(priority === undefined ? {} : { priority: priorityOf(priority) }),
+  };
+}
+
+function priorityOf(text: string): number {
+  if (/^-?\d{1,3}$/.test(text) && Math.abs(Number(text)) <= 100) return Number(text);
+  throw new UsageError("--priority must be a whole number from -100 to 100");
+}
+
 function concurrencyOf({ concurrency }: MapOptions): number | "auto" | undefined {
-  return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency, 1);
+  return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency, 0);
 }
 
 function durationOf(option: string, text: string): number {

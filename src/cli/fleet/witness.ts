@@ -21,6 +21,8 @@ export interface FleetView {
   /** Their changes wait for a person. */
   readonly pending: number;
   readonly running: number;
+  /** What other machines run, or have delivered. */
+  readonly elsewhere: number;
   /** Failed once, and wait to be tried again. */
   readonly waiting: number;
   readonly elapsedMs: number;
@@ -54,6 +56,7 @@ export class FleetWitness {
   #failed = 0;
   #pending = 0;
   #draining: string | null = null;
+  #elsewhere = 0;
 
   /** `now`: milliseconds of a clock that only goes forward. */
   constructor(now: () => number = () => performance.now()) {
@@ -74,6 +77,7 @@ export class FleetWitness {
       this.#running.set(event.index, { key: event.key, since: this.#now() });
     } else if (event.type === "settled") this.#settle(event.result, event.retryInMs !== null);
     else if (event.type === "draining") this.#draining = event.why;
+    else if (event.type === "elsewhere") this.#elsewhere = event.running;
   }
 
   /** `listed`: how many of the slowest and of the failures. */
@@ -96,6 +100,7 @@ export class FleetWitness {
       failed: this.#failed,
       pending: this.#pending,
       running: this.#running.size,
+      elsewhere: this.#elsewhere,
       waiting: this.#waiting.size,
       elapsedMs,
       recentRate,

@@ -88,6 +88,7 @@ const STATUSES: Partial<Record<RequestErrorCode, number>> = {
   QUESTION_CHANGED: 1,
   WORKER_REFUSED: EXIT.refused,
   FLEET_REFUSED: EXIT.refused,
+  NO_QUEUE: EXIT.wrongUsage,
 };
 
 /** An error of the system about a path that the user named, or about a full disk, is not a bug. */

@@ -30,7 +30,10 @@ export function addMap({ does, terminal, verb }: Frame): void {
     )
     .option("--input <template>", "give each item this JSON on standard input; fields in its texts are filled in")
     .option("--key <template>", "name each item in the results")
-    .option("--concurrency <n>", "run so many items at once, or auto")
+    .option("--concurrency <n>", "run so many items at once, or auto; 0 leaves all to other machines")
+    .option("--machines", "let other machines run items too (corral work)")
+    .addOption(repeatable("--needs <label>", "let only machines with this label run them, such as gpu"))
+    .option("--priority <n>", "let machines take items of fleets with a higher one first (0)")
     .addOption(
       new Option("--reuse <how>", "use one container for each item, or one for many").choices(["fresh", "scrubbed"]),
     )

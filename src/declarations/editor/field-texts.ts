@@ -89,12 +89,16 @@ const SECRET: Texts = {
 };
 
 const MANNER: Texts = {
-  concurrency: "How many items run at once, or `auto`.",
+  concurrency: "How many items run at once, or `auto`. 0: only other machines run them.",
   reuse: "`fresh`: a container for each item. `scrubbed`: one for many, cleaned in between.",
   retries: "How many times an item is run again after a failure.",
   max_failures: "No more items start after so many have failed.",
   cache: "`false`: run items again that have succeeded before with the same input.",
   timeout: "How long one item may take, such as `5m`.",
+  machines: "Which other machines (`corral work`) may run items; `true`: all that take part. It needs `queue`.",
+  "machines.needs": "Labels that a machine must have, such as `[gpu, big]`.",
+  "machines.priority": "Items of fleets with a higher one are claimed first. From -100 to 100; absent: 0.",
+  "machines.weight": "Its share beside other fleets of the same priority. From 1 to 100; absent: 1.",
 };
 
 const SHELL_RULES: Texts = {

@@ -1,3 +1,5 @@
+import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
+
 /**
  * One line of a manifest or one file of a directory, which fills the templates. Values of a CSV are text; values of a JSON
  * line are any JSON.
@@ -48,16 +50,6 @@ export interface ItemTemplate {
 
 /** How cells serve items. `fresh`: one item for each cell; `scrubbed`: a cell runs many items, one after another. */
 export type Reuse = "fresh" | "scrubbed";
-
-/** Which machines may run items of a fleet. */
-export interface MachineNeeds {
-  /** Labels that a machine must have. */
-  readonly needs: readonly string[];
-  /** Items of fleets with a higher one are claimed first. From -100 to 100; usually 0. */
-  readonly priority: number;
-  /** Its share beside other fleets of the same priority. From 1 to 100; usually 1. */
-  readonly weight: number;
-}
 
 /** The declaration of a fleet. Plain JSON, kept in the journal so that the fleet can be resumed. */
 export interface FleetSpec {

@@ -1,4 +1,5 @@
-import type { ItemResult, MachineNeeds } from "./item.ts";
+import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
+import type { ItemResult } from "./item.ts";
 import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
 
 /**

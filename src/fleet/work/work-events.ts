@@ -11,7 +11,8 @@ export type WorkEvent =
   | ({ readonly type: "delivered"; readonly status: string; readonly durationMs: number } & AttemptName)
   /** Another attempt counts meanwhile: nothing of this one was recorded. */
   | ({ readonly type: "late"; readonly reason: string } & AttemptName)
-  | ({ readonly type: "given_back"; readonly why: string } & AttemptName)
+  /** `hasBegun`: its worker had begun. */
+  | ({ readonly type: "given_back"; readonly why: string; readonly hasBegun: boolean } & AttemptName)
   /** For the user only: it may contain host paths. */
   | { readonly type: "trouble"; readonly detail: string }
   /** Its lease has ended: everything that ran is ended, and other processes run it again. */

@@ -97,7 +97,7 @@ export class WorkedAttempt {
     const { membership, onEvent } = this.#parts;
     const { fleet, index, attempt } = this.#name;
     await this.#told(() => membership.giveBack(fleet, index, attempt, afterMs), MAX_GIVEN_BACK);
-    onEvent({ type: "given_back", ...this.#name, why });
+    onEvent({ type: "given_back", ...this.#name, why, hasBegun: this.#begunAtMs !== null });
   }
 
   /** The store may be away for a moment. */

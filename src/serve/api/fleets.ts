@@ -393,6 +393,7 @@ function specOf(
     maxFailures: maxFailures ?? otherwise.maxFailures ?? null,
     timeoutMs: timeoutMs ?? otherwise.timeoutMs ?? null,
     cache: cache ?? otherwise.cache ?? true,
+    machines: otherwise.machines ?? null,
   };
 }
 

@@ -1,0 +1,96 @@
+import { hostname } from "node:os";
+import { unasked } from "../../approval/approver.ts";
+import { loadProject } from "../../declarations/project.ts";
+import { nameFault } from "../../declarations/terms/names.ts";
+import type { WorkEvent } from "../../fleet/work/work-events.ts";
+import { workOn } from "../../operations/work.ts";
+import { openCorralFor } from "../../run/open/corral.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { ImageLines } from "../terminal/image-lines.ts";
+import { say, type Terminal } from "../terminal/terminal.ts";
+import { keepHeapSmall } from "./ran-fleet.ts";
+import { WorkScreen, workLine } from "./work-screen.ts";
+
+export interface WorkVerbOptions extends ProjectOptions {
+  readonly concurrency: string;
+  readonly name?: string;
+  readonly label: readonly string[];
+}
+
+const MAX_SLOTS = 1000;
+const MAX_LABELS = 20;
+const MAX_NAME = 100;
+
+/** `corral work`: runs items of fleets that other processes own, until the user stops it. */
+export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Promise<number> {
+  const machine = {
+    name: nameOf(options.name ?? hostname()),
+    labels: labelsOf(options.label),
+    slots: slotsOf(options.concurrency),
+  };
+  const project = await loadProject(options.project, terminal.env);
+  const [drain, stop] = [new AbortController(), new AbortController()];
+  using screen = new WorkScreen(terminal, options.json === true);
+  const images = new ImageLines();
+  let asked = 0;
+  const off = terminal.onStop(() => {
+    asked += 1;
+    if (asked === 1) {
+      drain.abort();
+      screen.tell(`corral: ${screen.waitingText}`);
+    } else if (asked === 2) {
+      stop.abort(new Error("it was stopped"));
+      screen.tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit now");
+    } else terminal.exit(EXIT.cancelled);
+  });
+  const see = (event: WorkEvent): void => {
+    if (options.json) terminal.stdout.write(`${JSON.stringify(workLine(event))}\n`);
+    screen.see(event);
+  };
+  try {
+    await using corral = await openCorralFor(project, {
+      stateDir: stateDirFrom(terminal.env),
+      engineEnv: terminal.env,
+      approver: ASKS_NOBODY,
+      emit(event) {
+        for (const line of images.see(event)) screen.tell(line);
+      },
+    });
+    if (corral.reapTrouble !== null) say(terminal, `corral: warning: ${corral.reapTrouble}`);
+    keepHeapSmall();
+    await workOn(corral, { ...machine, env: terminal.env, onEvent: see, drain: drain.signal, stop: stop.signal });
+    screen.end();
+    return stop.signal.aborted ? EXIT.cancelled : 0;
+  } finally {
+    off();
+  }
+}
+
+/** Nobody at this machine knows the fleet. */
+const ASKS_NOBODY = {
+  decide: async () => unasked("the item runs on another machine, which asks no person; a rule of the project can approve it"),
+};
+
+function nameOf(text: string): string {
+  const name = text.trim();
+  if (name !== "" && name.length <= MAX_NAME && !/\p{C}/u.test(name)) return name;
+  throw new UsageError(`--name takes a text of 1 to ${MAX_NAME} characters`);
+}
+
+function labelsOf(labels: readonly string[]): string[] {
+  for (const label of labels) {
+    const fault = nameFault(label);
+    if (fault !== null) throw new UsageError(`--label ${label}: a label ${fault}`);
+  }
+  if (labels.length > MAX_LABELS) throw new UsageError(`a machine has at most ${MAX_LABELS} labels`);
+  return [...new Set(labels)].toSorted();
+}
+
+function slotsOf(text: string): number | "auto" {
+  if (text === "auto") return text;
+  const slots = Number(text);
+  if (/^\d+$/.test(text) && slots >= 1 && slots <= MAX_SLOTS) return slots;
+  throw new UsageError(`--concurrency must be auto or a whole number from 1 to ${MAX_SLOTS}`);
+}

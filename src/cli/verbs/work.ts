@@ -1,0 +1,31 @@
+import type { Frame } from "./frame.ts";
+import { driver, examples, json, project, repeatable } from "./options.ts";
+
+export function addWork({ does, terminal, verb }: Frame): void {
+  verb("work")
+    .addOption(project())
+    .option("--concurrency <n>", "run so many items at once, or auto", "auto")
+    .option("--name <name>", "call this machine so in lists (its host name)")
+    .addOption(repeatable("--label <label>", "say that this machine has this, such as gpu"))
+    .addOption(driver())
+    .addOption(json("print what happens as JSON, one event per line"))
+    .addHelpText("after", WORK_HELP)
+    .action(does(async (options) => (await import("../fleet/work.ts")).workVerb(options, terminal)));
+}
+
+const WORK_HELP = `
+The queue is that of the project (\`queue\` in corral.yaml) or
+of CORRAL_QUEUE. This machine needs its own copy of the
+project: it takes no items of a fleet that differs from it,
+and \`corral fleet show\` says why. Nothing of this machine is
+read: what items read comes from the coordinator.
+
+Ctrl-C gives back what waits and lets running items end;
+Ctrl-C twice stops them, and other machines run them again.
+
+Exit status:
+  0    it was stopped, and all that it ran is delivered
+  2    wrong usage, or there is no queue
+  125  the queue or the container engine does not answer
+  130  it was stopped at once
+${examples("corral work", "corral work --concurrency 8 --label gpu --json")}`;

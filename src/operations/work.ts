@@ -1,0 +1,62 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { Mirrors } from "../blobs/mirror/mirrors.ts";
+import { hostFleets } from "../fleet/work/host-fleet.ts";
+import type { OnWorkEvent } from "../fleet/work/work-events.ts";
+import { WorkingMachine } from "../fleet/work/working-machine.ts";
+import { capacityOf } from "../fleet/share.ts";
+import type { Corral } from "../run/open/corral.ts";
+import { lockOwner } from "../state/owner.ts";
+import { statePaths } from "../state/state-paths.ts";
+import { packageVersion } from "./package-version.ts";
+import { openWorkPlace } from "./work-place.ts";
+
+export interface WorkRequest {
+  /** For people. */
+  readonly name: string;
+  readonly labels: readonly string[];
+  readonly slots: number | "auto";
+  /** Environment variables, for the queue and the blobs. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly onEvent: OnWorkEvent;
+  /** Claims no more, gives back what waits, and ends when what runs has ended. */
+  readonly drain: AbortSignal;
+  /** Ends everything at once. */
+  readonly stop: AbortSignal;
+}
+
+/** Between two attempts to join after the lease was lost. */
+const REJOIN_MS = 1000;
+
+/**
+ * Makes this process a machine that runs items of other processes' fleets, as far as they agree with this project, until it is drained or
+ * stopped. If its lease ends, because it stood still or did not reach the queue, everything that it ran is ended, and it joins again.
+ *
+ * @throws RequestError NO_QUEUE, QueueError
+ */
+export async function workOn(corral: Corral, request: WorkRequest): Promise<void> {
+  const { environment: run, project, stateDir } = corral;
+  const { name, labels, onEvent, drain, stop } = request;
+  await using place = await openWorkPlace(project, request.env);
+  const mirrorsDir = statePaths(stateDir).mirrors;
+  const mirrors = new Mirrors({ dir: mirrorsDir, owner: lockOwner() });
+  await mirrors.sweep();
+  const version = packageVersion();
+  const host = hostFleets({ run, version, blobs: place.blobs, mirrors, mirrorsDir });
+  const slots = request.slots === "auto" ? await automaticSlots(corral) : request.slots;
+  const isOver = (): boolean => drain.aborted || stop.aborted;
+  while (!isOver()) {
+    const membership = await place.work.join({ name, labels, slots, version });
+    onEvent({ type: "joined", name, slots, labels });
+    const parts = { membership, store: place.work, slots, host, onEvent, now: run.now, pause: (ms: number) => pause(ms) };
+    const end = await new WorkingMachine({ ...parts, drain, stop }).run();
+    await membership[Symbol.asyncDispose]();
+    if (end !== "lost") return;
+    await pause(REJOIN_MS, undefined, { signal: AbortSignal.any([drain, stop]) }).catch(() => {});
+  }
+}
+
+/** As many as a fleet of fresh cells alone would run here. */
+async function automaticSlots({ environment, project }: Corral): Promise<number> {
+  const { defaultLimits } = await environment.policyNamed(project.policyName);
+  return Math.max(1, capacityOf("fresh", defaultLimits.memoryBytes));
+}
