@@ -100,7 +100,7 @@ export async function showFleet(place: FleetPlace, asked: string): Promise<Fleet
   };
 }
 
-async function machinesOf({ id, spec }: FleetRecord, { work }: FleetStore): Promise<MachineOfFleet[]> {
+async function machinesOf({ id, spec }: Pick<FleetRecord, "id" | "spec">, { work }: FleetStore): Promise<MachineOfFleet[]> {
   const { machines = null } = spec;
   if (machines === null || work === null) return [];
   return (await work.machines()).map(({ fleets, running: runningInAll, joinedAt: _, ...machine }) => {

@@ -63,10 +63,7 @@ async function openBlobs(
   if (CORRAL_BLOBS) return { store: new DirectoryBlobs(CORRAL_BLOBS), [Symbol.asyncDispose]: async () => {} };
   const database = await connectServer(url);
   await database.query(BLOB_TABLE);
-  const store = new PostgresBlobs({
-    query: async (text, values) => ({ rows: await database.query(text, values) }),
-  });
-  return { store, [Symbol.asyncDispose]: () => database[Symbol.asyncDispose]() };
+  return { store: new PostgresBlobs(database), [Symbol.asyncDispose]: () => database[Symbol.asyncDispose]() };
 }
 
 const NO_QUEUE =
