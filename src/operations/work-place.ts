@@ -1,6 +1,6 @@
 import { DirectoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import type { BlobStore } from "../blobs/model/blob.ts";
-import { BLOB_TABLE, PostgresBlobs } from "../blobs/postgres/postgres-blobs.ts";
+import { PostgresBlobs } from "../blobs/postgres/postgres-blobs.ts";
 import { sendMounts } from "../blobs/tree/send-mounts.ts";
 import { queueOf } from "../declarations/queue.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
@@ -23,19 +23,20 @@ export interface WorkPlace extends AsyncDisposable {
 export async function openWorkPlace({ dir }: { readonly dir: string }, env: Env): Promise<WorkPlace> {
   const url = await queueOf(dir, env);
   if (url === null) throw new RequestError("NO_QUEUE", dir, NO_QUEUE);
-  const blobs = await openBlobs(url, env);
+  // Opening it makes its tables, those of the blobs among them.
+  const store = await openQueue(url, dir);
   try {
-    const store = await openQueue(url, dir);
+    const blobs = await openBlobs(url, env);
     return {
       work: store.work,
       blobs: blobs.store,
       async [Symbol.asyncDispose]() {
-        await store[Symbol.asyncDispose]();
         await blobs[Symbol.asyncDispose]();
+        await store[Symbol.asyncDispose]();
       },
     };
   } catch (error) {
-    await blobs[Symbol.asyncDispose]();
+    await store[Symbol.asyncDispose]();
     throw error;
   }
 }
@@ -62,7 +63,6 @@ async function openBlobs(
 ): Promise<{ readonly store: BlobStore } & AsyncDisposable> {
   if (CORRAL_BLOBS) return { store: new DirectoryBlobs(CORRAL_BLOBS), [Symbol.asyncDispose]: async () => {} };
   const database = await connectServer(url);
-  await database.query(BLOB_TABLE);
   return { store: new PostgresBlobs(database), [Symbol.asyncDispose]: () => database[Symbol.asyncDispose]() };
 }
 

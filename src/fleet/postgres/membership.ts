@@ -1,4 +1,5 @@
-import type { ItemRequest, MachineNeeds } from "../model/item.ts";
+import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
+import type { ItemRequest } from "../model/item.ts";
 import { MAX_CLAIM, type NewAttempt, type Taken } from "../model/queue.ts";
 import type { Agreement, ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
 import type { Connection } from "./connection.ts";
