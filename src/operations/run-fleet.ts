@@ -17,6 +17,7 @@ import { openPreview } from "../run/open/preview.ts";
 import { fleetIn } from "./fleets.ts";
 import type { Machine } from "./machine.ts";
 import { RequestError, refusedError } from "./request-error.ts";
+import { transportBy } from "./work-place.ts";
 
 /** Which fleet to run. */
 export type FleetStart =
@@ -57,10 +58,8 @@ export async function* runFleet(
   { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
   await using store = await openFleetStore(stateDir, project.dir, run.models.env);
-  // Loads the client of the queue's database.
-  const openTransport = store.work === null ? null : (await import("./work-place.ts")).openTransport;
-  await using transport = (await openTransport?.(project.dir, run.models.env)) ?? null;
-  const env = { run, store, onEvent, stop, ...(transport === null ? {} : { transport }) };
+  const transport = store.work === null ? {} : { transport: transportBy(store.work, run.models.env) };
+  const env = { run, store, onEvent, stop, ...transport };
   const opened = await openedFleet(start, env);
   if (!opened.ok) throw refusalOf(start.kind === "new" ? start.spec.worker : start.fleet, opened);
   await using fleet = opened;

@@ -1,11 +1,8 @@
 import { DirectoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import type { BlobStore } from "../blobs/model/blob.ts";
-import { PostgresBlobs } from "../blobs/postgres/postgres-blobs.ts";
 import { sendMounts } from "../blobs/tree/send-mounts.ts";
-import { queueOf } from "../declarations/queue.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
-import { openQueue } from "../fleet/postgres/open-queue.ts";
-import { connectServer } from "../fleet/postgres/server.ts";
+import { openFleetStore } from "../fleet/open-store.ts";
 import { settlingDelivered } from "../fleet/settle-delivered.ts";
 import type { Transport } from "../fleet/transport.ts";
 import { packageVersion } from "./package-version.ts";
@@ -13,57 +10,35 @@ import { RequestError } from "./request-error.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Where machines and coordinators meet. */
+/** Where a machine meets coordinators. */
 export interface WorkPlace extends AsyncDisposable {
   readonly work: WorkStore;
   readonly blobs: BlobStore;
 }
 
-/** For a machine. @throws RequestError NO_QUEUE, QueueError */
-export async function openWorkPlace({ dir }: { readonly dir: string }, env: Env): Promise<WorkPlace> {
-  const url = await queueOf(dir, env);
-  if (url === null) throw new RequestError("NO_QUEUE", dir, NO_QUEUE);
-  // Opening it makes its tables, those of the blobs among them.
-  const store = await openQueue(url, dir);
-  try {
-    const blobs = await openBlobs(url, env);
-    return {
-      work: store.work,
-      blobs: blobs.store,
-      async [Symbol.asyncDispose]() {
-        await blobs[Symbol.asyncDispose]();
-        await store[Symbol.asyncDispose]();
-      },
-    };
-  } catch (error) {
-    await store[Symbol.asyncDispose]();
-    throw error;
-  }
+/** `env`: Corral's own environment. @throws RequestError NO_QUEUE, QueueError */
+export async function openWorkPlace(stateDir: string, projectDir: string, env: Env): Promise<WorkPlace> {
+  const store = await openFleetStore(stateDir, projectDir, env);
+  const { work } = store;
+  if (work !== null) return { work, blobs: blobsOf(work, env), [Symbol.asyncDispose]: () => store[Symbol.asyncDispose]() };
+  await store[Symbol.asyncDispose]();
+  throw new RequestError("NO_QUEUE", projectDir, NO_QUEUE);
 }
 
-/** For a coordinator; null: there is no queue. @throws QueueError */
-export async function openTransport(projectDir: string, env: Env): Promise<(Transport & AsyncDisposable) | null> {
-  const url = await queueOf(projectDir, env);
-  if (url === null) return null;
-  const blobs = await openBlobs(url, env);
-  const { store } = blobs;
+/** For a coordinator. */
+export function transportBy(work: WorkStore, env: Env): Transport {
+  const store = blobsOf(work, env);
   return {
     version: packageVersion(),
     sendTrees: async ({ mounts }, signal) =>
       Object.fromEntries((await sendMounts(mounts, { store, signal })).map(({ path, digest }) => [path, digest])),
     settleChanges: settlingDelivered(store),
-    [Symbol.asyncDispose]: () => blobs[Symbol.asyncDispose](),
   };
 }
 
 /** A directory that all machines share, if CORRAL_BLOBS names one; else the queue's database. */
-async function openBlobs(
-  url: string,
-  { CORRAL_BLOBS }: Env,
-): Promise<{ readonly store: BlobStore } & AsyncDisposable> {
-  if (CORRAL_BLOBS) return { store: new DirectoryBlobs(CORRAL_BLOBS), [Symbol.asyncDispose]: async () => {} };
-  const database = await connectServer(url);
-  return { store: new PostgresBlobs(database), [Symbol.asyncDispose]: () => database[Symbol.asyncDispose]() };
+function blobsOf(work: WorkStore, { CORRAL_BLOBS }: Env): BlobStore {
+  return CORRAL_BLOBS ? new DirectoryBlobs(CORRAL_BLOBS) : work.blobs;
 }
 
 const NO_QUEUE =

@@ -36,7 +36,7 @@ const REJOIN_MS = 1000;
 export async function workOn(corral: Corral, request: WorkRequest): Promise<void> {
   const { environment: run, project, stateDir } = corral;
   const { name, labels, onEvent, drain, stop } = request;
-  await using place = await openWorkPlace(project, request.env);
+  await using place = await openWorkPlace(stateDir, project.dir, request.env);
   const mirrorsDir = statePaths(stateDir).mirrors;
   const mirrors = new Mirrors({ dir: mirrorsDir, owner: lockOwner() });
   await mirrors.sweep();

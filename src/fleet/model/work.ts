@@ -1,3 +1,4 @@
+import type { BlobStore } from "../../blobs/model/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import type { ItemResult } from "./item.ts";
 import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
@@ -8,6 +9,9 @@ import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
  * can reach has it. All times are the store's own: no clock of a machine counts.
  */
 export interface WorkStore {
+  /** Where content goes between machines that share no directory. */
+  readonly blobs: BlobStore;
+
   /** Registers this process as a machine. Its lease is renewed until the membership is disposed. */
   join(machine: NewMachine): Promise<Membership>;
   /** The machines whose leases have not ended, in the order of their names. */

@@ -55,6 +55,9 @@ export class MemoryWork implements WorkStore {
   readonly fleets = new Map<string, ModelFleet>();
   readonly members: ModelMachine[] = [];
   readonly clock: VirtualClock;
+  get blobs(): never {
+    throw new Error("nothing is brought here");
+  }
   #wakes = new Set<() => void>();
 
   constructor(clock: VirtualClock) {
