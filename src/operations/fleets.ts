@@ -2,8 +2,8 @@ import type { FailureGroup } from "../fleet/model/cause.ts";
 import type { FleetRecord, Pace, SummaryLine } from "../fleet/model/fleet-record.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import type { FleetStore } from "../fleet/model/store.ts";
-import type { Machine } from "../fleet/model/work.ts";
 import type { ItemFilter, ItemLog, ListedItem, StoredItem } from "../fleet/model/stored-item.ts";
+import type { Machine } from "../fleet/model/work.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { junitXml } from "../fleet/report/junit.ts";
@@ -40,7 +40,8 @@ export interface FleetDetails extends ListedFleet, Pace {
 }
 
 /** A machine, and what it does for one fleet. */
-export interface MachineOfFleet extends Pick<Machine, "name" | "labels" | "slots" | "version" | "seenAt" | "recentRate"> {
+export interface MachineOfFleet
+  extends Pick<Machine, "name" | "labels" | "slots" | "version" | "seenAt" | "recentRate"> {
   /** Its items of this fleet, and of all fleets. */
   readonly running: number;
   readonly runningInAll: number;
@@ -100,7 +101,10 @@ export async function showFleet(place: FleetPlace, asked: string): Promise<Fleet
   };
 }
 
-async function machinesOf({ id, spec }: Pick<FleetRecord, "id" | "spec">, { work }: FleetStore): Promise<MachineOfFleet[]> {
+async function machinesOf(
+  { id, spec }: Pick<FleetRecord, "id" | "spec">,
+  { work }: FleetStore,
+): Promise<MachineOfFleet[]> {
   const { machines = null } = spec;
   if (machines === null || work === null) return [];
   return (await work.machines()).map(({ fleets, running: runningInAll, joinedAt: _, ...machine }) => {

@@ -20,7 +20,8 @@ export interface WorkPlace extends AsyncDisposable {
 export async function openWorkPlace(stateDir: string, projectDir: string, env: Env): Promise<WorkPlace> {
   const store = await openFleetStore(stateDir, projectDir, env);
   const { work } = store;
-  if (work !== null) return { work, blobs: blobsOf(work, env), [Symbol.asyncDispose]: () => store[Symbol.asyncDispose]() };
+  if (work !== null)
+    return { work, blobs: blobsOf(work, env), [Symbol.asyncDispose]: () => store[Symbol.asyncDispose]() };
   await store[Symbol.asyncDispose]();
   throw new RequestError("NO_QUEUE", projectDir, NO_QUEUE);
 }

@@ -1,9 +1,9 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Mirrors } from "../blobs/mirror/mirrors.ts";
+import { capacityOf } from "../fleet/share.ts";
 import { hostFleets } from "../fleet/work/host-fleet.ts";
 import type { OnWorkEvent } from "../fleet/work/work-events.ts";
 import { WorkingMachine } from "../fleet/work/working-machine.ts";
-import { capacityOf } from "../fleet/share.ts";
 import type { Corral } from "../run/open/corral.ts";
 import { lockOwner } from "../state/owner.ts";
 import { statePaths } from "../state/state-paths.ts";
@@ -47,7 +47,15 @@ export async function workOn(corral: Corral, request: WorkRequest): Promise<void
   while (!isOver()) {
     const membership = await place.work.join({ name, labels, slots, version });
     onEvent({ type: "joined", name, slots, labels });
-    const parts = { membership, store: place.work, slots, host, onEvent, now: run.now, pause: (ms: number) => pause(ms) };
+    const parts = {
+      membership,
+      store: place.work,
+      slots,
+      host,
+      onEvent,
+      now: run.now,
+      pause: (ms: number) => pause(ms),
+    };
     const end = await new WorkingMachine({ ...parts, drain, stop }).run();
     await membership[Symbol.asyncDispose]();
     if (end !== "lost") return;

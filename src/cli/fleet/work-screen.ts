@@ -1,6 +1,6 @@
-import type { WorkEvent } from "../../fleet/work/work-events.ts";
-import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
 import { isSuccess } from "../../fleet/report/measures/outcome.ts";
+import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
+import type { WorkEvent } from "../../fleet/work/work-events.ts";
 import { printable, printableLine } from "../../operations/wording/printable.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { RecentRate } from "./rate.ts";

@@ -70,7 +70,8 @@ export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Pr
 
 /** Nobody at this machine knows the fleet. */
 const ASKS_NOBODY = {
-  decide: async () => unasked("the item runs on another machine, which asks no person; a rule of the project can approve it"),
+  decide: async () =>
+    unasked("the item runs on another machine, which asks no person; a rule of the project can approve it"),
 };
 
 function nameOf(text: string): string {
