@@ -10,6 +10,7 @@ const CONNECT_MS = 10_000;
 /** A statement that takes longer is ended by the server: nothing here takes so long. */
 const STATEMENT_MS = 120_000;
 const IDLE_MS = 30_000;
+const HOLD_MS = 1000;
 /** Before it listens again after the connection was lost. */
 const LISTEN_PAUSE_MS = 1000;
 
@@ -130,9 +131,15 @@ class Server implements Connection {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#listener?.removeAllListeners("end");
-    await this.#listener?.end().catch(() => {});
-    await this.#pool.end();
+    // Connections without work do not keep the process alive, and it must not end while they are being closed.
+    const hold = setInterval(() => {}, HOLD_MS);
+    try {
+      this.#listener?.removeAllListeners("end");
+      await this.#listener?.end().catch(() => {});
+      await this.#pool.end();
+    } finally {
+      clearInterval(hold);
+    }
   }
 
   async #ask<Row>(to: Pick<pg.ClientBase, "query">, text: string, values: readonly unknown[]): Promise<Row[]> {
