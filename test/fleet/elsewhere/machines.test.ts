@@ -1,0 +1,146 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chownSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, it } from "vitest";
+import { PROGRAM } from "../../cli/program.ts";
+import { serverPrograms, startServer } from "../postgres/server-fixture.ts";
+
+const ITEMS = 60;
+const WORKER_UID = 65532;
+const isRoot = process.getuid?.() === 0;
+
+const CORRAL_YAML = {
+  version: 1,
+  policy: "batch",
+  sandbox: { mode: "direct", zones: { data: { path: "./data", mode: "ro" }, out: { path: "./out", mode: "rw" } } },
+};
+const SCRIPT = 'n=$(tr -dc 0-9); sleep 0.4; tr a-z A-Z < /data/word > /out/$n.txt; echo "$n" >> /out/$n.txt';
+const WORKER = {
+  command: ["sh", "-c", SCRIPT],
+  sandbox: { zones: [{ name: "data" }, { name: "out", mode: "rw", approval: "pre_approved", stage: true }] },
+};
+
+interface Process {
+  readonly child: ChildProcess;
+  /** Lines of its standard output, as JSON. */
+  readonly lines: Record<string, unknown>[];
+  readonly errors: () => string;
+  readonly ended: Promise<number | null>;
+}
+
+/** Copies of one project in directories of their own, each with a state directory of its own. */
+function places() {
+  const base = mkdtempSync(join(tmpdir(), "corral-machines-"));
+  const home = join(base, "home");
+  mkdirSync(join(home, "workers"), { recursive: true });
+  for (const zone of ["data", "out"]) mkdirSync(join(home, zone));
+  writeFileSync(join(home, "corral.yaml"), JSON.stringify(CORRAL_YAML));
+  writeFileSync(join(home, "workers/up.worker"), `---\n${JSON.stringify(WORKER)}\n---\n`);
+  for (const name of ["one", "two"]) cpSync(home, join(base, name), { recursive: true });
+  // Only the coordinator has what items read.
+  writeFileSync(join(home, "data/word"), "hello\n");
+  if (isRoot) chownSync(join(home, "out"), WORKER_UID, WORKER_UID);
+  const started: ChildProcess[] = [];
+  const start = (name: string, args: readonly string[], env: Record<string, string>): Process => {
+    const child = spawn(process.execPath, [PROGRAM, ...args, "-C", join(base, name)], {
+      env: { ...process.env, CORRAL_STATE_DIR: join(base, `state-${name}`), ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    started.push(child);
+    const lines: Record<string, unknown>[] = [];
+    let [rest, errors] = ["", ""];
+    child.stdout.on("data", (chunk: Buffer) => {
+      const parts = `${rest}${chunk}`.split("\n");
+      rest = parts.pop() ?? "";
+      for (const line of parts) lines.push(JSON.parse(line));
+    });
+    child.stderr.on("data", (chunk: Buffer) => {
+      errors += chunk;
+    });
+    return { child, lines, errors: () => errors, ended: once(child, "close").then(([code]) => code as number | null) };
+  };
+  return {
+    base,
+    home,
+    start,
+    [Symbol.dispose]() {
+      for (const child of started) child.kill("SIGKILL");
+      rmSync(base, { recursive: true, force: true });
+    },
+  };
+}
+
+async function until(isSo: () => boolean, what: () => string, ms = 60_000): Promise<void> {
+  const startedAt = performance.now();
+  while (!isSo()) {
+    if (performance.now() - startedAt > ms) throw new Error(`it did not happen: ${what()}`);
+    await sleep(50);
+  }
+}
+
+const told = ({ lines }: Process, type: string) => lines.filter((line) => line.type === type);
+
+describe.skipIf(serverPrograms() === null || !isRoot)("machines", () => {
+  it("run every item of a fleet once, though one is killed and one stands still until its lease has ended", async () => {
+    await using server = await startServer();
+    using at = places();
+    const env = { CORRAL_QUEUE: server.url };
+    writeFileSync(join(at.base, "items.jsonl"), Array.from({ length: ITEMS }, (_, n) => `{"n":${n}}\n`).join(""));
+    const work = (name: string) => at.start(name, ["work", "--name", name, "--concurrency", "2", "--json"], env);
+    const [one, two] = [work("one"), work("two")];
+    const items = ["--manifest", join(at.base, "items.jsonl"), "--input", '{"n":"{n}"}'];
+    const map = at.start("home", ["map", "up", ...items, "--concurrency", "0", "--machines", "--json"], env);
+    const all = () => JSON.stringify([one.errors(), two.errors(), map.errors()]);
+
+    await until(() => told(one, "delivered").length >= 4 && told(two, "delivered").length >= 4, all);
+    one.child.kill("SIGKILL");
+    await until(() => told(two, "started").length > told(two, "delivered").length, all);
+    two.child.kill("SIGSTOP");
+    // Longer than a lease.
+    await sleep(18_000);
+    two.child.kill("SIGCONT");
+    expect(await map.ended, all()).toBe(0);
+
+    // Every result once, and every effect once.
+    expect(map.lines.map(({ key, status }) => `${key} ${status}`).toSorted()).toEqual(
+      Array.from({ length: ITEMS }, (_, n) => `${n} succeeded`).toSorted(),
+    );
+    expect(readdirSync(join(at.home, "out")).length).toBe(ITEMS);
+    for (let n = 0; n < ITEMS; n += 1)
+      expect(readFileSync(join(at.home, "out", `${n}.txt`), "utf8")).toBe(`HELLO\n${n}\n`);
+    const audit = at.start("home", ["audit", "--type", "changes_applied", "--json"], env);
+    await audit.ended;
+    const applied = (audit.lines as { changes: { path: string }[] }[]).flatMap(({ changes }) => changes);
+    expect(new Set(applied.map(({ path }) => path)).size).toBe(applied.length);
+
+    // What stood still has lost its lease, says so, and takes part again. No item was taken from two machines.
+    expect(told(two, "lost")).toHaveLength(1);
+    expect(told(two, "joined")).toHaveLength(2);
+    const late = [...told(two, "late"), ...told(two, "given_back")];
+    expect(late.length).toBeGreaterThan(0);
+    const taken = [...told(one, "delivered"), ...told(two, "delivered")].map(({ key }) => key);
+    expect(new Set(taken).size).toBe(taken.length);
+    for (const { key, attempt } of late)
+      expect(map.lines.find((line) => line.key === key)?.attempt).toBeGreaterThan(attempt as number);
+    expect(map.lines.some(({ attempt }) => (attempt as number) > 1)).toBe(true);
+
+    two.child.kill("SIGTERM");
+    expect(await two.ended, two.errors()).toBe(0);
+    // The next process of the killed machine removes what that one left.
+    const next = work("one");
+    await until(
+      () => told(next, "joined").length === 1,
+      () => next.errors(),
+    );
+    next.child.kill("SIGTERM");
+    expect(await next.ended, next.errors()).toBe(0);
+    for (const name of ["home", "one", "two"]) {
+      const cells = at.start(name, ["ps", "--json"], env);
+      await cells.ended;
+      expect(cells.lines).toEqual([[]]);
+    }
+  }, 180_000);
+});
