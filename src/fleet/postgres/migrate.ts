@@ -37,9 +37,12 @@ export async function migrate(db: Connection, schema: string): Promise<void> {
 }
 
 async function versionOf(db: Statements, schema: string): Promise<number> {
-  const [there] = await db.query<{ known: boolean }>("SELECT to_regclass($1) IS NOT NULL AS known", [
-    `${schema}.version`,
-  ]);
+  // By the catalogue itself: to_regclass remembers that there was no table, also after a wait for the lock.
+  const [there] = await db.query<{ known: boolean }>(
+    `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+       WHERE n.nspname = $1 AND c.relname = 'version') AS known`,
+    [schema],
+  );
   if (there?.known !== true) return 0;
   return (await db.query<{ version: number }>("SELECT version FROM corral.version"))[0]?.version ?? 0;
 }
