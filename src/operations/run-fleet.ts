@@ -58,7 +58,7 @@ export async function* runFleet(
   { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
   await using store = await openFleetStore(stateDir, project.dir, run.models.env);
-  const transport = store.work === null ? {} : { transport: transportBy(store.work, run.models.env) };
+  const transport = store.work === null ? {} : { transport: await transportBy(store.work, run.models.env) };
   const env = { run, store, onEvent, stop, ...transport };
   const opened = await openedFleet(start, env);
   if (!opened.ok) throw refusalOf(start.kind === "new" ? start.spec.worker : start.fleet, opened);

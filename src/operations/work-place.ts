@@ -19,16 +19,20 @@ export interface WorkPlace extends AsyncDisposable {
 /** `env`: Corral's own environment. @throws RequestError NO_QUEUE, QueueError */
 export async function openWorkPlace(stateDir: string, projectDir: string, env: Env): Promise<WorkPlace> {
   const store = await openFleetStore(stateDir, projectDir, env);
-  const { work } = store;
-  if (work !== null)
-    return { work, blobs: blobsOf(work, env), [Symbol.asyncDispose]: () => store[Symbol.asyncDispose]() };
-  await store[Symbol.asyncDispose]();
-  throw new RequestError("NO_QUEUE", projectDir, NO_QUEUE);
+  const close = (): Promise<void> => store[Symbol.asyncDispose]();
+  try {
+    const { work } = store;
+    if (work === null) throw new RequestError("NO_QUEUE", projectDir, NO_QUEUE);
+    return { work, blobs: await blobsOf(work, env), [Symbol.asyncDispose]: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
 
 /** For a coordinator. */
-export function transportBy(work: WorkStore, env: Env): Transport {
-  const store = blobsOf(work, env);
+export async function transportBy(work: WorkStore, env: Env): Promise<Transport> {
+  const store = await blobsOf(work, env);
   return {
     version: packageVersion(),
     sendTrees: async ({ mounts }, signal) =>
@@ -38,8 +42,8 @@ export function transportBy(work: WorkStore, env: Env): Transport {
 }
 
 /** A directory that all machines share, if CORRAL_BLOBS names one; else the queue's database. */
-function blobsOf(work: WorkStore, { CORRAL_BLOBS }: Env): BlobStore {
-  return CORRAL_BLOBS ? new DirectoryBlobs(CORRAL_BLOBS) : work.blobs;
+async function blobsOf(work: WorkStore, { CORRAL_BLOBS }: Env): Promise<BlobStore> {
+  return CORRAL_BLOBS ? new DirectoryBlobs(CORRAL_BLOBS) : await work.blobs();
 }
 
 const NO_QUEUE =

@@ -10,7 +10,7 @@ import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
  */
 export interface WorkStore {
   /** Where content goes between machines that share no directory. */
-  readonly blobs: BlobStore;
+  blobs(): Promise<BlobStore>;
 
   /** Registers this process as a machine. Its lease is renewed until the membership is disposed. */
   join(machine: NewMachine): Promise<Membership>;

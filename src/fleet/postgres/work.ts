@@ -1,4 +1,4 @@
-import { PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
+import { openPostgresBlobs, type PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
 import type { ItemResult } from "../model/item.ts";
 import type { Agreement, Delivered, Machine, MachineFleet, Membership, NewMachine, WorkStore } from "../model/work.ts";
 import { idOf } from "./fleets.ts";
@@ -7,14 +7,16 @@ import type { Place } from "./place.ts";
 
 /** How machines share the items of fleets in a PostgreSQL database. */
 export class PostgresWork implements WorkStore {
-  readonly blobs: PostgresBlobs;
   readonly #place: Place;
   readonly #waiting = new Set<() => void>();
   #isListening = false;
 
   constructor(place: Place) {
     this.#place = place;
-    this.blobs = new PostgresBlobs(place.db);
+  }
+
+  blobs(): Promise<PostgresBlobs> {
+    return openPostgresBlobs(this.#place.db);
   }
 
   async join(machine: NewMachine): Promise<Membership> {

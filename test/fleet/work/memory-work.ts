@@ -55,9 +55,6 @@ export class MemoryWork implements WorkStore {
   readonly fleets = new Map<string, ModelFleet>();
   readonly members: ModelMachine[] = [];
   readonly clock: VirtualClock;
-  get blobs(): never {
-    throw new Error("nothing is brought here");
-  }
   #wakes = new Set<() => void>();
 
   constructor(clock: VirtualClock) {
@@ -74,6 +71,10 @@ export class MemoryWork implements WorkStore {
     const fleet: ModelFleet = { id, spec, state: "running", isDraining: false, agreement: null, items };
     this.fleets.set(id, fleet);
     return fleet;
+  }
+
+  blobs(): never {
+    throw new Error("nothing is brought here");
   }
 
   notify(): void {
