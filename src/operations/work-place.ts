@@ -19,7 +19,7 @@ export interface WorkPlace extends AsyncDisposable {
 /** `env`: Corral's own environment. @throws RequestError NO_QUEUE, QueueError */
 export async function openWorkPlace(stateDir: string, projectDir: string, env: Env): Promise<WorkPlace> {
   const store = await openFleetStore(stateDir, projectDir, env);
-  const close = (): Promise<void> => store[Symbol.asyncDispose]();
+  const close = async (): Promise<void> => await store[Symbol.asyncDispose]();
   try {
     const { work } = store;
     if (work === null) throw new RequestError("NO_QUEUE", projectDir, NO_QUEUE);
