@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type Digest, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import { type BlobStore, type Digest, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
 import { machinePair } from "../../blobs/machine-pair.ts";
 import { byteTree } from "../../changes/scan/byte-tree.ts";
 import { plant } from "../../changes/staged-folder.ts";
@@ -85,5 +85,45 @@ describe("a shared directory that a hostile machine writes to", () => {
       "does not match its digest",
     );
     expect(fs.readdirSync(pair.mirrorsDir).filter((name) => !/use-|ticket/.test(name))).toEqual([]);
+  });
+
+  it("that changes while changes are fetched leads nothing elsewhere, and overwrites nothing", async () => {
+    await using pair = machinePair();
+    plant(pair.home, { a: "1", "d/b": "2", "e/c": "3" });
+    const digest = (await pair.delivered((dir) =>
+      plant(dir, { a: "ours", "d/b": "ours", "e/c": "ours", "d/new": "n" }),
+    )) as Digest;
+    const outside = join(pair.path, "outside");
+    plant(outside, { b: CANARY, c: "3" });
+    let fetched = 0;
+    const store: BlobStore = {
+      maxBytes: pair.store.maxBytes,
+      has: (digests) => pair.store.has(digests),
+      put: (blob, content, signal) => pair.store.put(blob, content, signal),
+      flush: () => pair.store.flush(),
+      sweep: (sweep) => pair.store.sweep(sweep),
+      get: (one, maxBytes, signal) => {
+        fetched += 1;
+        // The list was read and judged: now its first content is asked for.
+        if (fetched === 2) {
+          fs.writeFileSync(join(pair.home, "a"), "9");
+          for (const name of ["d", "e"]) fs.rmSync(join(pair.home, name), { recursive: true });
+          fs.symlinkSync(outside, join(pair.home, "d"));
+          plant(pair.home, { "e/c": "3" });
+        }
+        return pair.store.get(one, maxBytes, signal);
+      },
+    };
+    const collected = await pair.imported(digest, { store });
+    if (collected === null) throw new Error("nothing was changed");
+    const settled = await pair.apply(collected);
+    expect(Object.fromEntries(settled.map(({ change: { path }, outcome }) => [path, outcome]))).toEqual({
+      "/data/a": "conflict",
+      "/data/d/b": "refused",
+      "/data/d/new": "refused",
+      "/data/e/c": "conflict",
+    });
+    expect(Object.fromEntries(byteTree(outside))).toEqual({ b: `file 644 ${CANARY}`, c: "file 644 3" });
+    expect(fs.readFileSync(join(pair.home, "e/c"), "utf8")).toBe("3");
   });
 });
