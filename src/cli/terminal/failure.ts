@@ -1,6 +1,7 @@
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
 import { ItemsError } from "../../fleet/items/faults.ts";
+import { QueueError } from "../../fleet/model/queue-error.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
@@ -64,6 +65,7 @@ const KNOWN: readonly (readonly [ErrorKind, code: string, status: number])[] = [
   [EngineUnavailableError, "ENGINE_UNAVAILABLE", EXIT.engineTrouble],
   [EngineTrouble, "ENGINE_TROUBLE", EXIT.engineTrouble],
   [ImageBuildError, "IMAGE_NOT_BUILT", EXIT.engineTrouble],
+  [QueueError, "QUEUE_UNAVAILABLE", EXIT.engineTrouble],
   [StateDirError, "STATE_DIRECTORY", EXIT.engineTrouble],
 ];
 

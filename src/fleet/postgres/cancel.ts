@@ -1,4 +1,5 @@
-import { QueueError, type Statements } from "./connection.ts";
+import { QueueError } from "../model/queue-error.ts";
+import type { Statements } from "./connection.ts";
 import type { Place } from "./place.ts";
 
 const CHUNK = 5000;

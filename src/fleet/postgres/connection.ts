@@ -1,3 +1,5 @@
+import { QueueError } from "../model/queue-error.ts";
+
 /** Anything that takes statements: a connection, or one transaction of it. */
 export interface Statements {
   /** `$1`, `$2`, … are the values. Names of tables begin with `corral.`, whatever the schema is called. */
@@ -17,11 +19,6 @@ export interface Connection extends Statements, AsyncDisposable {
 
 /** The name of the schema, and of the channel of its notifications. */
 export const SCHEMA = "corral";
-
-/** The queue cannot be used. The message says why and what to do, and has no password. */
-export class QueueError extends Error {
-  override readonly name = "QueueError";
-}
 
 /** Makes the texts of statements those of another schema. */
 export function schemaTexts(schema: string): (text: string) => string {

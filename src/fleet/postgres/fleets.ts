@@ -2,7 +2,8 @@ import { randomBytes } from "node:crypto";
 import type { FleetRecord, FleetState } from "../model/fleet-record.ts";
 import type { FleetSpec } from "../model/item.ts";
 import type { ItemCounts } from "../model/queue.ts";
-import { QueueError, type Statements } from "./connection.ts";
+import { QueueError } from "../model/queue-error.ts";
+import type { Statements } from "./connection.ts";
 import type { Place } from "./place.ts";
 import { ACTIVE } from "./states.ts";
 

@@ -1,4 +1,5 @@
-import { type Connection, QueueError, type Statements } from "./connection.ts";
+import { QueueError } from "../model/queue-error.ts";
+import type { Connection, Statements } from "./connection.ts";
 import { MACHINES } from "./machines-schema.ts";
 import { FLEETS } from "./schema.ts";
 

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type pg from "pg";
-import { QueueError } from "./connection.ts";
+import { QueueError } from "../model/queue-error.ts";
 
 /** Modes of TLS. `prefer` and `allow` would be answered by whoever is in between: they are refused. */
 const MODES = ["disable", "require", "verify-ca", "verify-full"];

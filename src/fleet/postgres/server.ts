@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
-import { type Connection, QueueError, SCHEMA, type Statements, schemaTexts, storable } from "./connection.ts";
+import { QueueError } from "../model/queue-error.ts";
+import { type Connection, SCHEMA, type Statements, schemaTexts, storable } from "./connection.ts";
 import { isPassing, persistently } from "./lost-connection.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 

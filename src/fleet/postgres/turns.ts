@@ -1,4 +1,4 @@
-import { QueueError } from "./connection.ts";
+import { QueueError } from "../model/queue-error.ts";
 
 /** The most writes in one transaction. */
 const MAX_GROUP = 1000;

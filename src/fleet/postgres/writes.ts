@@ -1,7 +1,8 @@
 import type { ItemRequest } from "../model/item.ts";
 import { type Claim, type ClaimedItem, LONGEST_DELAY_MS, type NewAttempt, type Taken } from "../model/queue.ts";
+import { QueueError } from "../model/queue-error.ts";
 import { fencedOff } from "../stored/fenced-off.ts";
-import { QueueError, type Statements } from "./connection.ts";
+import type { Statements } from "./connection.ts";
 import type { Place } from "./place.ts";
 import { ACTIVE, outerState } from "./states.ts";
 import type { Answer } from "./turns.ts";

@@ -1,6 +1,7 @@
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
 import { ItemsError, TemplateError } from "../../fleet/items/faults.ts";
+import { QueueError } from "../../fleet/model/queue-error.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
@@ -85,6 +86,7 @@ const KNOWN: readonly (readonly [ErrorKind, Status, string])[] = [
   [EngineUnavailableError, 503, "ENGINE_UNAVAILABLE"],
   [EngineTrouble, 503, "ENGINE_TROUBLE"],
   [ImageBuildError, 503, "IMAGE_NOT_BUILT"],
+  [QueueError, 503, "QUEUE_UNAVAILABLE"],
   [StateDirError, 503, "STATE_DIRECTORY"],
 ];
 
