@@ -63,6 +63,17 @@ export default defineConfig({
                 env: { CORRAL_TEST_STORE: "postgres" },
               },
             },
+            {
+              extends: true as const,
+              test: {
+                ...withEngine,
+                name: "fleets-in-postgres",
+                include: ["test/fleet/fleet.test.ts"],
+                globalSetup: [withEngine.globalSetup, "test/tiers/postgres-tier.ts"],
+                env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "auto", CORRAL_TEST_STORE: "postgres" },
+                sequence: { groupOrder: 1 },
+              },
+            },
           ]
         : []),
       { extends: true, test: { name: "long", include: long, setupFiles: withoutEngine, sequence: { groupOrder: 1 } } },

@@ -1,16 +1,22 @@
+import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
+import { inject } from "vitest";
 import type { FleetEvent, FleetSummary } from "../../src/fleet/events.ts";
 import { type FleetEnvironment, type OpenedFleet, resumeFleet, startFleet } from "../../src/fleet/fleet.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../src/fleet/model/item.ts";
+import type { FleetStore } from "../../src/fleet/model/store.ts";
+import { PostgresStore } from "../../src/fleet/postgres/postgres-store.ts";
+import { connectServer } from "../../src/fleet/postgres/server.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
 import { type OpenFixtureOptions, openProject, type ProjectFixture, type ProjectSpec } from "../run/project-fixture.ts";
+import { storeKind } from "./journal/store-kind.ts";
 
 /** A project with fleets of its own, on the Engine. Disposing removes all of it. */
 export interface FleetFixture extends AsyncDisposable {
   readonly project: ProjectFixture;
-  readonly journal: FleetJournal;
+  readonly journal: FleetStore;
   readonly events: readonly FleetEvent[];
   open(spec: Partial<FleetSpec>, items: readonly Partial<ItemRequest>[], stop?: AbortSignal): Promise<OpenedFleet>;
   /** A whole fleet: its summary, and the results that counted, by key. */
@@ -40,9 +46,7 @@ export const SPEC: FleetSpec = {
 
 export async function openFleetProject(spec: ProjectSpec, options: OpenFixtureOptions = {}): Promise<FleetFixture> {
   const project = await openProject({ policy: "batch", ...spec }, options);
-  const path = projectPaths(project.stateDir, project.dir).fleets;
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const journal = await FleetJournal.open(path, { self: "this test", isDead: () => true });
+  const journal = await openStore(project);
   const events: FleetEvent[] = [];
   const never = new AbortController().signal;
   const env = (stop = never): FleetEnvironment => ({
@@ -69,6 +73,20 @@ export async function openFleetProject(spec: ProjectSpec, options: OpenFixtureOp
       await project[Symbol.asyncDispose]();
     },
   };
+}
+
+/** One project of tests has its fleets in PostgreSQL. */
+async function openStore({ stateDir, dir }: ProjectFixture): Promise<FleetStore> {
+  const url = inject("postgres");
+  const self = { self: "this test", isDead: () => true };
+  if (storeKind() === "postgres") {
+    if (url === undefined) throw new Error("this project of tests has no PostgreSQL server");
+    const project = randomBytes(32).toString("hex");
+    return await PostgresStore.open(await connectServer(url), { ...self, project, isAlive: () => false });
+  }
+  const path = projectPaths(stateDir, dir).fleets;
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  return await FleetJournal.open(path, self);
 }
 
 export async function* requests(items: readonly Partial<ItemRequest>[]): AsyncGenerator<ItemRequest> {
