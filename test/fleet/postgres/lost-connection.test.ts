@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, it } from "vitest";
+import { expect, inject, it } from "vitest";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
+import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { loadedFleet, settlementOf } from "../journal/journal-fixture.ts";
@@ -47,3 +48,33 @@ it("loses no item and records none twice while the server is killed again and ag
   expect(results.filter(({ index, run }) => recorded.get(index)?.[0] !== run)).toEqual([]);
   expect(await store.end(fleet)).toBe("done");
 }, 120_000);
+
+/** Every other transaction is committed, but its answer is lost: it is tried again, as after a lost connection. */
+function losingAnswers(connection: Connection): Connection {
+  let count = 0;
+  return {
+    query: (text, values) => connection.query(text, values),
+    listen: (heard) => connection.listen(heard),
+    async transaction(work) {
+      count += 1;
+      const answer = await connection.transaction((within) => work(within, false));
+      return count % 2 === 0 ? answer : await connection.transaction((within) => work(within, true));
+    },
+    [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
+  };
+}
+
+it("knows what was committed although the answer was lost: items, claims, results and the end of the fleet", async () => {
+  const schema = `test_${randomBytes(6).toString("hex")}`;
+  const connection = losingAnswers(await connectServer(inject("postgres") ?? "", schema));
+  await using store = await PostgresStore.open(connection, { ...options, schema });
+  const fleet = await loadedFleet(store, 1200);
+  const queue = await store.queue(fleet);
+  const recorded = new Map<number, string[]>();
+  await Promise.all(Array.from({ length: 8 }, () => work(queue, recorded)));
+  expect(await queue.counts()).toMatchObject({ total: 1200, queued: 0, running: 0, done: 1200 });
+  expect(recorded.size).toBe(1200);
+  expect(await store.pause(fleet, "Ctrl-C")).toBe(true);
+  expect(await store.takeOver(fleet)).toMatchObject({ ok: true, running: [] });
+  expect(await store.end(fleet)).toBe("done");
+});

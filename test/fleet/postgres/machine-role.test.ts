@@ -59,6 +59,19 @@ describe("the role of machines", () => {
     await expect(asMachine.query("SELECT id FROM corral.processes")).rejects.toThrow(/permission denied/);
   });
 
+  it("is the only one, beside the owner of the tables, that can", async () => {
+    const stranger = `stranger_${randomBytes(4).toString("hex")}`;
+    await using asOwner = await connectServer(inject("postgres") ?? "", schema);
+    await asOwner.query(`CREATE ROLE ${stranger} LOGIN`);
+    await asOwner.query(`GRANT USAGE ON SCHEMA corral TO ${stranger}`);
+    await using asStranger = await connectServer(
+      (inject("postgres") ?? "").replace("postgres@", `${stranger}@`),
+      schema,
+    );
+    const join = "SELECT corral.machine_join('m', '{}', 1, '0', 1000)";
+    await expect(asStranger.query(join)).rejects.toThrow(/permission denied for function/);
+  });
+
   it("cannot decide, settle, or take a fleet over", async () => {
     const queue = () => machine.queue(fleet);
     const denied = /permission denied/;
