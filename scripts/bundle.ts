@@ -47,7 +47,11 @@ function fileOf(id: string): string | null {
     return null;
   const inPackage = /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1];
   if (inPackage !== undefined) return inPackage.replace(/\W+/g, "-");
-  return /\/src\/((?:cli|run|isolation)\/[\w-]+(?=\/)|fleet\/postgres(?=\/)|[\w-]+(?=\/))/.exec(id)?.[1]?.replace("/", "-") ?? null;
+  return (
+    /\/src\/((?:cli|run|isolation)\/[\w-]+(?=\/)|fleet\/postgres(?=\/)|[\w-]+(?=\/))/
+      .exec(id)?.[1]
+      ?.replace("/", "-") ?? null
+  );
 }
 
 /**
