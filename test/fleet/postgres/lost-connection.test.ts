@@ -49,7 +49,7 @@ it("loses no item and records none twice while the server is killed again and ag
   expect(await store.end(fleet)).toBe("done");
 }, 120_000);
 
-/** Every other transaction is committed, but its answer is lost: it is tried again, as after a lost connection. */
+/** Two of three transactions are committed, but their answers are lost: each is tried again, as after a lost connection. */
 function losingAnswers(connection: Connection): Connection {
   let count = 0;
   return {
@@ -58,7 +58,7 @@ function losingAnswers(connection: Connection): Connection {
     async transaction(work) {
       count += 1;
       const answer = await connection.transaction((within) => work(within, false));
-      return count % 2 === 0 ? answer : await connection.transaction((within) => work(within, true));
+      return count % 3 === 0 ? answer : await connection.transaction((within) => work(within, true));
     },
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   };
