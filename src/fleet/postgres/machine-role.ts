@@ -14,8 +14,8 @@ const FUNCTIONS = [
 ];
 
 /**
- * The statements that give a role what `corral work` needs, and nothing else: it can read no table but the version, and change none. It
- * claims, delivers and gives back by functions, which check that the item is its own.
+ * The statements that give a role what `corral work` needs, and nothing else: of the tables it can read the version and
+ * blobs, and store blobs. It claims, delivers and gives back by functions, which check that the item is its own.
  */
 export function machineGrants(role: string, schema = SCHEMA): string[] {
   if (!/^[A-Za-z_][A-Za-z0-9_-]{0,62}$/.test(role)) throw new Error(`${JSON.stringify(role)} is no name of a role`);
@@ -23,6 +23,7 @@ export function machineGrants(role: string, schema = SCHEMA): string[] {
   const texts = [
     `GRANT USAGE ON SCHEMA corral TO ${quoted}`,
     `GRANT SELECT ON corral.version TO ${quoted}`,
+    `GRANT SELECT, INSERT, UPDATE (used_at) ON corral.blobs TO ${quoted}`,
     ...FUNCTIONS.map((name) => `GRANT EXECUTE ON FUNCTION corral.${name} TO ${quoted}`),
   ];
   return texts.map(schemaTexts(schema));

@@ -1,12 +1,18 @@
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
-import type { ItemRequest } from "../model/item.ts";
+import type { ItemRequest, ItemResult } from "../model/item.ts";
 import { MAX_CLAIM, type NewAttempt, type Taken } from "../model/queue.ts";
 import type { Agreement, ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
+import { boundedResult } from "../stored/bounded-result.ts";
+import { bounded } from "../stored/stream-encoding.ts";
 import type { Connection } from "./connection.ts";
 import { LEASE_MS, RENEW_MS } from "./lease.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
 const LOST_AFTER_MS = 10_000;
+/** The database takes 1 MiB of a result and 4 MiB of each stream. */
+const MAX_RESULT_BYTES = 900 * 1024;
+const HEAD_CHARS = 256 * 1024;
+const TAIL_CHARS = 768 * 1024;
 /** How often the time since the last renewal is looked at. */
 const LOOK_MS = 500;
 
@@ -73,8 +79,17 @@ export class PostgresMembership implements Membership {
 
   async deliver(fleet: string, index: number, attempt: number, delivery: Delivery): Promise<Taken> {
     const { result, streams, changeset, more } = delivery;
+    const whole = JSON.stringify(result);
+    // The coordinator keeps less than these bounds.
+    const json =
+      Buffer.byteLength(whole) <= MAX_RESULT_BYTES
+        ? whole
+        : JSON.stringify({ ...(JSON.parse(boundedResult(result).json) as ItemResult), fields: result.fields });
+    const [stdout, stderr] = [streams?.stdout, streams?.stderr].map((text) =>
+      text === undefined ? null : bounded(text, HEAD_CHARS, TAIL_CHARS),
+    );
     const told = await this.#told("SELECT corral.machine_deliver($1, $2, $3, $4, $5, $6, $7, $8, $9) AS told", [
-      ...[this.id, fleet, index, attempt, JSON.stringify(result), streams?.stdout ?? null, streams?.stderr ?? null],
+      ...[this.id, fleet, index, attempt, json, stdout ?? null, stderr ?? null],
       ...[changeset, JSON.stringify(more ?? null)],
     ]);
     this.#held.delete(nameOf(fleet, index, attempt));

@@ -48,7 +48,8 @@ export function boundedStream(text: string): string {
   return bounded(text, HEAD_CHARS, TAIL_CHARS);
 }
 
-function bounded(text: string, head: number, tail: number): string {
+/** The beginning and the end of a text that is longer than both. */
+export function bounded(text: string, head: number, tail: number): string {
   if (text.length <= head + tail) return text;
   const left = text.length - head - tail;
   return `${text.slice(0, head).toWellFormed()}\n… (${left} characters left out)\n${text.slice(-tail).toWellFormed()}`;

@@ -1,5 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { openPostgresBlobs } from "../../../src/blobs/postgres/postgres-blobs.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { machineGrants } from "../../../src/fleet/postgres/machine-role.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
@@ -20,6 +23,7 @@ beforeAll(async () => {
   const url = inject("postgres") ?? "";
   owner = await PostgresStore.open(await connectServer(url, schema), { ...options, self: "coordinator" });
   await using asOwner = await connectServer(url, schema);
+  await openPostgresBlobs(asOwner);
   await asOwner.query(`CREATE ROLE ${role} LOGIN`);
   for (const grant of machineGrants(role, schema)) await asOwner.query(grant);
   const ofRole = url.replace("postgres@", `${role}@`);
@@ -34,6 +38,11 @@ afterAll(async () => {
 });
 
 describe("the role of machines", () => {
+  it("has in docs/machines.md what it is granted here", async () => {
+    const page = await readFile(join(import.meta.dirname, "../../../docs/machines.md"), "utf8");
+    expect(page.match(/^GRANT .*(?=;$)/gm)).toEqual(machineGrants("corral_machine"));
+  });
+
   it("can join, claim, deliver and give back", async () => {
     await using member = await machine.work.join({ name: "m", labels: [], slots: 1, version: "0" });
     expect(await member.offers()).toMatchObject([{ fleet }]);
