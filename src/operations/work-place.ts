@@ -1,4 +1,4 @@
-import { DirectoryBlobs } from "../blobs/directory/directory-blobs.ts";
+import { openDirectoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import type { BlobStore } from "../blobs/model/blob.ts";
 import { sendMounts } from "../blobs/tree/send-mounts.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
@@ -7,6 +7,7 @@ import { settlingDelivered } from "../fleet/settle-delivered.ts";
 import type { Transport } from "../fleet/transport.ts";
 import { packageVersion } from "./package-version.ts";
 import { RequestError } from "./request-error.ts";
+import { sweepBlobs } from "./swept-blobs.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -35,15 +36,18 @@ export async function transportBy(work: WorkStore, env: Env): Promise<Transport>
   const store = await blobsOf(work, env);
   return {
     version: packageVersion(),
-    sendTrees: async ({ mounts }, signal) =>
-      Object.fromEntries((await sendMounts(mounts, { store, signal })).map(({ path, digest }) => [path, digest])),
+    async sendTrees({ mounts }, signal) {
+      await sweepBlobs(work, store, signal);
+      const sent = await sendMounts(mounts, { store, signal });
+      return Object.fromEntries(sent.map(({ path, digest }) => [path, digest]));
+    },
     settleChanges: settlingDelivered(store),
   };
 }
 
 /** A directory that all machines share, if CORRAL_BLOBS names one; else the queue's database. */
 async function blobsOf(work: WorkStore, { CORRAL_BLOBS }: Env): Promise<BlobStore> {
-  return CORRAL_BLOBS ? new DirectoryBlobs(CORRAL_BLOBS) : await work.blobs();
+  return CORRAL_BLOBS ? await openDirectoryBlobs(CORRAL_BLOBS) : await work.blobs();
 }
 
 const NO_QUEUE =

@@ -58,7 +58,7 @@ async function sendFile(
   if (bytes > store.maxBytes)
     throw new TreeRefused(
       `${mount.path} cannot be sent to other machines: '${shownPath(path)}' has ${bytes} bytes, and the blob store takes at ` +
-        `most ${store.maxBytes}. Set \`blobs\` to a directory that all machines share`,
+        `most ${store.maxBytes}. Set CORRAL_BLOBS to a directory that all machines share`,
     );
   if (bytes === 0) return void (await putBytes(store, Buffer.alloc(0), signal));
   try {

@@ -11,6 +11,8 @@ import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
 export interface WorkStore {
   /** Where content goes between machines that share no directory. */
   blobs(): Promise<BlobStore>;
+  /** The blobs that fleets of all projects refer to: lists of directories and of changes. What these list is not said here. */
+  referred(): Promise<{ readonly trees: readonly string[]; readonly changesets: readonly string[] }>;
 
   /** Registers this process as a machine. Its lease is renewed until the membership is disposed. */
   join(machine: NewMachine): Promise<Membership>;

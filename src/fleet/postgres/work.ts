@@ -19,6 +19,21 @@ export class PostgresWork implements WorkStore {
     return openPostgresBlobs(this.#place.db);
   }
 
+  async referred(): Promise<{ readonly trees: readonly string[]; readonly changesets: readonly string[] }> {
+    const { db } = this.#place;
+    const agreed = await db.query<{ agreement: string }>(
+      "SELECT agreement FROM corral.fleets WHERE agreement IS NOT NULL",
+    );
+    const delivered = await db.query<{ changeset: string }>(
+      `SELECT DISTINCT d.changeset FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
+       WHERE d.changeset IS NOT NULL AND i.state IN ('delivered', 'applying')`,
+    );
+    return {
+      trees: agreed.flatMap(({ agreement }) => Object.values((JSON.parse(agreement) as Agreement).trees)),
+      changesets: delivered.map(({ changeset }) => changeset),
+    };
+  }
+
   async join(machine: NewMachine): Promise<Membership> {
     return await PostgresMembership.join(this.#place.db, machine);
   }

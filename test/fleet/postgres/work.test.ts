@@ -60,6 +60,29 @@ async function endLease({ id }: Membership): Promise<void> {
 
 const indexes = (claimed: readonly { request: { index: number } }[]) => claimed.map(({ request }) => request.index);
 
+describe("the blobs that are referred to", () => {
+  it("are those of fleets that are offered, and of deliveries that are not settled", async () => {
+    const fleet = await offered(2);
+    const tree = "b".repeat(64);
+    await work.offer(fleet, { ...AGREEMENT, trees: { "/data": tree } });
+    const member = await machine("m1");
+    const [claimed] = await member.claim([fleet], 1, newAttempt);
+    const { index = 0 } = claimed?.request ?? {};
+    const changeset = `${"c".repeat(63)}${index}`;
+    const before = await work.referred();
+    expect(before.trees).toContain(tree);
+    expect(before.changesets).not.toContain(changeset);
+    await member.deliver(fleet, index, 1, { ...deliveryOf(index), changeset });
+    expect((await work.referred()).changesets).toContain(changeset);
+    const queue = await store.queue(fleet);
+    expect(await queue.settle(index, 1, settlementOf(index))).toMatchObject({ ok: true });
+    await work.drain(fleet);
+    const after = await work.referred();
+    expect(after.changesets).not.toContain(changeset);
+    expect(after.trees).not.toContain(tree);
+  });
+});
+
 describe("a machine", () => {
   it("takes items of a fleet that is offered, delivers, and leaves the rest to its coordinator", async () => {
     const fleet = await offered(4);

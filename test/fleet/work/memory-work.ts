@@ -77,6 +77,10 @@ export class MemoryWork implements WorkStore {
     throw new Error("nothing is brought here");
   }
 
+  async referred() {
+    return { trees: [], changesets: [] };
+  }
+
   notify(): void {
     for (const wake of [...this.#wakes]) wake();
   }
