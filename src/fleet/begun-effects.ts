@@ -14,6 +14,8 @@ interface EffectPorts {
   readonly changesets: KeptChangesets;
 }
 
+type Tell = (result: ItemResult) => Promise<void>;
+
 /** What one attempt changes outside of its sandbox: written down before, so that it is never done twice. */
 export class ItemEffects {
   readonly #claimed: ClaimedItem;
@@ -42,11 +44,11 @@ export class ItemEffects {
   }
 
   /** Finishes what was begun, if the run itself could not: see {@link finishBegun}. */
-  async finish(worker: string): Promise<ItemResult | null> {
+  async finish(worker: string, tell: Tell): Promise<void> {
     const { request, attempt, run } = this.#claimed;
     if (this.#intent === null) throw new Error("nothing was begun");
     const { index, key } = request;
-    return await finishBegun({ index, key, attempt, run, intent: this.#intent }, worker, this.#ports);
+    await finishBegun({ index, key, attempt, run, intent: this.#intent }, worker, this.#ports, tell);
   }
 
   #intentOf(foreseen: RunResult | null): Intent {
@@ -67,21 +69,22 @@ function cutOff(result: ItemResult): ItemResult {
 }
 
 /**
- * Finishes what an attempt had begun to change whose process died, and records its result with the outcomes as they are. Null: the
- * attempt does not count any more. Rejects if it cannot be finished now; then the next owner of the fleet tries again.
+ * Finishes what an attempt had begun to change whose process died, and records its result with the outcomes as they are. It is told at
+ * once, unless the attempt does not count any more. Rejects if it cannot be finished now; then the next owner of the fleet tries again.
  */
 export async function finishBegun(
   item: ApplyingItem,
   worker: string,
   { queue, changesets }: EffectPorts,
-): Promise<ItemResult | null> {
+  tell: Tell = async () => {},
+): Promise<void> {
   const { index, attempt, run, intent } = item;
   const settlement = await finished(item, worker, changesets);
   // Results of a fleet whose process died do not count for others: it was not seen what they read.
   const taken = await queue.settle(index, attempt, { ...settlement, cacheKey: null, streams: intent.streams });
-  if (!taken.ok) return null;
+  if (!taken.ok) return;
+  await tell(settlement.result);
   await changesets.forget(run);
-  return settlement.result;
 }
 
 async function finished(

@@ -16,8 +16,8 @@ import { begunItems } from "./items/begun-items.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
 import { imageAsk } from "./model/image-ask.ts";
-import type { FleetSpec, ItemRequest, ItemResult } from "./model/item.ts";
-import type { FleetStore, LoadProblem, TakenOver } from "./model/store.ts";
+import type { FleetSpec, ItemRequest } from "./model/item.ts";
+import type { ApplyingItem, FleetStore, LoadProblem, TakenOver } from "./model/store.ts";
 import { RunTroubles } from "./run-troubles.ts";
 import { type Elsewhere, RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
@@ -83,14 +83,16 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
     const { counts, spec } = taken.fleet;
-    const finished = await fenceOff(taken, env);
+    const applying = await fenceOff(taken, env);
     const allowed = await permitted(spec, env);
     if (!("job" in allowed)) {
+      const ports = { queue: await store.queue(id), changesets: env.run.changesets };
+      for (const item of applying) await finishBegun(item, spec.worker, ports);
       await store.pause(id, "the worker is no longer allowed to run");
       return allowed;
     }
     onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
-    return await opened(id, spec, allowed, env, finished);
+    return await opened(id, spec, allowed, env, applying);
   } catch (error) {
     await store.pause(id, "the fleet could not be resumed");
     throw error;
@@ -108,12 +110,11 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
   const taken = await store.takeOverToRetry(id);
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
-    const finished = taken.running.length + taken.applying.length > 0 ? await fenceOff(taken, env) : [];
-    // Those that were finished just now have not been seen to fail.
+    const applying = taken.running.length + taken.applying.length > 0 ? await fenceOff(taken, env) : [];
     await store.retryFailed(id);
     const { total, done } = await (await store.queue(id)).counts();
-    onEvent({ type: "loaded", fleet: id, items: total, done: done - finished.length });
-    return await opened(id, spec, allowed, env, finished);
+    onEvent({ type: "loaded", fleet: id, items: total, done });
+    return await opened(id, spec, allowed, env, applying);
   } catch (error) {
     await store.pause(id, "its items could not be retried");
     throw error;
@@ -122,12 +123,12 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
 
 /**
  * No cell of a dead process may still work on an item when the next attempt starts, and nothing of the attempt that does not count may
- * wait for a person. Items that had begun to change files are finished: their results.
+ * wait for a person. Returns the items that had begun to change files: they are to be finished.
  */
 async function fenceOff(
-  { fleet: { id, spec }, running, applying }: Extract<TakenOver, { ok: true }>,
+  { fleet: { id }, running, applying }: Extract<TakenOver, { ok: true }>,
   { run: { driver, changesets }, store }: FleetEnvironment,
-): Promise<ItemResult[]> {
+): Promise<readonly ApplyingItem[]> {
   await driver.reap();
   const left = (await driver.list()).filter(({ ownerAlive }) => !ownerAlive);
   if (left.length > 0) throw new EngineTrouble(`${left.length} cells of a dead process could not be removed`);
@@ -135,13 +136,7 @@ async function fenceOff(
     await changesets.withdraw(item.run, "its process died, and the item runs again");
     await store.fenced(id, item);
   }
-  const queue = await store.queue(id);
-  const finished: ItemResult[] = [];
-  for (const item of applying) {
-    const result = await finishBegun(item, spec.worker, { queue, changesets });
-    if (result !== null) finished.push(result);
-  }
-  return finished;
+  return applying;
 }
 
 interface Allowed {
@@ -217,7 +212,7 @@ async function opened(
   spec: FleetSpec,
   allowed: Allowed,
   env: FleetEnvironment,
-  finished: readonly ItemResult[] = [],
+  applying: readonly ApplyingItem[] = [],
 ): Promise<OpenedFleet> {
   const { store, onEvent, stop } = env;
   const { job, digest } = allowed;
@@ -246,7 +241,7 @@ async function opened(
     store,
     queue,
     cache,
-    finished,
+    applying,
     executor,
     troubles,
     share,

@@ -5,7 +5,7 @@ import { bugText } from "../platform/bug-text.ts";
 import { isHostTrouble } from "../platform/host-trouble.ts";
 import { type Job, newRunId } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
-import { ItemEffects } from "./begun-effects.ts";
+import { finishBegun, ItemEffects } from "./begun-effects.ts";
 import type { FleetCache } from "./cache/fleet-cache.ts";
 import { Channel } from "./channel.ts";
 import { deliveredResult } from "./elsewhere/delivered-result.ts";
@@ -17,7 +17,7 @@ import { itemResult, unrunResult } from "./item-result.ts";
 import type { FleetState } from "./model/fleet-record.ts";
 import { type FleetSpec, type ItemResult, isFailure, REVIEWED } from "./model/item.ts";
 import { type Claim, type ClaimedItem, type FleetQueue, LONGEST_DELAY_MS, type Settlement } from "./model/queue.ts";
-import type { FleetStore } from "./model/store.ts";
+import type { ApplyingItem, FleetStore } from "./model/store.ts";
 import type { Delivered, WorkStore } from "./model/work.ts";
 import { retryInMs } from "./retry.ts";
 import type { RunTroubles } from "./run-troubles.ts";
@@ -34,8 +34,8 @@ export interface FleetParts {
   readonly queue: FleetQueue;
   /** Null: no earlier result is used, and no result counts for another fleet. */
   readonly cache: FleetCache | null;
-  /** Items that an earlier process had begun, and that were finished when this one took the fleet over. */
-  readonly finished?: readonly ItemResult[];
+  /** Items whose effects an earlier process had begun: they are finished first. */
+  readonly applying?: readonly ApplyingItem[];
   readonly executor: ItemExecutor;
   readonly troubles: RunTroubles;
   readonly share: Pick<MachineShare, "concurrency" | "look">;
@@ -120,7 +120,7 @@ export class RunningFleet {
     };
     this.#elsewhere = this.#watchElsewhere(failed);
     try {
-      for (const result of this.#parts.finished ?? []) await this.#tell(result);
+      await this.#finishBegun();
       await this.#claimAll(failed);
       await this.#flight.onIdle();
       await this.#allBack();
@@ -310,11 +310,22 @@ export class RunningFleet {
 
   /** The run was cut off after it had begun to change files: it does not run again. */
   async #finish(effects: ItemEffects, { error }: ItemResult): Promise<void> {
-    const { spec, onEvent } = this.#parts;
     if (error?.code === "HOST_TROUBLE") this.drain(error.message);
+    await this.#unlessTrouble(() => effects.finish(this.#parts.spec.worker, (result) => this.#tell(result)));
+  }
+
+  /** Each is told as soon as it is recorded: a process that is killed between the two tells of it no more. */
+  async #finishBegun(): Promise<void> {
+    const { applying = [], spec, queue, job } = this.#parts;
+    const ports = { queue, changesets: job.env.changesets };
+    for (const item of applying)
+      await this.#unlessTrouble(() => finishBegun(item, spec.worker, ports, (result) => this.#tell(result)));
+  }
+
+  async #unlessTrouble(finish: () => Promise<void>): Promise<void> {
+    const { onEvent } = this.#parts;
     try {
-      const finished = await effects.finish(spec.worker);
-      if (finished !== null) await this.#tell(finished);
+      await finish();
     } catch (trouble) {
       if (!(trouble instanceof EngineTrouble) && !isHostTrouble(trouble)) throw trouble;
       // The item stays as it is until the fleet is resumed.
