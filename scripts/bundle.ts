@@ -103,7 +103,7 @@ async function bundled(
     checks: { ineffectiveDynamicImport: false },
     // A module that does not run is not compiled.
     optimization: { pifeForModuleWrappers: false },
-    plugins: [withoutUnused(), builtinsOnDemand(), ...plugins],
+    plugins: [withoutUnused(), builtinsOnDemand(output.format === "cjs"), ...plugins],
   });
   // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
   const written = await bundle.write({ dir: join(root, dir), comments: false, charset: "ascii", ...output });
@@ -174,14 +174,18 @@ const ON_DEMAND: Readonly<Record<string, string>> = {
 };
 const LOADED_ALWAYS =
   /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/github\/workflow-commands)\.ts$/;
+/** In ECMAScript modules the Engine's client cannot replace functions of such a module, and fails. */
+const LOADED_BY_US = /\/src\/(platform\/sha256|cli\/github\/workflow-commands)\.ts$/;
 
 /** Loads these modules of Node when they are used: their imports take a third of the time of a command that prints its help. */
-function builtinsOnDemand(): Plugin {
+function builtinsOnDemand(isCommandLine: boolean): Plugin {
   const mark = "\0on-demand:";
   return {
     name: "builtins-on-demand",
     resolveId: (id, importer) =>
-      Object.hasOwn(ON_DEMAND, id) && LOADED_ALWAYS.test(importer ?? "") ? `${mark}${id}` : null,
+      Object.hasOwn(ON_DEMAND, id) && (isCommandLine ? LOADED_ALWAYS : LOADED_BY_US).test(importer ?? "")
+        ? `${mark}${id}`
+        : null,
     load: (id) => (id.startsWith(mark) ? (ON_DEMAND[id.slice(mark.length)] ?? null) : null),
   };
 }
