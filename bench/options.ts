@@ -44,7 +44,7 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
       only: { type: "string", multiple: true, default: [] },
     },
   });
-  // Where a report goes says nothing about what is measured, and would show somebody's folders.
+  // Where a report goes says nothing about what is measured, and would show private directories.
   const measuring = args.filter(
     (arg, at) => !/^--(json|svg)\b|^--pages$/.test(arg) && !/^--(json|svg)$/.test(args[at - 1] ?? ""),
   );

@@ -103,7 +103,7 @@ async function bundled(
     checks: { ineffectiveDynamicImport: false },
     // A module that does not run is not compiled.
     optimization: { pifeForModuleWrappers: false },
-    plugins: [withoutUnused(), builtinsOnDemand(output.format === "cjs"), ...plugins],
+    plugins: [withoutUnused(), builtinsOnDemand(), ...plugins],
   });
   // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
   const written = await bundle.write({ dir: join(root, dir), comments: false, charset: "ascii", ...output });
@@ -164,8 +164,8 @@ const ON_DEMAND: Readonly<Record<string, string>> = {
   "node:crypto": ["createHash", "randomBytes"]
     .map((name) => `export const ${name} = (...args) => process.getBuiltinModule("node:crypto").${name}(...args);`)
     .join("\n"),
-  // Only for an Engine behind TLS.
-  https: 'export const request = (...args) => process.getBuiltinModule("node:https").request(...args);',
+  // Only for an Engine behind TLS. An object, since the Engine's client makes one with functions of its own from it.
+  https: 'module.exports = { request: (...args) => process.getBuiltinModule("node:https").request(...args) };',
   // Only for building an image from a folder, which Corral packs itself.
   zlib: 'export const createGzip = (...args) => process.getBuiltinModule("node:zlib").createGzip(...args);',
   "node:process": "export default globalThis.process;",
@@ -174,18 +174,14 @@ const ON_DEMAND: Readonly<Record<string, string>> = {
 };
 const LOADED_ALWAYS =
   /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/github\/workflow-commands)\.ts$/;
-/** In ECMAScript modules the Engine's client cannot replace functions of such a module, and fails. */
-const LOADED_BY_US = /\/src\/(platform\/sha256|cli\/github\/workflow-commands)\.ts$/;
 
 /** Loads these modules of Node when they are used: their imports take a third of the time of a command that prints its help. */
-function builtinsOnDemand(isCommandLine: boolean): Plugin {
+function builtinsOnDemand(): Plugin {
   const mark = "\0on-demand:";
   return {
     name: "builtins-on-demand",
     resolveId: (id, importer) =>
-      Object.hasOwn(ON_DEMAND, id) && (isCommandLine ? LOADED_ALWAYS : LOADED_BY_US).test(importer ?? "")
-        ? `${mark}${id}`
-        : null,
+      Object.hasOwn(ON_DEMAND, id) && LOADED_ALWAYS.test(importer ?? "") ? `${mark}${id}` : null,
     load: (id) => (id.startsWith(mark) ? (ON_DEMAND[id.slice(mark.length)] ?? null) : null),
   };
 }

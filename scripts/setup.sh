@@ -43,10 +43,13 @@ if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && ! ls /usr/lib/postgresql/*
   grep -q '^ID=debian$' /etc/os-release 2>/dev/null; then
   echo 'setup: installing a database for the tests of fleets (apt-get install postgresql)' >&2
   log=$(mktemp)
-  mkdir -p /etc/postgresql-common
-  [ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+  settings=/etc/postgresql-common/createcluster.conf own=
+  mkdir -p "${settings%/*}"
+  [ -e "$settings" ] || { own=yes && echo 'create_main_cluster = false' >"$settings"; }
   { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql; } >"$log" 2>&1 ||
     echo "setup: apt-get could not install postgresql: $(tail -n 2 "$log")" >&2
+  # A server that is installed later makes its own cluster, as usual.
+  [ -z "$own" ] || rm -f "$settings"
   rm -f "$log"
 fi
 "$node" scripts/build.ts

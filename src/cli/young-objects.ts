@@ -1,7 +1,7 @@
 /** The versions of Node with which this was tried: one without the setting would print an error. */
 const TRIED: ReadonlySet<string | undefined> = new Set(["22", "24"]);
 /** Commands that may run for hours: what they do not use any more is to go soon. */
-const LASTING: ReadonlySet<string | undefined> = new Set(["fleet", "map", "mcp", "serve"]);
+const LASTING: ReadonlySet<string | undefined> = new Set(["fleet", "map", "mcp", "serve", "work"]);
 
 const SETTING = "--semi-space-growth-factor";
 const [LARGE, USUAL] = [32, 2];

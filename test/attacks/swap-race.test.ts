@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { openProject, python, sh, writable } from "../run/project-fixture.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 
 const CANARY = "from-outside-the-sandbox";
 
@@ -58,7 +59,8 @@ it.each([
 ])(
   "a folder that is swapped for a link to outside shows no called worker %s",
   { timeout: 120_000 },
-  async (_, count, request) => {
+  async (_, rounds, request) => {
+    const count = AT_LENGTH ? 2 * rounds : rounds;
     await using project = await openProject({
       workers: {
         attacker: {

@@ -8,7 +8,7 @@ export interface Retried {
   readonly failures: readonly string[];
 }
 
-/** The tests that passed only when they were repeated: noise of the machine, or a race that somebody will meet. */
+/** The tests that passed only when they were repeated: noise of the machine, or a race of the product. */
 export function retriedIn(modules: readonly TestModule[]): Retried[] {
   return modules.flatMap((module) =>
     [...module.children.allTests()].flatMap((one) => {

@@ -155,18 +155,22 @@ function shownSource({ over, manifest }: MapOptions): string {
 /** `otherwise`: what holds where the command line does not say. */
 function specOf(worker: string, options: MapOptions, source: string, otherwise: FleetManner): FleetSpec {
   const { concurrency = "auto", reuse = "fresh", timeoutMs = null, retries = 0, maxFailures = null } = otherwise;
+  const machines = machinesOf(options, otherwise.machines ?? null);
+  const own = concurrencyOf(options);
+  if (own === 0 && machines === null)
+    throw new UsageError("--concurrency 0 leaves all items to machines: add --machines, or use a number from 1");
   return {
     version: 1,
     worker,
     policy: options.policy ?? null,
-    concurrency: concurrencyOf(options) ?? concurrency,
+    concurrency: own ?? concurrency,
     reuse: options.reuse ?? reuse,
     timeoutMs: options.timeout === undefined ? timeoutMs : durationOf("--timeout", options.timeout),
     retries: options.retries === undefined ? retries : count("--retries", options.retries, 0),
     maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures, 0),
     cache: options.cache && (otherwise.cache ?? true),
     source,
-    machines: machinesOf(options, otherwise.machines ?? null),
+    machines,
   };
 }
 

@@ -68,7 +68,7 @@ export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Pr
   }
 }
 
-/** Nobody at this machine knows the fleet. */
+/** The user of this machine does not know the fleet. */
 const ASKS_NOBODY = {
   decide: async () =>
     unasked("the item runs on another machine, which asks no person; a rule of the project can approve it"),

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { RunResult } from "../../../src/index.ts";
 import type { AllowedNetwork, NetworkLimits } from "../../../src/sandbox/network/rule.ts";
 import { openProject, type ProjectFixture, python } from "../../run/project-fixture.ts";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { countingResolver } from "./counting-resolver.ts";
 import { environmentWith, runWith } from "./in-cell.ts";
 import { openSites, type Site, type Sites } from "./sites.ts";
@@ -123,7 +124,7 @@ describe.each([
     ]);
   });
 
-  it.skipIf(isSecond)(
+  it.skipIf(isSecond && !AT_LENGTH)(
     "of 1,000 connections is carried if the network allows so many, within bounded memory",
     async () => {
       let result: RunResult | undefined;
@@ -135,13 +136,13 @@ describe.each([
     },
   );
 
-  it.skipIf(isSecond)("of connections that say nothing holds no more than its places", async () => {
+  it.skipIf(isSecond && !AT_LENGTH)("of connections that say nothing holds no more than its places", async () => {
     const before = site.connections;
     await flooded({ port: 7002, count: 300, seconds: 1 });
     expect(site.connections - before).toBeLessThanOrEqual(64);
   });
 
-  it.skipIf(isSecond).each(["end", "reset"])(
+  it.skipIf(isSecond && !AT_LENGTH).each(["end", "reset"])(
     "of connections that are closed at once (%s) leaves nothing",
     async (close) => {
       const result = await flooded({ port: 7000, count: 1000, text: "x\n", close });
@@ -151,7 +152,7 @@ describe.each([
     },
   );
 
-  it.skipIf(isSecond)("of names that are not allowed fills no report", async () => {
+  it.skipIf(isSecond && !AT_LENGTH)("of names that are not allowed fills no report", async () => {
     const events = project.events.length;
     const text = "CONNECT host-%d.test:443 HTTP/1.1\r\nHost: host-%d.test:443\r\n\r\n".replace(
       "host-%d.test:443\r\n\r\n",

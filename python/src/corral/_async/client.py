@@ -50,7 +50,7 @@ class AsyncCorral:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is open between two requests; what runs goes on."""
+        """Nothing is open between two requests; runs continue."""
 
     def project_or(self, project: str | None) -> str | None:
         return self.project if project is None else project

@@ -51,7 +51,7 @@ class Corral:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open between two requests; what runs goes on."""
+        """Nothing is open between two requests; runs continue."""
 
     def project_or(self, project: str | None) -> str | None:
         return self.project if project is None else project
