@@ -16,7 +16,7 @@ export async function openFleetStore(
   const queue = await queueOf(projectDir, env);
   if (queue === null) return await openFleetStoreAt(projectPaths(stateDir, projectDir).fleets);
   const { openQueue } = await import("./postgres/open-queue.ts");
-  return await openQueue(queue, projectDir);
+  return await openQueue(queue, stateDir, projectDir);
 }
 
 /** The journal of this machine by the path of its database. */

@@ -12,10 +12,14 @@ export interface PendingItems {
   each(): AsyncGenerator<PendingItem, void, undefined>;
 }
 
-/** `asked`: the fleet's id, a prefix of it, or `latest`. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID */
+/**
+ * `asked`: the fleet's id, a prefix of it, or `latest`. `decides`: for a command that decides on them; only then an item whose
+ * changes are not there ends as discarded. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID
+ */
 export async function pendingItems(
   { stateDir, projectDir, engineEnv }: FleetPlace,
   asked: string,
+  { decides = false }: { readonly decides?: boolean } = {},
 ): Promise<PendingItems> {
   const changesets = changesetStore(stateDir);
   await recordEnded(changesets, stateDir, engineEnv);
@@ -29,7 +33,8 @@ export async function pendingItems(
       for await (const item of reading.pending(id)) {
         if (changesets.isKnown(item.run)) yield item;
         // It was removed by hand, or another process recorded its end since the page was read; then this changes nothing.
-        else await reading.reviewed([{ fleet: id, item: item.index, run: item.run, counts: { discarded: 1 } }]);
+        else if (decides)
+          await reading.reviewed([{ fleet: id, item: item.index, run: item.run, counts: { discarded: 1 } }]);
       }
     },
   };

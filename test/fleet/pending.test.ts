@@ -154,11 +154,14 @@ describe("the changes of a fleet that is pending", () => {
     expect(await removeFleets(place(f), { endedBefore: Number.MAX_SAFE_INTEGER })).toEqual([]);
   });
 
-  it("end as discarded where their folder was removed by hand", async () => {
+  it("end as discarded where their folder was removed by hand, once a command decides on them and not by reading", async () => {
     await using f = await project();
     const { summary, results } = await f.map({}, items("a"));
     rmSync(join(f.project.stateDir, "changes", results.get("a")?.run ?? "none"), { recursive: true });
-    const { each } = await pendingItems(place(f), summary.fleet);
+    const readOf = await pendingItems(place(f), summary.fleet);
+    expect(await Array.fromAsync(readOf.each())).toEqual([]);
+    expect(await showFleet(place(f), summary.fleet)).toMatchObject({ state: "pending", counts: { pending: 1 } });
+    const { each } = await pendingItems(place(f), summary.fleet, { decides: true });
     expect(await Array.fromAsync(each())).toEqual([]);
     expect(await showFleet(place(f), summary.fleet)).toMatchObject({ state: "done", counts: { pending: 0 } });
   });

@@ -45,7 +45,7 @@ export async function targetsOf(
   const { all = false, fleet } = options;
   if (Number(named.length > 0) + Number(all) + Number(fleet !== undefined) !== 1)
     throw new UsageError(`name the changesets to ${verb}, or use --fleet ID, or --all for all of the project`);
-  if (fleet !== undefined) return await ofFleet(fleet, options, terminal);
+  if (fleet !== undefined) return await ofFleet(fleet, options, terminal, { decides: true });
   const folder = await projectFolder(options.project, terminal);
   const ids = all
     ? (await changesets.list(folder)).filter(({ ok }) => ok).map(({ id }) => id)
@@ -53,10 +53,17 @@ export async function targetsOf(
   return { count: ids.length, fleet: null, each: () => ids.map((id) => ({ id })) };
 }
 
-export async function ofFleet(asked: string, options: ProjectOptions, terminal: Terminal): Promise<Targets> {
+/** `how`: see {@link pendingItems}. */
+export async function ofFleet(
+  asked: string,
+  options: ProjectOptions,
+  terminal: Terminal,
+  how: { readonly decides?: boolean } = {},
+): Promise<Targets> {
   const { fleet, count, each } = await pendingItems(
     { ...(await placeOf(options, terminal)), engineEnv: terminal.env },
     asked,
+    how,
   );
   return {
     ...{ fleet, count },

@@ -1,13 +1,17 @@
-import { createHash } from "node:crypto";
-import { currentOwner, formatOwner, isAlive, isDead, parseOwner } from "../../state/owner.ts";
+import { createHmac } from "node:crypto";
+import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
 import { PostgresStore } from "./postgres-store.ts";
 import { connectServer } from "./server.ts";
 
-/** Opens the fleets of a project in a PostgreSQL database. @throws QueueError if it does not answer, refuses, or is newer */
-export async function openQueue(url: string, projectDir: string): Promise<PostgresStore> {
+/**
+ * Opens the fleets of a project in a PostgreSQL database. They belong to a state directory, known by its key: what their items
+ * changed waits there, and another one would take it for decided. @throws QueueError if it does not answer, refuses, or is newer
+ */
+export async function openQueue(url: string, stateDir: string, projectDir: string): Promise<PostgresStore> {
   const self = currentOwner();
   const machine = self.machine.replace(/(?<=.)@.*/, "");
-  const project = createHash("sha256").update(`${machine}\0${projectDir}`).digest("hex");
+  const key = await loadSealKey(stateDir);
+  const project = createHmac("sha256", key).update(["queue", machine, projectDir].join("\0")).digest("hex");
   const asked = (whether: typeof isDead) => (name: string) => {
     const owner = parseOwner(name);
     return owner !== null && whether(owner, self);

@@ -3,7 +3,7 @@ import type { Connection } from "./connection.ts";
 /** The fleets of one project in a database, as one process sees them. */
 export interface Place {
   readonly db: Connection;
-  /** SHA-256, in hexadecimal: two projects never see fleets of each other. */
+  /** Of the project and its state directory, in hexadecimal: two never see fleets of each other. */
   readonly project: string;
   /** Identifies this process among all past and future ones. */
   readonly self: string;
