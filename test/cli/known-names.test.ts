@@ -3,7 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { namesOf } from "../../src/cli/shell/known-names.ts";
+import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import { projectPaths, statePaths } from "../../src/state/state-paths.ts";
+import { loadedFleet } from "../fleet/journal/journal-fixture.ts";
 
 it("the names for completion are those of the project around, and of its own state", async () => {
   const base = await mkdtemp(join(tmpdir(), "corral-names-"));
@@ -40,4 +42,19 @@ it("the names for completion are those of the project around, and of its own sta
   expect(await namesOf("transcripts", place)).toEqual(["0123456789ab"]);
   expect(await namesOf("runs", place)).toEqual(["abcdefabcdef"]);
   expect(await namesOf("changesets", place)).toEqual(["fedcba987654"]);
+});
+
+it("the fleets for completion are those of the journal: no server of a database is asked", async () => {
+  const base = await mkdtemp(join(tmpdir(), "corral-names-"));
+  onTestFinished(() => rm(base, { recursive: true }));
+  const [dir, stateDir] = [join(base, "project"), join(base, "state")];
+  await mkdir(dir);
+  await writeFile(join(dir, "corral.yaml"), "version: 1\nqueue: postgres://nobody@127.0.0.1:1/none\n");
+  const path = projectPaths(stateDir, dir).fleets;
+  const place = { project: null, cwd: dir, env: { CORRAL_STATE_DIR: stateDir } };
+  expect(await namesOf("fleets", place)).toEqual([]);
+  await mkdir(join(path, ".."), { recursive: true, mode: 0o700 });
+  await using journal = await FleetJournal.open(path, { self: "this test", isDead: () => false });
+  const fleet = await loadedFleet(journal, 1);
+  expect(await namesOf("fleets", place)).toEqual([fleet]);
 });

@@ -98,12 +98,11 @@ async function kept(place: NamesPlace) {
   return projectPaths(stateDirFrom(place.env), await projectFolder(dir, place));
 }
 
-/** A project that never had a fleet gets no database here. */
+/** Those of this machine's journal. A key must not wait for a database elsewhere, and a project that never had a fleet gets no journal here. */
 async function fleetIds(place: NamesPlace): Promise<readonly string[]> {
   const paths = await kept(place);
-  const dir = await projectDir(place);
-  if (paths === null || dir === null || (await stems(join(paths.fleets, ".."), ".db")).length === 0) return [];
-  const { openFleetStore } = await import("../../fleet/open-store.ts");
-  await using store = await openFleetStore(stateDirFrom(place.env), await projectFolder(dir, place), {});
+  if (paths === null || (await stems(join(paths.fleets, ".."), ".db")).length === 0) return [];
+  const { openFleetStoreAt } = await import("../../fleet/open-store.ts");
+  await using store = await openFleetStoreAt(paths.fleets);
   return (await store.list(MAX_NAMES)).map(({ id }) => id);
 }
