@@ -22,6 +22,7 @@ export class ItemEffects {
   readonly #ports: EffectPorts;
   readonly #startedAt: () => Date | null;
   #intent: Intent | null = null;
+  #isUnknown = false;
 
   constructor(claimed: ClaimedItem, ports: EffectPorts, startedAt: () => Date | null) {
     this.#claimed = claimed;
@@ -33,11 +34,18 @@ export class ItemEffects {
     return this.#intent !== null;
   }
 
+  /** It is not known whether the last {@link begin} is on the disk: only the next owner of the fleet can find out. */
+  get isUnknown(): boolean {
+    return this.#isUnknown;
+  }
+
   /** For {@link Job.begin}. */
   async begin(foreseen: RunResult | null): Promise<string | null> {
     const { request, attempt } = this.#claimed;
     const intent = this.#intentOf(foreseen);
+    this.#isUnknown = true;
     const taken = await this.#ports.queue.begin(request.index, attempt, intent);
+    this.#isUnknown = false;
     if (!taken.ok) return taken.reason;
     this.#intent = intent;
     return null;

@@ -285,9 +285,10 @@ export class RunningFleet {
       const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
       const result = itemResult(claimed, ran, startedAt, troubles.take(run));
       if (effects.hasBegun && CUT_OFF.has(result.status)) return await this.#finish(effects, result);
+      if (effects.isUnknown && result.error?.code !== "INTERNAL")
+        return this.drain("it could not be recorded that an item begins to change files");
       // A withdrawn attempt does not count: the item runs when the fleet is resumed.
-      if (result.status === "cancelled" && ends.signal.aborted)
-        return void (await this.#parts.queue.requeue(request.index, attempt, 0));
+      if (result.status === "cancelled" && ends.signal.aborted) return await this.#giveUp(claimed);
       const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
       const more = { cacheKey: cacheKey ?? null, streams: ran };
       if (effects.hasBegun) await this.#record(claimed, result, more, true);
@@ -311,7 +312,8 @@ export class RunningFleet {
   /** The run was cut off after it had begun to change files: it does not run again. */
   async #finish(effects: ItemEffects, { error }: ItemResult): Promise<void> {
     if (error?.code === "HOST_TROUBLE") this.drain(error.message);
-    await this.#unlessTrouble(() => effects.finish(this.#parts.spec.worker, (result) => this.#tell(result)));
+    const { worker } = this.#parts.spec;
+    await this.#unlessTrouble(UNFINISHED, () => effects.finish(worker, (result) => this.#tell(result)));
   }
 
   /** Each is told as soon as it is recorded: a process that is killed between the two tells of it no more. */
@@ -319,10 +321,12 @@ export class RunningFleet {
     const { applying = [], spec, queue, job } = this.#parts;
     const ports = { queue, changesets: job.env.changesets };
     for (const item of applying)
-      await this.#unlessTrouble(() => finishBegun(item, spec.worker, ports, (result) => this.#tell(result)));
+      await this.#unlessTrouble(UNFINISHED, () =>
+        finishBegun(item, spec.worker, ports, (result) => this.#tell(result)),
+      );
   }
 
-  async #unlessTrouble(finish: () => Promise<void>): Promise<void> {
+  async #unlessTrouble(why: string, finish: () => Promise<void>): Promise<void> {
     const { onEvent } = this.#parts;
     try {
       await finish();
@@ -330,7 +334,7 @@ export class RunningFleet {
       if (!(trouble instanceof EngineTrouble) && !isHostTrouble(trouble)) throw trouble;
       // The item stays as it is until the fleet is resumed.
       onEvent({ type: "trouble", detail: trouble.message });
-      this.drain("changes that were begun cannot be finished now");
+      this.drain(why);
     }
   }
 
@@ -346,29 +350,38 @@ export class RunningFleet {
     const at = job.env.now();
     if (result.error?.code === "HOST_TROUBLE" && applied === null) {
       // The machine has no more of something that all items need: the next item would fail as well.
-      await this.#parts.queue.requeue(request.index, attempt, 0);
+      await this.#giveUp(claimed);
       return this.drain(result.error.message);
     }
     const isBroken = result.error?.code === "INTERNAL";
     const retry = isBroken ? null : retryInMs(result.status, attempt - earlier, spec);
     if (retry !== null) {
-      await this.#parts.queue.requeue(request.index, attempt, Date.now() + retry);
-      onEvent({ type: "settled", result, retryInMs: retry, at });
+      await this.#giveUp(claimed, Date.now() + retry);
+      onEvent({ type: "settled", result: withoutKept(result), retryInMs: retry, at });
       return;
     }
     if (result.status === "lost" && applied === null && !isBroken && !(await this.#engineAnswers())) {
       // The failures say nothing about the item: it runs when the fleet is resumed.
-      await this.#parts.queue.requeue(request.index, attempt, 0);
+      await this.#giveUp(claimed);
       this.drain("the container engine does not answer");
       return;
     }
     if (applied === null) return await this.#record(claimed, result, more, false);
     const settled = await applied();
-    // It was stopped before it had decided: the delivery waits for whoever owns the fleet next.
+    // It was stopped before it had decided: the delivery waits for the next owner of the fleet.
     if (settled?.result.status === "cancelled" && !settled.hasBegun && this.#parts.stop.aborted)
       return await job.env.changesets.drop(claimed.run, "its coordinator was stopped");
     if (settled !== null) return await this.#record(claimed, settled.result, more, settled.hasBegun);
     onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${request.key} no longer counts` });
+  }
+
+  /** What the attempt kept is removed before the item can run again: applied by a person later, it would be there twice. */
+  async #giveUp({ request, attempt, run }: ClaimedItem, notBeforeMs = 0): Promise<void> {
+    const { queue, job } = this.#parts;
+    await this.#unlessTrouble("what an attempt kept cannot be removed now", async () => {
+      await job.env.changesets.drop(run, "its attempt does not count, and the item runs again");
+      await queue.requeue(request.index, attempt, notBeforeMs);
+    });
   }
 
   /** `hasBegun`: it has changed files. */
@@ -464,8 +477,16 @@ const NO_REASONS: ReadonlySet<string> = new Set(["succeeded", "cached", ...REVIE
 function hasEnded(state: FleetState | undefined): state is "done" | "pending" | "cancelled" {
   return state === "done" || state === "pending" || state === "cancelled";
 }
+
+/** The result of an attempt that was given up: none of its changes waits. */
+function withoutKept(result: ItemResult): ItemResult {
+  return result.changeset === undefined ? result : { ...result, changeset: { ...result.changeset, id: null } };
+}
+
 /** The run itself was not ended by its worker. */
 const CUT_OFF: ReadonlySet<string> = new Set(["cancelled", "lost"]);
+
+const UNFINISHED = "changes that were begun cannot be finished now";
 
 /** Nothing ran. */
 const UNRUN = { cacheKey: null, streams: null } as const;

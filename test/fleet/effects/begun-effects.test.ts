@@ -7,6 +7,7 @@ import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { newestAuditRecords } from "../../../src/operations/audit.ts";
+import { Changesets } from "../../../src/operations/changesets.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
 import { sh } from "../../run/project-fixture.ts";
 import { type FleetFixture, type Mapped, openFleetProject, requests, SPEC, whole } from "../fleet-fixture.ts";
@@ -26,12 +27,13 @@ interface Changed {
   readonly spec?: Partial<FleetSpec>;
   readonly run?: (run: RunEnvironment) => RunEnvironment;
   readonly queue?: (queue: FleetQueue) => Partial<FleetQueue>;
+  readonly stop?: AbortSignal;
 }
 
 /** A fleet of one item, with parts of its surroundings replaced. */
 async function mapped(
   f: FleetFixture,
-  { spec = {}, run = (same) => same, queue = () => ({}) }: Changed,
+  { spec = {}, run = (same) => same, queue = () => ({}), stop = new AbortController().signal }: Changed,
 ): Promise<Mapped> {
   const bound = <T extends object>(target: T, changed: Partial<T>): T =>
     new Proxy(target, {
@@ -50,7 +52,7 @@ async function mapped(
     run: run(f.project.corral.environment),
     store,
     onEvent: (event: FleetFixture["events"][number]) => void (f.events as unknown[]).push(event),
-    stop: new AbortController().signal,
+    stop,
   };
   return await whole(await startFleet({ ...SPEC, ...spec }, requests([{ key: "k" }]), env));
 }
@@ -78,6 +80,81 @@ describe("an attempt that does not count any more", () => {
     const { records } = await newestAuditRecords(place, { type: "changes_discarded" }, 9);
     const reason = expect.stringContaining("attempt 1 of item 0 no longer counts");
     expect(records).toMatchObject([{ count: 1, reason }]);
+  });
+});
+
+describe("an attempt that is given up", () => {
+  it("leaves nothing that waits when the fleet is stopped, so that the next attempt changes everything once", async () => {
+    await using f = await project({ w: { command: ONCE, sandbox: ASKS } });
+    const stop = new AbortController();
+    const { summary } = await mapped(f, {
+      stop: stop.signal,
+      run: (run) => ({
+        ...run,
+        changesets: {
+          ...run.changesets,
+          async apply() {
+            stop.abort(new Error("enough"));
+            stop.signal.throwIfAborted();
+            return [];
+          },
+        },
+      }),
+    });
+    expect(summary.state).toBe("paused");
+    const changesets = await Changesets.open(f.project.stateDir, {});
+    for (const { id } of await changesets.list(null)) await changesets.apply(id, { approval: "agreed" });
+    expect([content(f), leftIn(f)]).toEqual(["", []]);
+    const { results } = await f.resume(summary.fleet);
+    expect(results.get("k")).toMatchObject({ status: "succeeded", attempt: 2 });
+    expect(content(f)).toBe("once\n");
+    const place = { stateDir: f.project.stateDir, projectDir: f.project.dir };
+    const { records } = await newestAuditRecords(place, { type: "changes_discarded" }, 9);
+    expect(records).toMatchObject([{ count: 1, reason: "its attempt does not count, and the item runs again" }]);
+  });
+
+  it("leaves nothing that waits when it is retried: only the changes of the last attempt wait", async () => {
+    await using f = await project({ w: { command: sh("echo once >> /out/a; exit 3"), sandbox: ASKS } });
+    const { results } = await f.map({ retries: 2 }, [{ key: "k" }]);
+    const run = results.get("k")?.run;
+    expect(results.get("k")).toMatchObject({ status: "failed", attempt: 3, changeset: { id: run } });
+    expect(leftIn(f)).toEqual([run]);
+    const given = f.events.flatMap((event) => (event.type === "settled" ? [event.result.changeset?.id] : []));
+    expect(given).toEqual([null, null, run]);
+  });
+
+  it("stays as it is until the fleet is resumed, if what it kept cannot be removed now", async () => {
+    await using f = await project({ w: { command: sh("echo once >> /out/a; exit 3"), sandbox: ASKS } });
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const { summary } = await mapped(f, {
+      spec: { retries: 1 },
+      run: (run) => ({ ...run, changesets: { ...run.changesets, drop: () => Promise.reject(full) } }),
+    });
+    expect(summary).toMatchObject({ state: "paused", why: "what an attempt kept cannot be removed now" });
+    expect(await f.journal.find(summary.fleet)).toMatchObject({ counts: { running: 1 } });
+    const { results } = await f.resume(summary.fleet);
+    expect(leftIn(f)).toEqual([results.get("k")?.run]);
+  });
+
+  it("keeps what it had perhaps begun to change, if the answer of the journal was lost", async () => {
+    await using f = await project({ w: { command: ONCE, sandbox: ASKS } });
+    const stop = new AbortController();
+    const { summary } = await mapped(f, {
+      stop: stop.signal,
+      queue: (queue) => ({
+        async begin(...begun) {
+          await queue.begin(...begun);
+          stop.abort(new Error("enough"));
+          throw new Error("the answer was lost");
+        },
+      }),
+    });
+    expect(await f.journal.find(summary.fleet)).toMatchObject({ state: "paused", counts: { running: 1 } });
+    const { results } = await f.resume(summary.fleet);
+    const run = results.get("k")?.run ?? "";
+    expect(results.get("k")).toMatchObject({ status: "pending", attempt: 1, changeset: { id: run } });
+    await (await Changesets.open(f.project.stateDir, {})).apply(run, { approval: "agreed" });
+    expect(content(f)).toBe("once\n");
   });
 });
 

@@ -6,6 +6,7 @@ import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import type { ClaimedWork, Delivery, Membership } from "../../../src/fleet/model/work.ts";
 import { type FleetParts, RunningFleet } from "../../../src/fleet/running-fleet.ts";
 import type { SettleChanges } from "../../../src/fleet/transport.ts";
+import { noChangesets } from "../../../src/run/changes/into-project.ts";
 import { MemoryWork } from "../work/memory-work.ts";
 import { VirtualClock } from "../work/virtual-clock.ts";
 
@@ -39,7 +40,10 @@ function coordinatorOf(items: number, spec: Partial<FleetSpec> = {}, settleChang
   const running = new RunningFleet({
     ...{ id: "f", spec: fleet.spec, store, queue: work.queue("f"), cache: null, stop: stop.signal },
     job: {
-      env: { now: clock.now, driver: { list: async () => [] }, project: { delegation: { maxDepth: 1, maxCalls: 1 } } },
+      env: {
+        ...{ now: clock.now, driver: { list: async () => [] }, changesets: noChangesets },
+        project: { delegation: { maxDepth: 1, maxCalls: 1 } },
+      },
       reads: [],
       worker: { name: "w" },
     },
