@@ -203,13 +203,13 @@ export class RunningFleet {
     this.#parts.onEvent({ type: "elsewhere", running });
   }
 
-  /** What machines run is waited for, as what this process runs: until it is stopped. */
+  /** Waits for what machines run, until it is stopped. An item of this process that could not be finished waits for `resume`. */
   async #allBack(): Promise<void> {
     const { elsewhere, queue, stop } = this.#parts;
     while (elsewhere !== null && !stop.aborted) {
-      const { running } = await queue.counts();
-      this.#tellElsewhere(running);
-      if (running === 0) return;
+      const claim = await queue.claim(0, () => ({ run: newRunId(), cell: null }));
+      this.#tellElsewhere(claim.elsewhere);
+      if (claim.elsewhere === 0) return;
       await elsewhere.work.wake(IDLE_MS, stop);
     }
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { FleetEvent } from "../../../src/fleet/events.ts";
+import type { FleetEvent, FleetSummary } from "../../../src/fleet/events.ts";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
@@ -7,6 +7,8 @@ import type { ClaimedWork, Delivery, Membership } from "../../../src/fleet/model
 import { type FleetParts, RunningFleet } from "../../../src/fleet/running-fleet.ts";
 import type { SettleChanges } from "../../../src/fleet/transport.ts";
 import { noChangesets } from "../../../src/run/changes/into-project.ts";
+import type { Job } from "../../../src/run/model/job.ts";
+import type { KeptChangesets } from "../../../src/run/model/reported.ts";
 import { MemoryWork } from "../work/memory-work.ts";
 import { VirtualClock } from "../work/virtual-clock.ts";
 
@@ -17,8 +19,16 @@ const SPEC: FleetSpec = {
 
 const NO_CHANGES: SettleChanges = async ({ result }) => ({ result, hasBegun: false });
 
-/** A coordinator of a fleet in memory, whose own items succeed at once. */
-function coordinatorOf(items: number, spec: Partial<FleetSpec> = {}, settleChanges: SettleChanges = NO_CHANGES) {
+/** A coordinator of a fleet in memory, whose own items succeed at once, or do what `run` does. */
+function coordinatorOf(
+  items: number,
+  spec: Partial<FleetSpec> = {},
+  settleChanges: SettleChanges = NO_CHANGES,
+  {
+    run: runOne = async () => ({}),
+    changesets = noChangesets,
+  }: { run?: (job: Job) => Promise<object>; changesets?: KeptChangesets } = {},
+) {
   const clock = new VirtualClock();
   const work = new MemoryWork(clock);
   const requests = Array.from({ length: items }, (_, index) => ({
@@ -41,14 +51,17 @@ function coordinatorOf(items: number, spec: Partial<FleetSpec> = {}, settleChang
     ...{ id: "f", spec: fleet.spec, store, queue: work.queue("f"), cache: null, stop: stop.signal },
     job: {
       env: {
-        ...{ now: clock.now, driver: { list: async () => [] }, changesets: noChangesets },
+        ...{ now: clock.now, driver: { list: async () => [] }, changesets },
         project: { delegation: { maxDepth: 1, maxCalls: 1 } },
       },
       reads: [],
       worker: { name: "w" },
     },
     executor: {
-      run: async () => ({ status: "succeeded", stderr: "", stdout: "", usage: {}, changeset: null, error: null }),
+      run: async (job: Job) => ({
+        ...{ status: "succeeded", stderr: "", stdout: "", usage: {}, changeset: null, error: null },
+        ...(await runOne(job)),
+      }),
     },
     troubles: { take: () => [], add: () => {} },
     share: {
@@ -251,5 +264,29 @@ describe("a coordinator that runs items too", () => {
     await ended;
     expect(new Set(c.results.map(({ key }) => key)).size).toBe(30);
     expect(c.fleet.items.every(({ attempt }) => attempt === 1)).toBe(true);
+  });
+
+  it("waits for machines, and not for an own item that it cannot finish now", async () => {
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const c = coordinatorOf(2, { concurrency: 1 }, NO_CHANGES, {
+      async run(job) {
+        await job.begin?.(null);
+        return { status: "lost" };
+      },
+      changesets: { ...noChangesets, withdraw: () => Promise.reject(full) },
+    });
+    const machine = await joined(c.work);
+    const [item] = await claimed(machine, 1);
+    let summary: FleetSummary | null = null;
+    void c.run().then((ended) => {
+      summary = ended;
+    });
+    await c.clock.until(() => c.told("draining").length === 1);
+    await c.clock.advance(3000);
+    expect(summary).toBe(null);
+    if (item !== undefined) await deliver(machine, item);
+    await c.clock.until(() => summary !== null);
+    expect(summary).toMatchObject({ why: "changes that were begun cannot be finished now" });
+    expect(c.fleet.items.map(({ state }) => state).toSorted()).toEqual(["applying", "done"]);
   });
 });
