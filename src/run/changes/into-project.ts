@@ -62,11 +62,23 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
   };
 
   async function finished(id: string) {
-    const done = await completed(id, store, (agreed) => audit.append(changesApplying(agreed, agreed.changes)));
+    const done = await completed(id, store, (agreed) => written(changesApplying(agreed, agreed.changes)));
     if (done === null || "broken" in done || done.settled === null) return done;
     const applied = done.settled.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
     await isWritten(audit, changesApplied(done.changeset, applied));
     return done;
+  }
+
+  /** Nothing is applied unrecorded: the fleet waits until its changes can be recorded. */
+  async function written(record: AuditRecord): Promise<void> {
+    try {
+      await audit.append(record);
+    } catch (error) {
+      if (!(error instanceof AuditTrailError)) throw error;
+      throw new EngineTrouble(`what an item has begun to change cannot be recorded, so it waits: ${error.message}`, {
+        cause: error,
+      });
+    }
   }
 
   async function discardWithdrawn(id: string, reason: string): Promise<void> {

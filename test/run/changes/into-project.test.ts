@@ -3,6 +3,7 @@ import { expect, it, onTestFinished } from "vitest";
 import type { AuditRecord } from "../../../src/audit/records.ts";
 import { AuditTrailError } from "../../../src/audit/trail.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
+import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { intoProject } from "../../../src/run/changes/into-project.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
 
@@ -35,4 +36,19 @@ it("tells what was applied, also where its end cannot be recorded any more", asy
   const outcomes = await changesets.apply(staged.changeset(ID), new Set([0, 1]));
   expect(outcomes).toMatchObject([{ outcome: "applied" }, { outcome: "applied" }]);
   expect(types).toEqual(["changes_applying", "changes_applied"]);
+});
+
+it("finishes what was begun only when it can be recorded: until then it waits, as trouble that pauses a fleet", async () => {
+  let isFull = true;
+  const { staged, store, changesets } = begin(async () => {
+    if (isFull) throw new AuditTrailError("the disk is full");
+  });
+  await store.keep(staged.changeset(ID), "held");
+  const trouble = await changesets.finish(ID).catch((error: unknown) => error);
+  expect(trouble).toBeInstanceOf(EngineTrouble);
+  expect(trouble).toMatchObject({ message: expect.stringMatching(/cannot be recorded.*the disk is full/) });
+  expect(treeAt(staged.target)).toEqual({ a: "old" });
+  isFull = false;
+  expect(await changesets.finish(ID)).toMatchObject({ outcomes: [{ outcome: "applied" }, { outcome: "applied" }] });
+  expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
 });
