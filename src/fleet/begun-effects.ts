@@ -101,7 +101,7 @@ async function finished(
   changesets: KeptChangesets,
 ): Promise<Pick<Settlement, "result">> {
   if (result.error?.code === CUT_OFF) {
-    await changesets.withdraw(run, "its run was cut off before its end");
+    await changesets.withdraw([run], "its run was cut off before its end");
     return { result };
   }
   const done = await changesets.finish(run);

@@ -132,10 +132,9 @@ async function fenceOff(
   await driver.reap();
   const left = (await driver.list()).filter(({ ownerAlive }) => !ownerAlive);
   if (left.length > 0) throw new EngineTrouble(`${left.length} cells of a dead process could not be removed`);
-  for (const item of running) {
-    await changesets.withdraw(item.run, "its process died, and the item runs again");
-    await store.fenced(id, item);
-  }
+  const runs = running.map(({ run }) => run);
+  await changesets.withdraw(runs, "its process died, and the item runs again");
+  for (const item of running) await store.fenced(id, item);
   return applying;
 }
 

@@ -398,7 +398,7 @@ export class RunningFleet {
     if (!taken.ok) {
       this.#failed -= failed;
       // What has begun is finished by another process, with what waits of it.
-      if (!hasBegun) await job.env.changesets.withdraw(run, taken.reason);
+      if (!hasBegun) await job.env.changesets.withdraw([run], taken.reason);
       return onEvent({ type: "trouble", detail: taken.reason });
     }
     this.#failed -= failed;

@@ -158,15 +158,16 @@ export class ChangesetStore {
     return true;
   }
 
-  /** The changesets of the tree of runs below `root` that were agreed to and not applied. `begun`: their application had begun. */
-  async leftOf(root: string): Promise<{ readonly id: string; readonly begun: boolean }[]> {
+  /** The changesets of the trees of runs below `roots` that were agreed to and not applied. `begun`: their application had begun. */
+  async leftOf(roots: ReadonlySet<string>): Promise<{ readonly id: string; readonly begun: boolean }[]> {
     const found: { id: string; begun: boolean }[] = [];
+    if (roots.size === 0) return found;
     for (const id of await this.#ids()) {
       const folder = this.#folder(id);
       try {
         const begun = isThere(folder.applyLog);
         if (!begun && agreedIn(await folder.readState()).size === 0) continue;
-        if ((await folder.readChangeset()).root === root) found.push({ id, begun });
+        if (roots.has((await folder.readChangeset()).root)) found.push({ id, begun });
       } catch (error) {
         if (!(error instanceof BrokenRecord)) throw error;
       }

@@ -37,12 +37,12 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       await isWritten(audit, changesApplied(changeset, done));
       return outcomes;
     },
-    async withdraw(run, reason) {
-      // A half of what a called run was about to change helps nobody.
-      const left = await store.leftOf(run);
+    async withdraw(runs, reason) {
+      const left = await store.leftOf(new Set(runs));
+      // What a called run had half applied is finished: the project must not stay between two states.
       for (const { id, begun } of left) if (begun) await finished(id);
       const unbegun = left.filter(({ begun }) => !begun).map(({ id }) => id);
-      for (const id of new Set([run, ...unbegun])) await discardWithdrawn(id, reason);
+      for (const id of new Set([...runs, ...unbegun])) await discardWithdrawn(id, reason);
     },
     drop: (run, reason) => discardWithdrawn(run, reason),
     async finish(run) {

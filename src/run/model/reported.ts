@@ -87,11 +87,11 @@ export interface FinishedChanges {
 /** Where the changes of root runs wait. */
 export interface KeptChangesets extends Changesets {
   /**
-   * Removes what waits of a root run that does not count, and of the runs that it called. `reason`: for the audit trail. What was
-   * applied stays. Does nothing if none waits, or if another process works on it.
+   * Removes what waits of root runs that do not count, and of the runs that they called. `reason`: for the audit trail. What was
+   * applied stays. Does nothing if none waits, or if another process works on it. Reads the state of everything that waits, once.
    */
-  withdraw(run: string, reason: string): Promise<void>;
-  /** The same for its own changes alone, and quick however many others wait. */
+  withdraw(runs: readonly string[], reason: string): Promise<void>;
+  /** The same for the own changes of one run alone, and quick however many others wait. */
   drop(run: string, reason: string): Promise<void>;
   /**
    * Completes the application that a root run had begun whose process died. Null: all that was agreed to was applied, and nothing

@@ -1,8 +1,9 @@
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import type { AuditRecord } from "../../../src/audit/records.ts";
 import { AuditTrailError } from "../../../src/audit/trail.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
+import { KeptFolder } from "../../../src/changes/store/kept-folder.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { intoProject } from "../../../src/run/changes/into-project.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
@@ -51,4 +52,27 @@ it("finishes what was begun only when it can be recorded: until then it waits, a
   isFull = false;
   expect(await changesets.finish(ID)).toMatchObject({ outcomes: [{ outcome: "applied" }, { outcome: "applied" }] });
   expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
+});
+
+it("withdraws what many runs and those that they called left, and reads what waits once", async () => {
+  const { staged, store, changesets } = begin(async () => {});
+  const keep = async (id: string, root: string, reason: string | null) => {
+    const folder = stagedFolder({}, { a: "new" });
+    onTestFinished(() => folder[Symbol.dispose]());
+    await store.keep({ ...folder.changeset(id), root }, "held", reason);
+  };
+  await store.keep(staged.changeset(ID), "held");
+  await keep("000000000001", "000000000001", "it was not approved");
+  await keep("000000000002", ID, null);
+  await keep("000000000003", "000000000003", "it was not approved");
+  const reads = vi.spyOn(KeptFolder.prototype, "readState");
+  onTestFinished(() => reads.mockRestore());
+  expect(await store.leftOf(new Set([ID, "000000000001"]))).toHaveLength(2);
+  const scan = reads.mock.calls.length;
+  expect(scan).toBe(4);
+  reads.mockClear();
+  await changesets.withdraw([ID, "000000000001"], "its process died");
+  // One scan, and each of the three that are removed is read once more.
+  expect(reads.mock.calls.length).toBe(scan + 3);
+  expect((await store.list()).map(({ id }) => id)).toEqual(["000000000003"]);
 });
