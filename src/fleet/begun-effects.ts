@@ -6,7 +6,7 @@ import type { ItemResult } from "./model/item.ts";
 import type { ClaimedItem, FleetQueue, Intent, Settlement } from "./model/queue.ts";
 import type { ApplyingItem } from "./model/store.ts";
 
-/** Only some of its changes were made, and it is not known how its worker would have ended. */
+/** It is not known which of its changes were made, nor how its worker would have ended. */
 const CUT_OFF = "ITEM_INTERRUPTED";
 
 interface EffectPorts {
@@ -72,7 +72,7 @@ export class ItemEffects {
 /** The result of a run that changed files on the way, if it is cut off before its end. It never runs again by itself. */
 function cutOff(result: ItemResult): ItemResult {
   const message =
-    "It was cut off after some of its changes had been applied, and before its end, so it was not run again. Look at what it changed, then retry it.";
+    "It was cut off after it had begun to change files: none, some or all of its changes may be there, so it was not run again. Look at what it changed, then retry it.";
   return { ...result, error: { code: CUT_OFF, message } };
 }
 
