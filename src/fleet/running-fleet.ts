@@ -291,7 +291,7 @@ export class RunningFleet {
       if (result.status === "cancelled" && ends.signal.aborted) return await this.#giveUp(claimed);
       const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
       const more = { cacheKey: cacheKey ?? null, streams: ran };
-      if (effects.hasBegun) await this.#record(claimed, result, more, true);
+      if (effects.hasBegun) await this.#record(claimed, this.#unretried(claimed, result), more, true);
       else await this.#settle(claimed, result, more);
     } finally {
       stop.removeEventListener("abort", onStop);
@@ -382,6 +382,13 @@ export class RunningFleet {
       await job.env.changesets.drop(run, "its attempt does not count, and the item runs again");
       await queue.requeue(request.index, attempt, notBeforeMs);
     });
+  }
+
+  /** The result of an attempt that had begun to change files. It says so if it would have been retried otherwise. */
+  #unretried({ attempt, earlier }: ClaimedItem, result: ItemResult): ItemResult {
+    const { error, status } = result;
+    if (error === null || retryInMs(status, attempt - earlier, this.#parts.spec) === null) return result;
+    return { ...result, error: { ...error, message: `${error.message} It had begun to change files, so it is not retried.` } };
   }
 
   /** `hasBegun`: it has changed files. */

@@ -170,6 +170,7 @@ describe("an item whose worker called another one that changed the project", () 
     await using f = await project(parent("exit 3"));
     const { results } = await f.map({ retries: 5 }, [{ key: "k" }]);
     expect(results.get("k")).toMatchObject({ status: "failed", attempt: 1, exitCode: 3 });
+    expect(results.get("k")?.error?.message).toMatch(/ It had begun to change files, so it is not retried\.$/);
     expect(content(f)).toBe("once\n");
   });
 
