@@ -77,8 +77,9 @@ function cutOff(result: ItemResult): ItemResult {
 }
 
 /**
- * Finishes what an attempt had begun to change whose process died, and records its result with the outcomes as they are. It is told at
- * once, unless the attempt does not count any more. Rejects if it cannot be finished now; then the next owner of the fleet tries again.
+ * Finishes what an attempt had begun to change whose process died, and records its result with the outcomes as they are. `tell`
+ * gets it at once, unless the attempt does not count any more. Rejects if it cannot be finished now; then the next owner of the
+ * fleet tries again.
  */
 export async function finishBegun(
   item: ApplyingItem,

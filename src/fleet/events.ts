@@ -11,7 +11,7 @@ export type FleetEvent =
       readonly key: string;
       readonly attempt: number;
       readonly at: number;
-      /** The name of the machine that ran it, which has delivered it by now; absent: this process runs it. */
+      /** The name of the machine that ran it, which has already delivered it; absent: this process runs it. */
       readonly machine?: string;
     }
   /** `retryInMs`: the item is retried and this result does not count; null: it counts. */

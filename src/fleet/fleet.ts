@@ -169,7 +169,7 @@ function whyAlone(
   { worker, sandbox }: Extract<FleetPermission, { ok: true }>,
   { store, run, transport }: FleetEnvironment,
 ): string | null {
-  if (machines === null) return concurrency === 0 ? NOBODY : null;
+  if (machines === null) return concurrency === 0 ? NO_MACHINES : null;
   if (store.work === null || transport === undefined)
     return "machines need a queue that they can reach: set `queue: postgres://…` in corral.yaml, or CORRAL_QUEUE";
   const workers = [worker, ...calledBy(worker, run.project.workers)];
@@ -182,7 +182,7 @@ function whyAlone(
   return null;
 }
 
-const NOBODY =
+const NO_MACHINES =
   "`concurrency: 0` leaves all items to machines, and the fleet has no `machines`: add them, or use a number from 1";
 
 /** Offers it to machines. */

@@ -164,7 +164,7 @@ export class RunningFleet {
       if (claim.fleet !== "running") return this.drain(WHY_NOT_RUNNING[claim.fleet]);
       const isLeft = claim.nextAtMs !== null || claim.elsewhere > 0 || (runsNone && (await this.#hasQueued()));
       if (this.#inFlight === 0 && !isLeft) return;
-      // What machines do is looked at again soon, in case nothing of it is told.
+      // A notice of what machines did can be lost, so the queue is read again soon.
       const dueAtMs = this.#parts.elsewhere === null ? claim.nextAtMs : Date.now() + IDLE_MS;
       if (this.#inFlight > 0 || this.#parts.elsewhere !== null) await this.#settledOne(dueAtMs);
       else {
@@ -316,7 +316,7 @@ export class RunningFleet {
     await this.#unlessTrouble(UNFINISHED, () => effects.finish(worker, (result) => this.#tell(result)));
   }
 
-  /** Each is told as soon as it is recorded: a process that is killed between the two tells of it no more. */
+  /** Each result is reported as soon as it is recorded: after a crash in between, no process reports it. */
   async #finishBegun(): Promise<void> {
     const { applying = [], spec, queue, job } = this.#parts;
     const ports = { queue, changesets: job.env.changesets };
@@ -388,7 +388,10 @@ export class RunningFleet {
   #unretried({ attempt, earlier }: ClaimedItem, result: ItemResult): ItemResult {
     const { error, status } = result;
     if (error === null || retryInMs(status, attempt - earlier, this.#parts.spec) === null) return result;
-    return { ...result, error: { ...error, message: `${error.message} It had begun to change files, so it is not retried.` } };
+    return {
+      ...result,
+      error: { ...error, message: `${error.message} It had begun to change files, so it is not retried.` },
+    };
   }
 
   /** `hasBegun`: it has changed files. */

@@ -60,7 +60,7 @@ export interface Claim {
   readonly items: readonly ClaimedItem[];
   /** When the next waiting item is due, in milliseconds since 1970; null if none waits for a time. */
   readonly nextAtMs: number | null;
-  /** Items that machines run, or have delivered: the fleet goes on while there are any. */
+  /** Items that machines run, or have delivered: the fleet continues while there are any. */
   readonly elsewhere: number;
   /** `taken`: another owner runs the fleet, and this one must stop. */
   readonly fleet: "running" | "paused" | "cancelled" | "done" | "taken";

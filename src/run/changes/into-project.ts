@@ -102,7 +102,7 @@ async function completed(run: string, store: ChangesetStore, before: (agreed: Ch
     if (done.ok) return done;
     if (done.code === "missing") return null;
     if (done.code !== "busy") return { broken: done.reason };
-    if (look >= MAX_LOOKS) throw new EngineTrouble(`${done.reason}, so its fleet cannot go on now`);
+    if (look >= MAX_LOOKS) throw new EngineTrouble(`${done.reason}, so its fleet cannot continue now`);
     await sleep(LOOK_MS);
   }
 }

@@ -104,7 +104,7 @@ describe("an item whose process is killed", () => {
     await expectOnce(f, fleet, 1);
   });
 
-  it.each(["kept", "begun"] as const)("%s: nobody decides on its changes before its fleet does", async (step) => {
+  it.each(["kept", "begun"] as const)("%s: `corral changes` decides on nothing before its fleet does", async (step) => {
     await using f = await project();
     const fleet = await killedAt(f, step);
     const changesets = await Changesets.open(f.project.stateDir, {});
