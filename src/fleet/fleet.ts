@@ -160,7 +160,9 @@ async function permitted(
   if (image === null) return { ok: false, violations: [{ code: "IMAGE_MISSING", image: worker.image }] };
   const { digest, images } = await fleetFacts(worker, sandbox, run, stop);
   const reads = readByAll(sandbox, spec.reuse);
-  return { job: { worker, caller, sandbox, reads, env: withImages(run, images) }, digest };
+  const { database } = env.store;
+  const at = database === null ? {} : { database };
+  return { job: { worker, caller, sandbox, reads, env: withImages(run, images), ...at }, digest };
 }
 
 /** Why no machine can run items of a fleet that wants machines; null if they can, or if it wants none. */

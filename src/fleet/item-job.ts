@@ -19,6 +19,8 @@ export interface FleetJob {
   readonly env: RunEnvironment;
   /** The items are those of another machine: a path of theirs names no file of this host. Absent: this one's. */
   readonly isElsewhere?: true;
+  /** The database that has the fleet. Absent: the journal of this machine. */
+  readonly database?: string;
 }
 
 /** What every item of the fleet can read, in its own cell or in one that it shares. `fleet`: the sandbox of its worker. */
@@ -29,7 +31,7 @@ export function readByAll({ mounts }: Sandbox, reuse: Reuse): string[] {
 
 /** One item as a job: the fleet's worker, narrowed to the paths that this item may access. */
 export function itemJob(
-  { worker, caller, sandbox, reads, env, isElsewhere }: FleetJob,
+  { worker, caller, sandbox, reads, env, isElsewhere, database }: FleetJob,
   item: ItemRequest,
   {
     run,
@@ -47,7 +49,7 @@ export function itemJob(
     makesBelow: sandbox,
     turn,
     ...(begin === undefined ? {} : { begin }),
-    fleet: { id: fleet, item: item.index },
+    fleet: { id: fleet, item: item.index, ...(database === undefined ? {} : { store: database }) },
   };
 }
 

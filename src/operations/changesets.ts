@@ -7,7 +7,7 @@ import { type Change, type Changeset, only } from "../changes/model/changeset.ts
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-changeset.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
-import { openFleetStore } from "../fleet/open-store.ts";
+import { openStoreOf } from "../fleet/open-store.ts";
 import { type Decided, decisionsOn, ruledChange } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
@@ -220,8 +220,15 @@ export class Changesets {
   /** What an item left whose process died belongs to its fleet, which finishes it, or runs the item again. */
   async #expectEnded({ id, run, project, fleet }: Changeset): Promise<void> {
     if (fleet === undefined) return;
-    await using store = await openFleetStore(this.#stateDir, project, this.#env);
-    if ((await store.find(fleet.id)) === null) return;
+    const found = await openStoreOf(fleet, this.#stateDir, project, this.#env);
+    if (found === "removed") return;
+    if (found === "elsewhere")
+      throw new RequestError(
+        "CHANGESET_BUSY",
+        id,
+        `changeset ${id} is of fleet ${fleet.id} in the database ${printableLine(fleet.store ?? "")}, which is not in use now: name it as \`queue\` in corral.yaml, or in CORRAL_QUEUE`,
+      );
+    await using store = found;
     const [item] = await store.items(fleet.id, {}, { after: fleet.item - 1, limit: 1 });
     if (item?.index !== fleet.item || item.run !== run || item.state === "done") return;
     const what = `changeset ${id} is of item ${printableLine(item.key)} of fleet ${fleet.id}, which has not ended`;

@@ -1,10 +1,11 @@
+import type { ChangedItem } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import type { Ended } from "../changes/store/ended-changesets.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";
 import { JournalError } from "../fleet/journal/database.ts";
 import { QueueError } from "../fleet/model/queue-error.ts";
 import type { Reviewed } from "../fleet/model/stored-item.ts";
-import { openFleetStore } from "../fleet/open-store.ts";
+import { openStoreOf } from "../fleet/open-store.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -42,39 +43,50 @@ interface EndedPlace {
 }
 
 async function recordSome(ended: readonly Ended[], place: EndedPlace): Promise<void> {
-  const byProject = new Map<string, Ended[]>();
-  for (const one of ended) {
-    const own = byProject.get(one.state.project) ?? [];
-    own.push(one);
-    byProject.set(one.state.project, own);
-  }
-  for (const [project, own] of byProject) {
-    if (place.unusable?.has(project)) continue;
+  for (const one of byFleet(ended)) {
+    if (place.unusable?.has(one.project)) continue;
     try {
-      await recordOf(project, own, place);
+      await recordOf(one, place);
     } catch (error) {
       const isOfStore =
         error instanceof QueueError || error instanceof JournalError || error instanceof DeclarationError;
       if (place.unusable === null || !isOfStore) throw error;
-      place.unusable.add(project);
+      place.unusable.add(one.project);
     }
   }
 }
 
+interface EndedOfFleet {
+  readonly project: string;
+  readonly fleet: Omit<ChangedItem, "item">;
+  readonly ended: { readonly id: string; readonly reviewed: Reviewed }[];
+}
+
+function byFleet(ended: readonly Ended[]): Iterable<EndedOfFleet> {
+  const found = new Map<string, EndedOfFleet>();
+  for (const { id, state } of ended) {
+    const { project, fleet, run } = state;
+    if (fleet === undefined) continue;
+    const key = JSON.stringify([project, fleet.id, fleet.store]);
+    const one = found.get(key) ?? { project, fleet, ended: [] };
+    one.ended.push({ id, reviewed: { fleet: fleet.id, item: fleet.item, run, counts: finalCounts(state) } });
+    found.set(key, one);
+  }
+  return found.values();
+}
+
 async function recordOf(
-  project: string,
-  ended: readonly Ended[],
+  { project, fleet, ended }: EndedOfFleet,
   { changesets, stateDir, env }: EndedPlace,
 ): Promise<void> {
-  const items = ended.flatMap(({ state }): Reviewed[] => {
-    if (state.fleet === undefined) return [];
-    const { id, item } = state.fleet;
-    return [{ fleet: id, item, run: state.run, counts: finalCounts(state) }];
-  });
-  await using store = await openFleetStore(stateDir, project, env);
-  const unsettled = new Set((await store.reviewed(items)).map(({ run }) => run));
+  const found = await openStoreOf(fleet, stateDir, project, env);
+  // The store that has to learn this is not named now.
+  if (found === "elsewhere") return;
+  await using store = found === "removed" ? null : found;
+  const unsettled = (await store?.reviewed(ended.map(({ reviewed }) => reviewed))) ?? [];
+  const runs = new Set(unsettled.map(({ run }) => run));
   // Only now: until then this is the only place that knows what was decided.
-  for (const { id, state } of ended) if (!unsettled.has(state.run)) await changesets.ended.forget(id);
+  for (const { id, reviewed } of ended) if (!runs.has(reviewed.run)) await changesets.ended.forget(id);
 }
 
 /** What waited and was not applied is discarded. */

@@ -76,7 +76,7 @@ export const STORES = [
 /** What only a store promises that machines can reach: these are in no tier, and run on PGlite and on a server. */
 export const SHARED_STORES = ["test/fleet/postgres/work.test.ts"];
 /** What needs a PostgreSQL server of its own or several users: these run on the server alone. */
-export const ON_SERVER = ["lost-connection", "machine-role", "state-directories"].map(
+export const ON_SERVER = ["lost-connection", "machine-role", "state-directories", "named-later"].map(
   (name) => `test/fleet/postgres/${name}.test.ts`,
 );
 

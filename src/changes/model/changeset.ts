@@ -77,6 +77,8 @@ export interface ChangedItem {
   readonly id: string;
   /** The item's index in its fleet. */
   readonly item: number;
+  /** The database that has the fleet. Absent: the journal of this machine. */
+  readonly store?: string;
 }
 
 /** The outcome of one change. `held`: it waits, since its run failed or was not approved in time. */

@@ -62,7 +62,7 @@ const about = {
   worker: text,
   project: text,
   createdAt: z.iso.datetime(),
-  fleet: z.strictObject({ id: text, item: index }).exactOptional(),
+  fleet: z.strictObject({ id: text, item: index, store: text.exactOptional() }).exactOptional(),
 };
 
 const changeset = z

@@ -54,6 +54,7 @@ export interface JournalOptions {
  * results; those items run again.
  */
 export class FleetJournal implements FleetStore {
+  readonly database = null;
   readonly work = null;
   readonly #db: Database;
   readonly #writes: GroupedWrites;

@@ -17,6 +17,8 @@ import type { WorkStore } from "./work.ts";
  * Lists are read in pages: each page shows the fleet as it is then, and few items are in memory.
  */
 export interface FleetStore extends AsyncDisposable {
+  /** Where its fleets are: a database, as messages name it, without user and password. Null: in the journal of this machine. */
+  readonly database: string | null;
   /** How machines take part in its fleets; null: they cannot. */
   readonly work: WorkStore | null;
 

@@ -1,6 +1,7 @@
 import { createHmac } from "node:crypto";
 import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
 import { PostgresStore } from "./postgres-store.ts";
+import { placeOf } from "./queue-url.ts";
 import { connectServer } from "./server.ts";
 
 /**
@@ -17,7 +18,7 @@ export async function openQueue(url: string, stateDir: string, projectDir: strin
     return owner !== null && whether(owner, self);
   };
   return await PostgresStore.open(await connectServer(url), {
-    ...{ project, self: formatOwner(self) },
+    ...{ project, self: formatOwner(self), database: placeOf(url) },
     isDead: asked(isDead),
     isAlive: asked(isAlive),
   });

@@ -48,10 +48,13 @@ export interface PostgresOptions extends Pick<Place, "project" | "self" | "isDea
   /** Milliseconds since 1970; only tests replace the database's clock. */
   readonly now?: () => number;
   readonly schema?: string;
+  /** See {@link FleetStore.database}. */
+  readonly database?: string;
 }
 
 /** The fleets of one project in a PostgreSQL database, which other projects and machines share. */
 export class PostgresStore implements FleetStore {
+  readonly database: string;
   readonly work: PostgresWork;
   readonly #place: Place;
   readonly #turns: Turns<Write>;
@@ -59,7 +62,8 @@ export class PostgresStore implements FleetStore {
   /** By the number of the fleet; those that this process runs. */
   readonly #budgets = new Map<number, StreamBudget>();
 
-  private constructor(place: Place) {
+  private constructor(place: Place, database: string) {
+    this.database = database;
     this.#place = place;
     this.#turns = new Turns((writes) => commitWrites(place, writes));
     this.#lease = new OwnerLease(place.db, place.self);
@@ -67,10 +71,13 @@ export class PostgresStore implements FleetStore {
   }
 
   /** Closing the store closes the connection. @throws QueueError if a newer Corral made the queue */
-  static async open(db: Connection, { schema = SCHEMA, now, ...of }: PostgresOptions): Promise<PostgresStore> {
+  static async open(
+    db: Connection,
+    { schema = SCHEMA, database = "", now, ...of }: PostgresOptions,
+  ): Promise<PostgresStore> {
     try {
       await migrate(db, schema);
-      return new PostgresStore({ ...of, db, now: now ?? (() => null) });
+      return new PostgresStore({ ...of, db, now: now ?? (() => null) }, database);
     } catch (error) {
       await db[Symbol.asyncDispose]();
       throw error;

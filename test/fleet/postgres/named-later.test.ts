@@ -1,0 +1,88 @@
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
+import { openFleetStore } from "../../../src/fleet/open-store.ts";
+import { Changesets } from "../../../src/operations/changesets.ts";
+import { showFleet } from "../../../src/operations/fleets.ts";
+import { changesetStore } from "../../../src/run/changes/into-project.ts";
+import { pendingFleet } from "../../operations/pending-fleet.ts";
+
+const RUN = "00000000000a";
+
+let place: { stateDir: string; projectDir: string };
+let queue: Record<string, string>;
+
+beforeEach(() => {
+  const base = realpathSync(mkdtempSync(join(tmpdir(), "corral-named-")));
+  place = { stateDir: join(base, "state"), projectDir: join(base, "project") };
+  queue = { CORRAL_QUEUE: inject("postgres") ?? "" };
+  for (const dir of Object.values(place)) mkdirSync(dir, { mode: 0o700 });
+  writeFileSync(join(place.projectDir, "corral.yaml"), "version: 1\n");
+});
+afterEach(() => rmSync(join(place.stateDir, ".."), { recursive: true, force: true }));
+
+type Env = Record<string, string>;
+
+/** Which database it is, as its changeset knows it. */
+async function pendingIn(env: Env) {
+  await using store = await openFleetStore(place.stateDir, place.projectDir, env);
+  const { database } = store;
+  return await pendingFleet(store, place, RUN, database === null ? {} : { store: database });
+}
+
+const changesetsWith = (env: Env) => Changesets.open(place.stateDir, env);
+const left = () => readdirSync(join(place.stateDir, "changes"));
+const stateOf = async (fleet: string, engineEnv: Env) => (await showFleet({ ...place, engineEnv }, fleet)).state;
+
+describe("the changes of a fleet's item, when another store of fleets is named than when it ran", () => {
+  it("are applied from the journal although a database is named now, and the journal knows it", async () => {
+    const { fleet, made, remove } = await pendingIn({});
+    try {
+      const applied = await (await changesetsWith(queue)).apply(RUN, { approval: "agreed" });
+      expect(applied.changes).toMatchObject([{ outcome: "applied" }]);
+      expect([existsSync(made), left()]).toEqual([true, []]);
+      expect(await stateOf(fleet, {})).toBe("done");
+    } finally {
+      remove();
+    }
+  });
+
+  it("wait while their database is not named: nothing is applied or discarded", async () => {
+    const { fleet, made, remove } = await pendingIn(queue);
+    try {
+      const changesets = await changesetsWith({});
+      const refused = { code: "CHANGESET_BUSY", message: expect.stringContaining("which is not in use now") };
+      await expect(changesets.apply(RUN, { approval: "agreed" })).rejects.toMatchObject(refused);
+      await expect(changesets.discard(RUN)).rejects.toMatchObject(refused);
+      expect([existsSync(made), left()]).toEqual([false, [RUN]]);
+      await (await changesetsWith(queue)).apply(RUN, { approval: "agreed" });
+      expect([existsSync(made), left()]).toEqual([true, []]);
+      expect(await stateOf(fleet, queue)).toBe("done");
+    } finally {
+      remove();
+    }
+  });
+
+  it("keep their end until their database is named again", async () => {
+    const { fleet, remove } = await pendingIn(queue);
+    remove();
+    await changesetStore(place.stateDir).discard(RUN);
+    await changesetsWith({});
+    expect(left()).toEqual([`.ended-${RUN}`]);
+    expect(await stateOf(fleet, queue)).toBe("done");
+    expect(left()).toEqual([]);
+  });
+
+  it("are free when their fleet was removed from its own store", async () => {
+    const { fleet, made, remove } = await pendingIn(queue);
+    try {
+      await using store = await openFleetStore(place.stateDir, place.projectDir, queue);
+      expect(await store.forget(fleet)).toBe(true);
+      await (await changesetsWith(queue)).apply(RUN, { approval: "agreed" });
+      expect([existsSync(made), left()]).toEqual([true, []]);
+    } finally {
+      remove();
+    }
+  });
+});
