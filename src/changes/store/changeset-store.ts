@@ -9,6 +9,7 @@ import type { ApplicationOptions } from "../apply/application.ts";
 import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
 import { BrokenApplyLog } from "../apply/apply-log.ts";
 import type { ApplyLimits } from "../apply/fitness.ts";
+import { flushContent } from "../apply/flush-content.ts";
 import type { Settled } from "../apply/verdict.ts";
 import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
 import { EndedChangesets } from "./ended-changesets.ts";
@@ -64,6 +65,11 @@ export class ChangesetStore {
     await folder.writeChangeset(changeset);
     await folder.takeContent(changeset);
     await folder.writeState(stateOf(changeset, outcome, reason));
+  }
+
+  /** The content of these changes, which are kept, is on the disk: it is the same after a power failure. */
+  async flush(changeset: Changeset, which: ReadonlySet<number>): Promise<void> {
+    await flushContent(only(this.#folder(changeset.id).located(changeset), which));
   }
 
   /**

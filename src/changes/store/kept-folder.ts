@@ -35,9 +35,15 @@ export class KeptFolder {
   }
 
   async readChangeset(): Promise<Changeset> {
-    const changeset = await this.#read("changeset.json", parseChangeset);
-    const mounts = changeset.mounts.map((mount, index) => ({ ...mount, content: this.content(index) }));
-    return { ...changeset, mounts };
+    return this.located(await this.#read("changeset.json", parseChangeset));
+  }
+
+  /** The changeset with its content in this directory. */
+  located(changeset: Changeset): Changeset {
+    return {
+      ...changeset,
+      mounts: changeset.mounts.map((mount, index) => ({ ...mount, content: this.content(index) })),
+    };
   }
 
   async readState(): Promise<KeptState> {
@@ -45,8 +51,7 @@ export class KeptFolder {
   }
 
   async writeChangeset(changeset: Changeset): Promise<void> {
-    const mounts = changeset.mounts.map((mount, index) => ({ ...mount, content: this.content(index) }));
-    await this.#write("changeset.json", { ...changeset, mounts });
+    await this.#write("changeset.json", this.located(changeset));
   }
 
   async writeState(state: KeptState): Promise<void> {

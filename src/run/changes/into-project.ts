@@ -20,6 +20,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
       if (beginning !== undefined) {
         await store.keep(only(changeset, new Set([...indexes, ...beginning.refused])), "held");
+        await store.flush(changeset, indexes);
         const reason = await beginning.begin();
         if (reason !== null) {
           await discardWithdrawn(changeset.id, reason);

@@ -1,3 +1,4 @@
+import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import type { AuditRecord } from "../../../src/audit/records.ts";
@@ -75,4 +76,25 @@ it("withdraws what many runs and those that they called left, and reads what wai
   // One scan, and each of the three that are removed is read once more.
   expect(reads.mock.calls.length).toBe(scan + 3);
   expect((await store.list()).map(({ id }) => id)).toEqual(["000000000003"]);
+});
+
+it("flushes the files that are applied before it says that it begins, so that a power failure leaves them as they were", async () => {
+  const { staged, changesets } = begin(async () => {});
+  const flushed: string[] = [];
+  const real = fs.fsync;
+  const fsync = vi.spyOn(fs, "fsync").mockImplementation((fd, done) => {
+    flushed.push(fs.readlinkSync(`/proc/self/fd/${fd}`));
+    real(fd, done);
+  });
+  onTestFinished(() => fsync.mockRestore());
+  const begun: string[][] = [];
+  await changesets.apply(staged.changeset(ID), new Set([1]), {
+    refused: [0],
+    begin: async () => {
+      begun.push([...flushed]);
+      return null;
+    },
+  });
+  expect(begun).toEqual([[expect.stringMatching(/\/changes\/0123456789ab\/content\/0\/b$/)]]);
+  expect(treeAt(staged.target)).toEqual({ a: "old", b: "new" });
 });
