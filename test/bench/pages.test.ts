@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { SHOWN_REPORT, shownOf, withShown } from "../../bench/outcome/pages.ts";
@@ -11,18 +10,14 @@ import { smallReport } from "./report-fixture.ts";
 const read = (page: string): Promise<string> => readFile(new URL(`../../${page}`, import.meta.url), "utf8");
 
 describe("what pages show of the bench", () => {
-  // Until the first such report of a quiet machine, the pages have what was written by hand.
-  it.skipIf(!existsSync(SHOWN_REPORT))(
-    "is made of docs/bench.json, as `npm run bench -- --from docs/bench.json --pages` does it",
-    async () => {
-      const report = JSON.parse(await readFile(SHOWN_REPORT, "utf8"));
-      expect(await read("docs/bench.svg")).toBe(pictureOf(report));
-      for (const [page, shown] of shownOf(report)) {
-        const text = await read(page);
-        expect(withShown(text, shown, page)).toBe(text);
-      }
-    },
-  );
+  it("is made of docs/bench.json, as `npm run bench -- --from docs/bench.json --pages` does it", async () => {
+    const report = JSON.parse(await readFile(SHOWN_REPORT, "utf8"));
+    expect(await read("docs/bench.svg")).toBe(pictureOf(report));
+    for (const [page, shown] of shownOf(report)) {
+      const text = await read(page);
+      expect(withShown(text, shown, page)).toBe(text);
+    }
+  });
 
   it("replaces only what is between its two lines", () => {
     const [begin, end] = ["<!-- made by `npm run bench -- --pages` -->", "<!-- end -->"];
