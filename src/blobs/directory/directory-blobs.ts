@@ -201,7 +201,7 @@ function childFolder(root: Descriptor, name: string): Descriptor | null {
 }
 
 /**
- * Its size, or null if it stays. It is looked at again under another name: a machine that has just asked for it has renewed it,
+ * Its size, or null if it stays. It is checked again under another name: a machine that has just asked for it has renewed it,
  * and then it gets its name back.
  */
 function removedFile(folder: Descriptor, name: string, before: number): number | null {

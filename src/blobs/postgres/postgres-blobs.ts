@@ -38,7 +38,7 @@ ALTER TABLE corral.blobs ALTER COLUMN content SET STORAGE EXTERNAL;
 CREATE INDEX IF NOT EXISTS blobs_used_at ON corral.blobs (used_at);
 `;
 
-/** What two processes that make the table at the same time are told: duplicate_schema, duplicate_table, unique_violation. */
+/** Errors of two processes that make the table at the same time: duplicate_schema, duplicate_table, unique_violation. */
 const MADE_MEANWHILE = ["42P06", "42P07", "23505"];
 
 /** Makes the table if it is missing: a machine's role need not be allowed to. */

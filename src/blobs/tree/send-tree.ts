@@ -15,7 +15,7 @@ type FileEntry = Extract<TreeEntry, { type: "file" }>;
 /** Digests that are asked for at a time. */
 const BATCH = 1000;
 
-/** The digest of a tree's manifest, which stands for all of it. */
+/** The digest of a tree's manifest, which identifies the whole tree. */
 export function manifestOf(tree: Tree): Buffer {
   const manifest = formatManifest(tree);
   if (manifest.length > TREE_LIMITS.manifestBytes)
@@ -24,7 +24,7 @@ export function manifestOf(tree: Tree): Buffer {
 }
 
 /**
- * Stores what the store lacks of a tree that was read from `mount`, and its manifest last: so whoever finds the manifest finds
+ * Stores what the store lacks of a tree that was read from `mount`, and its manifest last: so a reader of the manifest finds
  * all of it. Returns its digest. Throws `TreeRefused` if a file is no longer what was read.
  */
 export async function sendTree(

@@ -107,7 +107,7 @@ function wireChanges(at: VirtualPath, raw: readonly z.infer<typeof change>[], se
     if (path === null || fault !== null) throw refused(`a change is refused: ${fault}`);
     const made = wireChange(path, one);
     all.push(made);
-    // It is only told of. A machine tells of names that are not UTF-8 as it shows them, and two can look the same.
+    // It is only reported. A machine reports names that are not UTF-8 as it shows them, and two can look the same.
     if (made.refusal !== null) continue;
     const key = `${made.kind === "delete" ? "-" : "+"}${path}`;
     const everywhere = `${key.slice(0, 1)}${at === "/" ? "" : rawNameOf(at)}/${path}`;

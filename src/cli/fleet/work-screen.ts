@@ -6,7 +6,7 @@ import { say, type Terminal } from "../terminal/terminal.ts";
 import { RecentRate } from "./rate.ts";
 
 const EVERY_MS = 10_000;
-/** Troubles, and items that were given back or came late, that are told one by one. */
+/** Troubles, and items that were given back or came late, that are reported one by one. */
 const MAX_TOLD = 200;
 
 /** What `corral work` tells the user: lines on standard error, and every 10 seconds how far it is if something happened. */
@@ -22,7 +22,7 @@ export class WorkScreen implements Disposable {
   #told = 0;
   #toldDelivered = 0;
 
-  /** With `isJson` only what concerns the user is told: the rest is on standard output. */
+  /** With `isJson` only what concerns the user is printed: the rest is on standard output. */
   constructor(terminal: Terminal, isJson: boolean) {
     this.#terminal = terminal;
     this.#isJson = isJson;
