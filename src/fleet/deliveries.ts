@@ -1,0 +1,93 @@
+import { newRunId } from "../run/model/job.ts";
+import { deliveredResult } from "./elsewhere/delivered-result.ts";
+import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
+import type { Elsewhere, FleetLoop, FleetParts } from "./fleet-parts.ts";
+import { unrunResult } from "./item-result.ts";
+import type { ClaimedItem } from "./model/queue.ts";
+import type { Delivered } from "./model/work.ts";
+import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
+
+/** The longest wait for a notice of machines, since one can be lost. */
+const IDLE_MS = 1000;
+
+/** What machines do for a fleet: their attempts are checked, their changes settled, and their results recorded. */
+export class Deliveries implements AsyncDisposable {
+  readonly #fleet: FleetParts;
+  readonly #elsewhere: Elsewhere;
+  readonly #recorder: ResultRecorder;
+  readonly #items: ItemsElsewhere;
+  #running = 0;
+
+  /** Takes deliveries until it is disposed. `onFailure` gets bugs. */
+  constructor(
+    fleet: FleetParts,
+    elsewhere: Elsewhere,
+    { wake }: FleetLoop,
+    recorder: ResultRecorder,
+    onFailure: (error: unknown) => void,
+  ) {
+    this.#fleet = fleet;
+    this.#elsewhere = elsewhere;
+    this.#recorder = recorder;
+    const { id, onEvent, job } = fleet;
+    const { work, pause } = elsewhere;
+    this.#items = new ItemsElsewhere({
+      ...{ id, work, pause, onFailure },
+      settle: (delivered) => this.#settle(delivered),
+      onChange: wake,
+      onTrouble: (detail) => onEvent({ type: "trouble", detail }),
+      now: job.env.now,
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#items.end();
+  }
+
+  /** Reports how many items machines run, if that has changed. */
+  tell(running: number): void {
+    if (running === this.#running) return;
+    this.#running = running;
+    this.#fleet.onEvent({ type: "elsewhere", running });
+  }
+
+  /** Waits for what machines run, until it is stopped. An item of this process that could not be finished waits for `resume`. */
+  async allBack(): Promise<void> {
+    const { queue, stop } = this.#fleet;
+    while (!stop.aborted) {
+      const claim = await queue.claim(0, () => ({ run: newRunId(), cell: null }));
+      this.tell(claim.elsewhere);
+      if (claim.elsewhere === 0) return;
+      await this.#elsewhere.work.wake(IDLE_MS, stop);
+    }
+  }
+
+  /** One attempt on a machine: everything in it is that machine's word. */
+  async #settle(delivered: Delivered): Promise<void> {
+    const { job, store, queue, onEvent, stop, id } = this.#fleet;
+    const { index, key, attempt, earlier, run, machine } = delivered;
+    const request = (await store.item(id, key))?.request;
+    if (request === undefined) throw new Error(`the fleet has no item ${key}`);
+    onEvent({ type: "started", index, key, attempt, at: job.env.now(), machine });
+    const claimed: ClaimedItem = { request, attempt, earlier, run, cell: null };
+    const checked = deliveredResult(delivered, request.fields ?? {});
+    if (checked === null) {
+      const message = `The machine ${machine} delivered what is no result.`;
+      const lost = { ...unrunResult(claimed, "lost"), run, attempt, error: { code: "DELIVERY_REFUSED", message } };
+      if (!(await this.#recorder.retried(claimed, lost)))
+        await this.#recorder.record(claimed, lost, UNRUN, { hasBegun: false });
+      return;
+    }
+    const { result, streams } = checked;
+    if (await this.#recorder.retried(claimed, result)) return;
+    const ended = { delivered, request, result, streams };
+    // From its first effect on, the attempt never runs again.
+    const settled = await this.#elsewhere.settleChanges(ended, { fleet: id, job, queue, signal: stop });
+    if (settled === null)
+      return onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${key} no longer counts` });
+    // It was stopped before it had decided: the delivery waits for the next owner of the fleet.
+    if (settled.result.status === "cancelled" && !settled.hasBegun && stop.aborted)
+      return await job.env.changesets.drop(run, "its coordinator was stopped");
+    await this.#recorder.record(claimed, settled.result, { cacheKey: null, streams }, settled);
+  }
+}

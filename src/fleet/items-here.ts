@@ -1,0 +1,185 @@
+import PQueue from "p-queue";
+import { EngineTrouble } from "../isolation/port/driver.ts";
+import { bugText } from "../platform/bug-text.ts";
+import { isHostTrouble } from "../platform/host-trouble.ts";
+import type { Job } from "../run/model/job.ts";
+import { brokenResult, type RunResult } from "../run/model/result.ts";
+import { finishBegun, ItemEffects } from "./begun-effects.ts";
+import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
+import { itemJob } from "./item-job.ts";
+import { itemResult, unrunResult } from "./item-result.ts";
+import type { ItemResult } from "./model/item.ts";
+import type { ClaimedItem, Settlement } from "./model/queue.ts";
+import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
+import { Semaphore } from "./semaphore.ts";
+import type { Concurrency } from "./share.ts";
+
+/** The attempts that this process runs, as many at once as its share of the machine allows. */
+export class ItemsHere {
+  readonly #fleet: FleetParts;
+  readonly #loop: FleetLoop;
+  readonly #recorder: ResultRecorder;
+  readonly #semaphore = new Semaphore(1);
+  /** Items in work, including those whose cells are only prepared. */
+  readonly #flight = new PQueue({ concurrency: 1 });
+
+  constructor(fleet: FleetParts, loop: FleetLoop, recorder: ResultRecorder) {
+    this.#fleet = fleet;
+    this.#loop = loop;
+    this.#recorder = recorder;
+    this.#flight.addEventListener("next", loop.wake);
+    this.resize(fleet.share.concurrency);
+  }
+
+  /** Applies to items that start later. */
+  resize({ running, warm }: Concurrency): void {
+    const before = this.#flight.concurrency;
+    // A fleet that runs nothing here claims nothing for here.
+    this.#semaphore.concurrency = Math.max(1, running);
+    this.#flight.concurrency = Math.max(1, running + warm);
+    if (this.#flight.concurrency > before) this.#loop.wake();
+  }
+
+  /** Items in work. */
+  get count(): number {
+    return this.#flight.pending + this.#flight.size;
+  }
+
+  /** Items that can be added now. */
+  get room(): number {
+    return this.#flight.concurrency - this.count;
+  }
+
+  /** Rejects for bugs and for a failing Engine. */
+  async run(claimed: ClaimedItem): Promise<void> {
+    await this.#flight.add(() => this.#attempt(claimed));
+  }
+
+  async allEnded(): Promise<void> {
+    await this.#flight.onIdle();
+  }
+
+  /** Finishes what attempts of dead processes had begun. Each result is reported as soon as it is recorded: after a crash in between, no process reports it. */
+  async finishEarlier(): Promise<void> {
+    const { applying = [], spec, queue, job } = this.#fleet;
+    const ports = { queue, changesets: job.env.changesets };
+    for (const item of applying) await this.#finished((tell) => finishBegun(item, spec.worker, ports, tell));
+  }
+
+  async #finished(finish: (tell: (result: ItemResult) => Promise<void>) => Promise<void>): Promise<void> {
+    const why = "changes that were begun cannot be finished now";
+    await this.#recorder.unlessTrouble(why, () => finish((result) => this.#recorder.tell(result)));
+  }
+
+  /** One attempt at one item. */
+  async #attempt(claimed: ClaimedItem): Promise<void> {
+    const { stop, onEvent, job } = this.#fleet;
+    const { draining } = this.#loop;
+    const { request, attempt } = claimed;
+    const ends = new AbortController();
+    const onStop = (): void => ends.abort(stop.reason);
+    const onDrain = (): void => ends.abort(draining.reason);
+    stop.addEventListener("abort", onStop);
+    draining.addEventListener("abort", onDrain);
+    if (stop.aborted) onStop();
+    if (draining.aborted) onDrain();
+    let endTurn = (): void => {};
+    let startedAt: Date | null = null;
+    const turn = async (): Promise<void> => {
+      endTurn = await this.#semaphore.acquire(ends.signal);
+      // From now on only a stop ends it.
+      draining.removeEventListener("abort", onDrain);
+      startedAt = new Date();
+      onEvent({ type: "started", index: request.index, key: request.key, attempt, at: job.env.now() });
+    };
+    try {
+      await this.#work(claimed, { signal: ends.signal, turn, startedAt: () => startedAt });
+    } finally {
+      stop.removeEventListener("abort", onStop);
+      draining.removeEventListener("abort", onDrain);
+      endTurn();
+    }
+  }
+
+  async #work(claimed: ClaimedItem, { signal, turn, startedAt }: Turn): Promise<void> {
+    const { id, job: fleet, queue, cache, store, executor, troubles } = this.#fleet;
+    const { request, run } = claimed;
+    if (request.refusal !== undefined) {
+      const error = { code: "ITEM_REFUSED", message: request.refusal };
+      return await this.#settle(claimed, { ...unrunResult(claimed, "refused"), error }, UNRUN);
+    }
+    const effects = new ItemEffects(claimed, { queue, changesets: fleet.env.changesets }, startedAt);
+    const begin: Job["begin"] = async (foreseen) => await effects.begin(foreseen);
+    const job = itemJob(fleet, request, { run, fleet: id, signal, turn, begin });
+    const entry = (await cache?.entryOf(job)) ?? null;
+    const earlier = entry === null ? null : await store.succeededBefore(entry.key);
+    if (earlier !== null) {
+      const cached = { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
+      return await this.#settle(claimed, cached, UNRUN);
+    }
+    const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
+    const result = itemResult(claimed, ran, startedAt(), troubles.take(run));
+    if (effects.hasBegun && CUT_OFF.has(result.status)) return await this.#finish(effects, result);
+    if (effects.isUnknown && result.error?.code !== "INTERNAL")
+      return this.#loop.drain("it could not be recorded that an item begins to change files");
+    // A withdrawn attempt does not count: the item runs when the fleet is resumed.
+    if (result.status === "cancelled" && signal.aborted) return await this.#recorder.giveUp(claimed);
+    const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
+    const more = { cacheKey: cacheKey ?? null, streams: ran };
+    if (!effects.hasBegun) return await this.#settle(claimed, result, more);
+    await this.#recorder.record(claimed, this.#recorder.unretried(claimed, result), more, effects);
+  }
+
+  /** The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again. */
+  #brokenRun({ request, run }: ClaimedItem, error: unknown): RunResult {
+    if (error instanceof EngineTrouble || isHostTrouble(error)) throw error;
+    const { troubles, onEvent, spec } = this.#fleet;
+    const bug = `internal error: ${bugText(error)}`;
+    troubles.add(run, bug);
+    onEvent({ type: "trouble", detail: `item ${request.key} is lost, other items continue: ${bug}` });
+    return brokenResult({ run, worker: spec.worker });
+  }
+
+  /** The run was cut off after it had begun to change files: it does not run again. */
+  async #finish(effects: ItemEffects, { error }: ItemResult): Promise<void> {
+    if (error?.code === "HOST_TROUBLE") this.#loop.drain(error.message);
+    await this.#finished((tell) => effects.finish(this.#fleet.spec.worker, tell));
+  }
+
+  /** The attempt has changed nothing outside of its sandbox. */
+  async #settle(claimed: ClaimedItem, result: ItemResult, more: Omit<Settlement, "result">): Promise<void> {
+    const { status, error } = result;
+    // The machine has no more of something that all items need: the next item would fail as well.
+    if (error?.code === "HOST_TROUBLE") return await this.#giveUpAndDrain(claimed, error.message);
+    if (await this.#recorder.retried(claimed, result)) return;
+    // The failures say nothing about the item: it runs when the fleet is resumed.
+    if (status === "lost" && error?.code !== "INTERNAL" && !(await this.#engineAnswers()))
+      return await this.#giveUpAndDrain(claimed, "the container engine does not answer");
+    await this.#recorder.record(claimed, result, more, { hasBegun: false });
+  }
+
+  async #giveUpAndDrain(claimed: ClaimedItem, why: string): Promise<void> {
+    await this.#recorder.giveUp(claimed);
+    this.#loop.drain(why);
+  }
+
+  async #engineAnswers(): Promise<boolean> {
+    try {
+      await this.#fleet.job.env.driver.list();
+      return true;
+    } catch (error) {
+      if (!(error instanceof EngineTrouble)) throw error;
+      return false;
+    }
+  }
+}
+
+/** When one attempt may run. */
+interface Turn {
+  readonly signal: AbortSignal;
+  readonly turn: () => Promise<void>;
+  readonly startedAt: () => Date | null;
+}
+
+/** The run itself was not ended by its worker. */
+const CUT_OFF: ReadonlySet<string> = new Set(["cancelled", "lost"]);

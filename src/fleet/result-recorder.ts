@@ -1,0 +1,142 @@
+import { EngineTrouble } from "../isolation/port/driver.ts";
+import { isHostTrouble } from "../platform/host-trouble.ts";
+import { Channel } from "./channel.ts";
+import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
+import { type ItemResult, isFailure } from "./model/item.ts";
+import type { ClaimedItem, Settlement } from "./model/queue.ts";
+import { retryInMs } from "./retry.ts";
+
+/** Results that wait for the consumer; if there are more, no further item settles. */
+const MAX_UNTAKEN = 1000;
+
+/** Nothing ran. */
+export const UNRUN = { cacheKey: null, streams: null } as const;
+
+/** What becomes of an attempt: its result is recorded and reported, or it is given up and the item runs again. */
+export class ResultRecorder {
+  readonly #fleet: FleetParts;
+  readonly #loop: FleetLoop;
+  readonly #results = new Channel<ItemResult>(MAX_UNTAKEN);
+  #failed = 0;
+  #recording = 0;
+
+  constructor(fleet: FleetParts, loop: FleetLoop) {
+    this.#fleet = fleet;
+    this.#loop = loop;
+  }
+
+  /** Every final result, as it comes. */
+  get results(): AsyncIterable<ItemResult> {
+    return this.#results;
+  }
+
+  /** Items that have ended, and whose results are being recorded. */
+  get recording(): number {
+    return this.#recording;
+  }
+
+  /** Counts the failures of earlier processes. */
+  async open(): Promise<void> {
+    this.#failed = (await this.#fleet.queue.counts()).failed;
+  }
+
+  close(): void {
+    this.#results.close();
+  }
+
+  /** Whether the attempt failed in a way that is retried: then its item is queued again. */
+  async retried(claimed: ClaimedItem, result: ItemResult): Promise<boolean> {
+    const retry = this.#retryInMs(claimed, result);
+    if (retry === null) return false;
+    await this.giveUp(claimed, Date.now() + retry);
+    const at = this.#fleet.job.env.now();
+    this.#fleet.onEvent({ type: "settled", result: withoutKept(result), retryInMs: retry, at });
+    return true;
+  }
+
+  /** What the attempt kept is removed before the item can run again: applied by a person later, it would be there twice. */
+  async giveUp({ request, attempt, run }: ClaimedItem, notBeforeMs = 0): Promise<void> {
+    const { queue, job } = this.#fleet;
+    await this.unlessTrouble("what an attempt kept cannot be removed now", async () => {
+      await job.env.changesets.drop(run, "its attempt does not count, and the item runs again");
+      await queue.requeue(request.index, attempt, notBeforeMs);
+    });
+  }
+
+  /** The final result. `hasBegun`: the attempt has changed files. */
+  async record(
+    claimed: ClaimedItem,
+    result: ItemResult,
+    more: Omit<Settlement, "result">,
+    { hasBegun }: { readonly hasBegun: boolean },
+  ): Promise<void> {
+    const { onEvent, job, queue } = this.#fleet;
+    const { request, attempt, run } = claimed;
+    const failed = isFailure(result.status) ? 1 : 0;
+    this.#failed += failed;
+    const taken = await this.#recorded(() => queue.settle(request.index, attempt, { result, ...more }));
+    this.#failed -= failed;
+    if (taken.ok) return await this.tell(result);
+    // What has begun is finished by another process, with what waits of it.
+    if (!hasBegun) await job.env.changesets.withdraw([run], taken.reason);
+    onEvent({ type: "trouble", detail: taken.reason });
+  }
+
+  /** Reports a result that is recorded. */
+  async tell(result: ItemResult): Promise<void> {
+    const { onEvent, spec, job } = this.#fleet;
+    if (isFailure(result.status)) this.#failed += 1;
+    onEvent({ type: "settled", result, retryInMs: null, at: job.env.now() });
+    if (this.#hasFailed) this.#loop.drain(`more than ${spec.maxFailures} items failed`);
+    await this.#results.put(result);
+  }
+
+  /** The result of an attempt that had begun to change files. It says so if it would have been retried otherwise. */
+  unretried(claimed: ClaimedItem, result: ItemResult): ItemResult {
+    const { error } = result;
+    if (error === null || this.#retryInMs(claimed, result) === null) return result;
+    const message = `${error.message} It had begun to change files, so it is not retried.`;
+    return { ...result, error: { ...error, message } };
+  }
+
+  /** Drains the fleet if the Engine or this machine fails: the item stays as it is until the fleet is resumed. */
+  async unlessTrouble(why: string, act: () => Promise<void>): Promise<void> {
+    try {
+      await act();
+    } catch (trouble) {
+      if (!(trouble instanceof EngineTrouble) && !isHostTrouble(trouble)) throw trouble;
+      this.#fleet.onEvent({ type: "trouble", detail: trouble.message });
+      this.#loop.drain(why);
+    }
+  }
+
+  #retryInMs({ attempt, earlier }: ClaimedItem, { status, error }: ItemResult): number | null {
+    return error?.code === "INTERNAL" ? null : retryInMs(status, attempt - earlier, this.#fleet.spec);
+  }
+
+  get #hasFailed(): boolean {
+    const { maxFailures } = this.#fleet.spec;
+    return maxFailures !== null && this.#failed > maxFailures;
+  }
+
+  /**
+   * The next item is claimed in the transaction that records this one: it begins when that is committed, as before, and each
+   * item costs one transaction in place of two. No item is claimed after the last failure that the fleet may have.
+   */
+  async #recorded<T>(record: () => Promise<T>): Promise<T> {
+    const written = record();
+    if (this.#hasFailed || this.#loop.draining.aborted) return await written;
+    this.#recording += 1;
+    this.#loop.wake();
+    try {
+      return await written;
+    } finally {
+      this.#recording -= 1;
+    }
+  }
+}
+
+/** The result of an attempt that was given up: none of its changes waits. */
+function withoutKept(result: ItemResult): ItemResult {
+  return result.changeset === undefined ? result : { ...result, changeset: { ...result.changeset, id: null } };
+}
