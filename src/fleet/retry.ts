@@ -5,8 +5,8 @@ import { LONGEST_DELAY_MS } from "./model/queue.ts";
 const MAX_LOST_ATTEMPTS = 6;
 const FIRST_BACKOFF_MS = 500;
 
-/** Statuses that are never retried: success, and decisions of the project or of a person. */
-const FINAL = new Set(["succeeded", "refused", "denied", "cancelled", "pending"]);
+/** Statuses that are never retried: success, also an earlier one, and decisions of the project or of a person. */
+const FINAL = new Set(["succeeded", "cached", "refused", "denied", "cancelled", "pending"]);
 
 /** The delay before the next attempt in milliseconds; null if this result counts. `attempt` starts at 1. */
 export function retryInMs(status: string, attempt: number, { retries }: Pick<FleetSpec, "retries">): number | null {

@@ -2,9 +2,12 @@ import { describe, expect, it } from "vitest";
 import { retryInMs } from "../../src/fleet/retry.ts";
 
 describe("another attempt", () => {
-  it.each(["succeeded", "refused", "denied", "cancelled", "pending"])("is never made where an item %s", (status) => {
-    expect(retryInMs(status, 1, { retries: 9 })).toBeNull();
-  });
+  it.each(["succeeded", "cached", "refused", "denied", "cancelled", "pending"])(
+    "is never made where an item %s",
+    (status) => {
+      expect(retryInMs(status, 1, { retries: 9 })).toBeNull();
+    },
+  );
 
   it.each(["failed", "timed_out", "oom_killed"])("is made as often as was asked for where an item %s", (status) => {
     expect([1, 2, 3].map((attempt) => retryInMs(status, attempt, { retries: 2 }))).toEqual([500, 1000, null]);
