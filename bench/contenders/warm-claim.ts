@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { freshCells } from "../../src/fleet/executor.ts";
+import { freshCells } from "../../src/fleet/fresh-cells.ts";
 import { itemJob } from "../../src/fleet/item-job.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
