@@ -6,6 +6,15 @@ export interface Statements {
   query<Row>(text: string, values?: readonly unknown[]): Promise<Row[]>;
 }
 
+/** Their columns are those that the statement names. */
+export type Rows = readonly unknown[];
+
+/** One statement of several that are sent together. */
+export interface Statement {
+  readonly text: string;
+  readonly values: readonly unknown[];
+}
+
 /**
  * A PostgreSQL database. A statement whose connection was lost is tried again for a while, so each must be one that can be executed
  * twice; a transaction is told that it may have been committed already.
@@ -13,6 +22,11 @@ export interface Statements {
 export interface Connection extends Statements, AsyncDisposable {
   /** Commits all of what `work` does, or nothing. `again`: an earlier try may have been committed. */
   transaction<T>(work: (within: Statements, again: boolean) => Promise<T>): Promise<T>;
+  /**
+   * Commits all of these, in their order, or nothing, in one round trip, and returns the rows of each. The server keeps their plans, so
+   * there may be only a few texts. `again`: an earlier try may have been committed.
+   */
+  together(statements: (again: boolean) => readonly Statement[]): Promise<readonly Rows[]>;
   /** Calls `heard` for each notification, and when some may have been missed. It never rejects. */
   listen(heard: () => void): Promise<void>;
 }

@@ -17,7 +17,7 @@ import { countsOf, itemCounts } from "./fleets.ts";
 import type { Place } from "./place.ts";
 import type { StreamBudget } from "./stream-budget.ts";
 import type { Turns } from "./turns.ts";
-import type { Write } from "./writes.ts";
+import type { Write } from "./write.ts";
 
 interface PostgresQueueOptions {
   readonly place: Place;

@@ -40,7 +40,8 @@ import { StreamBudget } from "./stream-budget.ts";
 import { hasOwnerEnded, takeOverFleet } from "./take-over.ts";
 import { Turns } from "./turns.ts";
 import { PostgresWork } from "./work.ts";
-import { commitWrites, type Write } from "./writes.ts";
+import type { Write } from "./write.ts";
+import { commitWrites } from "./writes.ts";
 
 const PENDING_PAGE = 500;
 

@@ -1,7 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
+import { sha256 } from "../../platform/sha256.ts";
 import { QueueError } from "../model/queue-error.ts";
-import { type Connection, SCHEMA, type Statements, schemaTexts, storable } from "./connection.ts";
+import {
+  type Connection,
+  type Rows,
+  SCHEMA,
+  type Statement,
+  type Statements,
+  schemaTexts,
+  storable,
+} from "./connection.ts";
 import { isPassing, persistently } from "./lost-connection.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 
@@ -29,6 +38,8 @@ export async function connectServer(url: string, schema = SCHEMA): Promise<Conne
     keepAlive: true,
     connectionTimeoutMillis: CONNECT_MS,
     statement_timeout: STATEMENT_MS,
+    // Several statements are in one round trip, if the caller does not wait between them.
+    pipeline: true,
   };
   const pool = new driver.Pool({ ...options, max: MAX_CONNECTIONS, idleTimeoutMillis: IDLE_MS, allowExitOnIdle: true });
   // A connection that is lost while nobody uses it is replaced when one is needed.
@@ -43,11 +54,20 @@ export async function connectServer(url: string, schema = SCHEMA): Promise<Conne
   }
 }
 
+/** The plan is on another connection, or another client has made it on this one. */
+function hasLostPlan(error: unknown): boolean {
+  return ["26000", "42P05"].includes((error as { code?: string }).code ?? "");
+}
+
 class Server implements Connection {
   readonly #pool: pg.Pool;
   readonly #newClient: () => pg.Client;
   readonly #texts: (text: string) => string;
   readonly #place: string;
+  /** By the text of the statement: its name on the server and its text there. */
+  readonly #plans = new Map<string, { readonly name: string; readonly text: string }>();
+  /** False behind a pooler that gives each transaction another connection, and does not know of plans. */
+  #keepsPlans = true;
   #listener: pg.Client | null = null;
   #isClosed = false;
 
@@ -63,26 +83,62 @@ class Server implements Connection {
   }
 
   async transaction<T>(work: (within: Statements, again: boolean) => Promise<T>): Promise<T> {
+    return await this.#persistently(
+      async (again) =>
+        await this.#withClient(async (client) => {
+          await client.query("BEGIN");
+          const value = await work({ query: (text, values = []) => this.#ask(client, text, values) }, again);
+          await client.query("COMMIT");
+          return value;
+        }),
+    );
+  }
+
+  /** A connection outside of a transaction; if `work` fails, its transaction is rolled back. */
+  async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    const client = await this.#pool.connect();
+    // Otherwise a connection that is lost between two statements would end the process.
+    const onError = (): void => {};
+    client.on("error", onError);
+    let broken: Error | undefined;
+    try {
+      return await work(client);
+    } catch (error) {
+      if (isPassing(error)) broken = error as Error;
+      else await client.query("ROLLBACK").catch((failure: Error) => (broken = failure));
+      throw error;
+    } finally {
+      client.off("error", onError);
+      client.release(broken);
+    }
+  }
+
+  async together(statements: (again: boolean) => readonly Statement[]): Promise<readonly Rows[]> {
     return await this.#persistently(async (again) => {
-      const client = await this.#pool.connect();
-      // Otherwise a connection that is lost between two statements would end the process.
-      const onError = (): void => {};
-      client.on("error", onError);
-      let broken: Error | undefined;
+      const all = statements(again);
       try {
-        await client.query("BEGIN");
-        const value = await work({ query: (text, values = []) => this.#ask(client, text, values) }, again);
-        await client.query("COMMIT");
-        return value;
+        return await this.#withClient((client) => this.#sendTogether(client, all));
       } catch (error) {
-        if (isPassing(error)) broken = error as Error;
-        else await client.query("ROLLBACK").catch((failure: Error) => (broken = failure));
-        throw error;
-      } finally {
-        client.off("error", onError);
-        client.release(broken);
+        if (!this.#keepsPlans || !hasLostPlan(error)) throw error;
+        // Nothing was committed.
+        this.#keepsPlans = false;
+        return await this.#withClient((client) => this.#sendTogether(client, all));
       }
     });
+  }
+
+  async #sendTogether(client: pg.PoolClient, statements: readonly Statement[]): Promise<readonly Rows[]> {
+    const ask = ({ text, values }: Statement) => client.query({ ...this.#planned(text), values: values.map(storable) });
+    const [first, ...others] = statements;
+    if (first === undefined) return [];
+    // One alone is a transaction already.
+    if (others.length === 0) return [(await ask(first)).rows];
+    const sent = [client.query("BEGIN"), ...statements.map(ask), client.query("COMMIT")];
+    // If one fails, the server refuses those after it, and its COMMIT changes nothing.
+    const answers = await Promise.allSettled(sent);
+    const failed = answers.find(({ status }) => status === "rejected");
+    if (failed?.status === "rejected") throw failed.reason;
+    return answers.slice(1, -1).map((answer) => (answer.status === "fulfilled" ? answer.value.rows : []));
   }
 
   async listen(heard: () => void): Promise<void> {
@@ -146,6 +202,16 @@ class Server implements Connection {
   async #ask<Row>(to: Pick<pg.ClientBase, "query">, text: string, values: readonly unknown[]): Promise<Row[]> {
     const { rows } = await to.query(this.#texts(text), values.map(storable));
     return rows as Row[];
+  }
+
+  #planned(text: string): { readonly text: string; readonly name?: string } {
+    let planned = this.#plans.get(text);
+    if (planned === undefined) {
+      const shown = this.#texts(text);
+      planned = { text: shown, name: `corral_${sha256(shown).slice(0, 16)}` };
+      this.#plans.set(text, planned);
+    }
+    return this.#keepsPlans ? planned : { text: planned.text };
   }
 
   async #persistently<T>(attempt: (again: boolean) => Promise<T>): Promise<T> {

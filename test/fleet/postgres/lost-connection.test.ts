@@ -60,6 +60,11 @@ function losingAnswers(connection: Connection): Connection {
       const answer = await connection.transaction((within) => work(within, false));
       return count % 3 === 0 ? answer : await connection.transaction((within) => work(within, true));
     },
+    async together(statements) {
+      count += 1;
+      const answer = await connection.together(() => statements(false));
+      return count % 3 === 0 ? answer : await connection.together(() => statements(true));
+    },
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   };
 }
@@ -77,4 +82,27 @@ it("knows what was committed although the answer was lost: items, claims, result
   expect(await store.pause(fleet, "Ctrl-C")).toBe(true);
   expect(await store.takeOver(fleet)).toMatchObject({ ok: true, running: [] });
   expect(await store.end(fleet)).toBe("done");
+});
+
+it("commits through a pooler that forgets plans, and nothing of a group that fails", async () => {
+  const schema = `test_${randomBytes(6).toString("hex")}`;
+  await using connection = await connectServer(inject("postgres") ?? "", schema);
+  await using store = await PostgresStore.open(await connectServer(inject("postgres") ?? "", schema), {
+    ...options,
+    schema,
+  });
+  const fleet = await loadedFleet(store, 1);
+  const add = (why: string) => ({ text: "UPDATE corral.fleets SET why = $1 WHERE name = $2", values: [why, fleet] });
+  const why = async () => (await store.find(fleet))?.why;
+  await connection.together(() => [add("first"), add("second")]);
+  expect(await why()).toBe("second");
+  // As if the next transaction had another connection.
+  await connection.query("DEALLOCATE ALL");
+  await connection.together(() => [add("third"), add("fourth")]);
+  expect(await why()).toBe("fourth");
+  const broken = { text: "UPDATE corral.fleets SET total = 1 / (total - $1)", values: [1] };
+  await expect(connection.together(() => [add("fifth"), broken, add("sixth")])).rejects.toThrow("division by zero");
+  expect(await why()).toBe("fourth");
+  await connection.together(() => [add("seventh")]);
+  expect(await why()).toBe("seventh");
 });

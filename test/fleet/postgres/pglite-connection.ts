@@ -1,6 +1,7 @@
 import { PGlite, types } from "@electric-sql/pglite";
 import {
   type Connection,
+  type Rows,
   SCHEMA,
   type Statements,
   schemaTexts,
@@ -23,15 +24,22 @@ export function pgliteConnection(database: PGlite, schema = SCHEMA): Connection 
   const open = (): void => {
     if (isClosed) throw new Error("the connection is closed");
   };
+  const transaction: Connection["transaction"] = async (work) => {
+    open();
+    return await database.transaction(async (session) => await work(on(session as unknown as PGlite), false));
+  };
   return {
     query: async (text, values) => {
       open();
       return await on(database).query(text, values);
     },
-    transaction: async (work) => {
-      open();
-      return await database.transaction(async (session) => await work(on(session as unknown as PGlite), false));
-    },
+    transaction,
+    together: async (statements) =>
+      await transaction(async (within, again) => {
+        const rows: Rows[] = [];
+        for (const { text, values } of statements(again)) rows.push(await within.query(text, values));
+        return rows;
+      }),
     listen: async (heard) => void (await database.listen(SCHEMA, heard)),
     [Symbol.asyncDispose]: async () => {
       isClosed = true;
