@@ -41,14 +41,14 @@ export interface ListedItem {
 
 /** Which items are listed. What is absent does not filter. */
 export interface ItemFilter {
-  readonly state?: StoredItem["state"];
-  readonly status?: string;
+  readonly state?: StoredItem["state"] | undefined;
+  readonly status?: string | undefined;
   /** A part of the key. */
-  readonly search?: string;
+  readonly search?: string | undefined;
   /** Only failed ones. */
-  readonly failed?: boolean;
+  readonly failed?: boolean | undefined;
   /** Only those of the group of failures in which the item with this key is. */
-  readonly alike?: string;
+  readonly alike?: string | undefined;
 }
 
 /** What one item printed. */

@@ -1,170 +1,18 @@
 import { z } from "zod";
-import { fleetNamed } from "../../declarations/fleet.ts";
 import { TemplateError } from "../../fleet/items/faults.ts";
-import type { FleetSpec, ItemTemplate } from "../../fleet/model/item.ts";
-import { itemsOfNamed } from "../../operations/fleet-start.ts";
 import { cancelFleet, listFleets, listItems, showFleet, showItem } from "../../operations/fleets.ts";
-import type { FleetStart } from "../../operations/run-fleet.ts";
-import { workerNamed } from "../../operations/workers.ts";
-import type { Corral } from "../../run/open/corral.ts";
-import { ServiceFault } from "../http/fault.ts";
 import { type Route, route } from "../http/route.ts";
 import { eventsOf } from "./events.ts";
+import { fleetOrder, startOf } from "./fleet-order.ts";
+import { listedFleet, listedItem, shownFleet, shownItem } from "./fleet-shapes.ts";
 import { refusePolicy, refuseStopping } from "./may-start.ts";
 import { ownedFleet } from "./owned.ts";
 import type { Served } from "./service.ts";
-import {
-  changesetId,
-  count,
-  EVENTS,
-  flag,
-  fleetId,
-  inProject,
-  more,
-  policyName,
-  projectName,
-  runError,
-  time,
-  workerName,
-} from "./shapes.ts";
+import { count, EVENTS, flag, fleetId, inProject, more, projectName } from "./shapes.ts";
 
 const MAX_ITEMS_BYTES = 64 * 1024 ** 2;
 const MAX_PAGE = 1000;
 
-/** From a request, paths come from items alone: these are judged as a stranger's, and a literal path of a template is not. */
-const attach = z.string().max(4096).regex(/^\{/, "must begin with a field in braces, such as {path}");
-const template = z.string().min(1).max(4096);
-
-const order = z
-  .strictObject({
-    project: projectName.optional(),
-    fleet: workerName
-      .optional()
-      .describe("The name of a file in fleets/, which declares all; in place of worker and items"),
-    worker: workerName.optional(),
-    items: z
-      .array(z.union([z.string(), z.record(z.string(), z.unknown())]))
-      .max(1_000_000)
-      .optional()
-      .describe("One run for each: fields, or the path of a file below the project's folder"),
-    template: z
-      .strictObject({
-        key: template.optional(),
-        attach: z.array(attach).max(100).optional(),
-        allowRead: z.array(template).max(100).optional(),
-        allowWrite: z.array(template).max(100).optional(),
-        input: z.unknown().optional().describe("JSON in which every text is a template"),
-      })
-      .default({}),
-    concurrency: z.union([z.literal("auto"), z.int().min(1).max(1024)]).optional(),
-    reuse: z.enum(["fresh", "scrubbed"]).optional(),
-    retries: z.int().min(0).max(100).optional(),
-    maxFailures: z.int().min(0).max(1_000_000_000).nullable().optional(),
-    timeoutMs: z.int().min(1).max(1_000_000_000).nullable().optional(),
-    cache: z.boolean().optional(),
-    policy: policyName.optional(),
-  })
-  .meta({ id: "FleetOrder" });
-type Order = z.output<typeof order>;
-
-const counts = z
-  .looseObject({
-    total: z.int(),
-    queued: z.int(),
-    running: z.int(),
-    done: z.int(),
-    failed: z.int(),
-    pending: z.int().describe("Their changes wait for a decision"),
-  })
-  .meta({ id: "FleetCounts" });
-const known = {
-  id: fleetId,
-  project: projectName,
-  state: z.string().describe("loading, running, paused, interrupted, pending, done or cancelled"),
-  createdAt: time,
-  endedAt: time.nullable(),
-  why: z.string().nullable(),
-  counts,
-  spec: z
-    .looseObject({
-      worker: z.string(),
-      source: z.string().describe("Where its items come from, for people"),
-      policy: z.string().nullable(),
-      concurrency: z.union([z.int(), z.literal("auto")]),
-      reuse: z.string(),
-      retries: z.int(),
-    })
-    .meta({ id: "FleetSpec" }),
-};
-const fleet = z.looseObject(known).meta({ id: "Fleet" });
-const shownFleetForm = z
-  .looseObject({
-    ...known,
-    summary: z.array(z.looseObject({ status: z.string(), code: z.string().nullable(), count: z.int() })),
-    failures: z
-      .array(
-        z
-          .looseObject({
-            count: z.int(),
-            status: z.string(),
-            code: z.string(),
-            text: z.string().describe("The last words of one of them"),
-            example: z.string().describe("The key of that one"),
-          })
-          .meta({ id: "FailureGroup" }),
-      )
-      .describe("Failed items by their last words; the 20 largest groups"),
-    recentRate: z.number().nullable().describe("Items per second, of late; null: it does not run, or none ended"),
-    leftMs: z.number().nullable(),
-  })
-  .meta({ id: "ShownFleet" });
-const item = z
-  .looseObject({
-    index: z.int(),
-    key: z.string(),
-    state: z.enum(["queued", "running", "done"]),
-    status: z.string().nullable(),
-    code: z.string().nullable(),
-    attempt: z.int(),
-    run: z.string().nullable(),
-    endedAt: time.nullable(),
-    durationMs: z.number().nullable(),
-  })
-  .meta({ id: "FleetItem" });
-const attempt = {
-  attempt: z.int(),
-  status: z.string(),
-  run: z.string().nullable(),
-  exitCode: z.int().nullable(),
-  error: runError,
-  endedAt: time,
-  durationMs: z.number(),
-};
-const shownItem = z
-  .looseObject({
-    fleet: fleetId,
-    key: z.string(),
-    state: z.enum(["queued", "running", "done"]),
-    request: z.looseObject({
-      input: z.unknown().optional(),
-      attachments: z.array(z.string()),
-      fields: z.record(z.string(), z.unknown()).optional(),
-    }),
-    result: z
-      .looseObject({
-        ...attempt,
-        output: z.unknown(),
-        memoryBytesPeak: z.number().nullable(),
-        changeset: z.looseObject({ id: changesetId.nullable() }).optional(),
-      })
-      .meta({ id: "ItemResult" })
-      .nullable(),
-    streams: z.object({ stdout: z.string(), stderr: z.string() }),
-    attempts: z
-      .array(z.looseObject(attempt).meta({ id: "EarlierAttempt" }))
-      .describe("Before it was retried in place; the newest first"),
-  })
-  .meta({ id: "ShownItem" });
 const started = z.object({ fleet: fleetId, project: projectName }).meta({ id: "StartedFleet" });
 const inFleet = z.strictObject({ fleet: fleetId });
 
@@ -198,7 +46,7 @@ export function fleetRoutes(served: Served): Route[] {
         path: "/v1/fleets",
         role: "run",
         summary: "Run a worker over many items, each in a sandbox of its own.",
-        body: order,
+        body: fleetOrder,
         maxBodyBytes: MAX_ITEMS_BYTES,
         answers: { 202: started },
         faults: [404, 413, 415, 422, 503],
@@ -227,12 +75,12 @@ export function fleetRoutes(served: Served): Route[] {
         role: "read",
         summary: "List fleets, the newest first.",
         query: z.strictObject({ ...inProject, limit: count(1, 500).optional() }),
-        answers: { 200: z.object({ fleets: z.array(fleet), more }).meta({ id: "FleetList" }) },
+        answers: { 200: z.object({ fleets: z.array(listedFleet), more }).meta({ id: "FleetList" }) },
       },
       async ({ query: { project, limit = 50 } }) => {
         const lists = await Promise.all(
           projects.chosen(project).map(async (one) => {
-            return (await listFleets(one.place, limit + 1)).map((found) => shownFleet(found, one.name));
+            return (await listFleets(one.place, limit + 1)).map((found) => withoutOwner(found, one.name));
           }),
         );
         const all = lists.flat().toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
@@ -246,12 +94,12 @@ export function fleetRoutes(served: Served): Route[] {
         role: "read",
         summary: "Show a fleet: items by status, groups of failures, the slowest.",
         params: inFleet,
-        answers: { 200: shownFleetForm },
+        answers: { 200: shownFleet },
         faults: [404],
       },
       async ({ params }) => {
         const { project } = await ownedFleet(projects, params.fleet);
-        return { status: 200, json: shownFleet(await showFleet(project.place, params.fleet), project.name) };
+        return { status: 200, json: withoutOwner(await showFleet(project.place, params.fleet), project.name) };
       },
     ),
     route(
@@ -276,19 +124,12 @@ export function fleetRoutes(served: Served): Route[] {
           limit: count(1, MAX_PAGE).optional(),
         }),
         answers: {
-          200: z.object({ items: z.array(item), next: z.int().nullable() }).meta({ id: "ItemPage" }),
+          200: z.object({ items: z.array(listedItem), next: z.int().nullable() }).meta({ id: "ItemPage" }),
         },
         faults: [404],
       },
-      async ({ params, query: { cursor, limit = 100, state, status, failed, search, alike } }) => {
+      async ({ params, query: { cursor, limit = 100, ...filter } }) => {
         const { project } = await ownedFleet(projects, params.fleet);
-        const filter = {
-          ...(state === undefined ? {} : { state }),
-          ...(status === undefined ? {} : { status }),
-          ...(failed === undefined ? {} : { failed }),
-          ...(search === undefined ? {} : { search }),
-          ...(alike === undefined ? {} : { alike }),
-        };
         const items = await listItems(project.place, params.fleet, filter, { after: (cursor ?? 0) - 1, limit });
         const last = items.at(-1);
         const next = last === undefined || items.length < limit ? null : last.index + 1;
@@ -351,53 +192,7 @@ export function fleetRoutes(served: Served): Route[] {
   ];
 }
 
-interface Start {
-  readonly start: FleetStart;
-  readonly mistakes: ((error: TemplateError) => Error) | null;
-}
-
-async function startOf(body: Order, { project }: Pick<Corral, "project">): Promise<Start> {
-  const { fleet: name, worker, items, template: texts, policy } = body;
-  if (name !== undefined) {
-    if (worker !== undefined || items !== undefined || Object.keys(texts).length > 0)
-      throw new ServiceFault(400, "WRONG_REQUEST", "`fleet` names a file that declares worker, items and template");
-    const named = await fleetNamed(project, name);
-    const { mistakes, ...requests } = itemsOfNamed(named, project);
-    const spec = specOf(named.worker, `fleets/${name}.yaml`, { ...named, policy: policy ?? named.policyName }, body);
-    return { start: { kind: "new", spec, ...requests, allowEmpty: named.allowEmpty }, mistakes };
-  }
-  if (worker === undefined || items === undefined)
-    throw new ServiceFault(400, "WRONG_REQUEST", "name a `fleet` of the project, or a `worker` and its `items`");
-  workerNamed(worker, project);
-  const spec = specOf(worker, "the service", { ...project.fleet, policy: policy ?? null }, body);
-  const source = { kind: "values", values: items } as const;
-  const filled = Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== undefined)) as ItemTemplate;
-  const requests = { source, template: filled, within: [], templateDir: project.dir };
-  return { start: { kind: "new", spec, requests, cwd: project.dir }, mistakes: null };
-}
-
-function specOf(
-  worker: string,
-  source: string,
-  otherwise: Partial<FleetSpec>,
-  { concurrency, reuse, retries, maxFailures, timeoutMs, cache }: Order,
-): FleetSpec {
-  return {
-    version: 1,
-    worker,
-    source,
-    policy: otherwise.policy ?? null,
-    concurrency: concurrency ?? otherwise.concurrency ?? "auto",
-    reuse: reuse ?? otherwise.reuse ?? "fresh",
-    retries: retries ?? otherwise.retries ?? 0,
-    maxFailures: maxFailures ?? otherwise.maxFailures ?? null,
-    timeoutMs: timeoutMs ?? otherwise.timeoutMs ?? null,
-    cache: cache ?? otherwise.cache ?? true,
-    machines: otherwise.machines ?? null,
-  };
-}
-
 /** Without the process that runs it. */
-function shownFleet<F extends { readonly owner: string | null }>({ owner: _, ...fleet }: F, project: string) {
+function withoutOwner<F extends { readonly owner: string | null }>({ owner: _, ...fleet }: F, project: string) {
   return { ...fleet, project };
 }

@@ -1,0 +1,105 @@
+import { z } from "zod";
+import { changesetId, fleetId, projectName, runError, time } from "./shapes.ts";
+
+const counts = z
+  .looseObject({
+    total: z.int(),
+    queued: z.int(),
+    running: z.int(),
+    done: z.int(),
+    failed: z.int(),
+    pending: z.int().describe("Their changes wait for a decision"),
+  })
+  .meta({ id: "FleetCounts" });
+const known = {
+  id: fleetId,
+  project: projectName,
+  state: z.string().describe("loading, running, paused, interrupted, pending, done or cancelled"),
+  createdAt: time,
+  endedAt: time.nullable(),
+  why: z.string().nullable(),
+  counts,
+  spec: z
+    .looseObject({
+      worker: z.string(),
+      source: z.string().describe("Where its items come from, for people"),
+      policy: z.string().nullable(),
+      concurrency: z.union([z.int(), z.literal("auto")]),
+      reuse: z.string(),
+      retries: z.int(),
+    })
+    .meta({ id: "FleetSpec" }),
+};
+/** A fleet in a list. */
+export const listedFleet = z.looseObject(known).meta({ id: "Fleet" });
+/** A fleet with the outcomes of its items. */
+export const shownFleet = z
+  .looseObject({
+    ...known,
+    summary: z.array(z.looseObject({ status: z.string(), code: z.string().nullable(), count: z.int() })),
+    failures: z
+      .array(
+        z
+          .looseObject({
+            count: z.int(),
+            status: z.string(),
+            code: z.string(),
+            text: z.string().describe("The last words of one of them"),
+            example: z.string().describe("The key of that one"),
+          })
+          .meta({ id: "FailureGroup" }),
+      )
+      .describe("Failed items by their last words; the 20 largest groups"),
+    recentRate: z.number().nullable().describe("Items per second, of late; null: it does not run, or none ended"),
+    leftMs: z.number().nullable(),
+  })
+  .meta({ id: "ShownFleet" });
+/** An item in a list. */
+export const listedItem = z
+  .looseObject({
+    index: z.int(),
+    key: z.string(),
+    state: z.enum(["queued", "running", "done"]),
+    status: z.string().nullable(),
+    code: z.string().nullable(),
+    attempt: z.int(),
+    run: z.string().nullable(),
+    endedAt: time.nullable(),
+    durationMs: z.number().nullable(),
+  })
+  .meta({ id: "FleetItem" });
+const attempt = {
+  attempt: z.int(),
+  status: z.string(),
+  run: z.string().nullable(),
+  exitCode: z.int().nullable(),
+  error: runError,
+  endedAt: time,
+  durationMs: z.number(),
+};
+/** An item with its result, its request and its earlier attempts. */
+export const shownItem = z
+  .looseObject({
+    fleet: fleetId,
+    key: z.string(),
+    state: z.enum(["queued", "running", "done"]),
+    request: z.looseObject({
+      input: z.unknown().optional(),
+      attachments: z.array(z.string()),
+      fields: z.record(z.string(), z.unknown()).optional(),
+    }),
+    result: z
+      .looseObject({
+        ...attempt,
+        output: z.unknown(),
+        memoryBytesPeak: z.number().nullable(),
+        changeset: z.looseObject({ id: changesetId.nullable() }).optional(),
+      })
+      .meta({ id: "ItemResult" })
+      .nullable(),
+    streams: z.object({ stdout: z.string(), stderr: z.string() }),
+    attempts: z
+      .array(z.looseObject(attempt).meta({ id: "EarlierAttempt" }))
+      .describe("Before it was retried in place; the newest first"),
+  })
+  .meta({ id: "ShownItem" });
