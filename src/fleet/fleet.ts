@@ -10,6 +10,7 @@ import { FleetCache } from "./cache/fleet-cache.ts";
 import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
+import { withFetchedAttachments } from "./fetched-attachments.ts";
 import type { Elsewhere } from "./fleet-parts.ts";
 import { type FleetPermission, fleetPermission } from "./fleet-permission.ts";
 import { freshCells } from "./fresh-cells.ts";
@@ -23,6 +24,7 @@ import type { ApplyingItem, FleetStore, LoadProblem, TakenOver } from "./model/s
 import { RunTroubles } from "./run-troubles.ts";
 import { RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
+import { sentAttachments } from "./sent-attachments.ts";
 import { MachineShare } from "./share.ts";
 import type { Transport } from "./transport.ts";
 
@@ -63,7 +65,7 @@ export async function startFleet(
   const { store, onEvent, stop } = env;
   await using begun = await begunItems(items);
   const id = await store.create(spec);
-  const loaded = await store.load(id, begun.items, { collisionsIn, signal: stop });
+  const loaded = await store.load(id, forMachines(begun.items, spec, allowed, env), { collisionsIn, signal: stop });
   if (!loaded.ok) return loaded;
   onEvent({ type: "loaded", fleet: id, items: loaded.total, done: 0 });
   try {
@@ -113,6 +115,8 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
     const applying = taken.running.length + taken.applying.length > 0 ? await fenceOff(taken, env) : [];
+    // What their files contain now is what counts now.
+    if (spec.machines != null) await store.work?.replace(id, forMachines(store.failed(id), spec, allowed, env));
     await store.retryFailed(id);
     const { total, done } = await (await store.queue(id)).counts();
     onEvent({ type: "loaded", fleet: id, items: total, done });
@@ -189,6 +193,17 @@ function whyAlone(
 const NO_MACHINES =
   "`concurrency: 0` leaves all items to machines, and the fleet has no `machines`: add them, or use a number from 1";
 
+/** The same items, and whatever they attach is stored for machines, if the fleet wants those. */
+function forMachines(
+  items: AsyncIterable<ItemRequest>,
+  { machines = null }: FleetSpec,
+  { job }: Allowed,
+  { transport, stop }: FleetEnvironment,
+): AsyncIterable<ItemRequest> {
+  if (machines === null || transport === undefined) return items;
+  return sentAttachments(items, { job, blobs: transport.blobs, signal: stop });
+}
+
 /** Offers it to machines. */
 async function elsewhereOf(
   id: string,
@@ -227,7 +242,7 @@ async function opened(
   const share = await MachineShare.take(id, spec, env.run.ownerDir, memory);
   const troubles = new RunTroubles();
   const listened = troubles.listeningIn(job.env);
-  const executor: ItemExecutor =
+  const cells: ItemExecutor =
     spec.reuse === "fresh"
       ? freshCells(sandbox, listened)
       : new ScrubbedPool({
@@ -237,6 +252,10 @@ async function opened(
           size: () => share.concurrency.running,
           signal: stop,
         });
+  const { transport } = env;
+  const isShared = elsewhere !== null && transport !== undefined;
+  const { ownerDir } = env.run;
+  const executor = isShared ? withFetchedAttachments(cells, { blobs: transport.blobs, ownerDir }) : cells;
   const fleet = new RunningFleet({
     id,
     spec,

@@ -5,7 +5,7 @@ import { type Attachment, type Job, type Narrow, rootJob } from "../run/model/jo
 import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { ROOT } from "../sandbox/virtual-path.ts";
-import type { ItemRequest, Reuse } from "./model/item.ts";
+import type { ItemAttachment, ItemRequest, Reuse } from "./model/item.ts";
 
 /** The parts of a job that all items of a fleet share. */
 export interface FleetJob {
@@ -41,7 +41,12 @@ export function itemJob(
     begin,
   }: Pick<Job, "run" | "signal" | "begin"> & { readonly fleet: string; readonly turn: () => Promise<void> },
 ): Job {
-  const attachments = item.attachments.map((attachment) => resolved(attachment, caller, isElsewhere === true));
+  const attachments = item.attachments.map(
+    ({ name, path, sent }): Attachment => ({
+      ...{ name, host: attachedHost(path, caller, isElsewhere === true), asked: path },
+      ...(sent === undefined ? {} : { sent }),
+    }),
+  );
   const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
   return {
     ...rootJob(asked, env.project.delegation),
@@ -60,18 +65,14 @@ function narrowOf({ allowRead, allowWrite }: ItemRequest, reads: readonly string
 }
 
 /**
- * A file on the host, or else in the project. The run opens it without following links, and refuses the item if it is not a
- * regular file.
+ * Where an attachment of an item is: on the host, or else in the project. The run opens it without following links, and refuses the
+ * item if it is not a regular file. `isElsewhere`: the path is another machine's word, so it names nothing but a file of the sandbox.
  */
-function resolved(
-  { path, name }: ItemRequest["attachments"][number],
-  caller: Sandbox,
-  isElsewhere: boolean,
-): Attachment {
-  if (!isElsewhere && isThere(path)) return { name, host: path, asked: path };
+export function attachedHost(path: ItemAttachment["path"], caller: Sandbox, isElsewhere: boolean): string {
+  if (!isElsewhere && isThere(path)) return path;
   const parsed = parsePathIn(caller, path);
   const readable = parsed.ok && checkRead(caller, parsed.path) === null;
-  return { name, host: (readable ? hostPathOf(caller, parsed.path) : null) ?? path, asked: path };
+  return (readable ? hostPathOf(caller, parsed.path) : null) ?? (isElsewhere ? "" : path);
 }
 
 function isThere(path: string): boolean {

@@ -1,3 +1,4 @@
+import type { BlobStore } from "../blobs/model/blob.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { FleetJob } from "./item-job.ts";
 import type { ItemRequest, ItemResult } from "./model/item.ts";
@@ -32,6 +33,8 @@ export type SettleChanges = (
 export interface Transport {
   /** Of Corral. */
   readonly version: string;
+  /** Where content is exchanged. */
+  readonly blobs: BlobStore;
   /** Stores everything that the items of a fleet can read, for machines to copy. Rejects with an error for people if that is too much. */
   readonly sendTrees: (sandbox: Sandbox, signal: AbortSignal) => Promise<Agreement["trees"]>;
   readonly settleChanges: SettleChanges;

@@ -12,8 +12,12 @@ export async function sweepBlobs(
   signal: AbortSignal,
 ): Promise<void> {
   try {
-    const { trees, changesets } = await work.referred();
-    const roots = { trees: trees.filter(isDigest), changesets: changesets.filter(isDigest) };
+    const { trees, changesets, files } = await work.referred();
+    const roots = {
+      trees: trees.filter(isDigest),
+      changesets: changesets.filter(isDigest),
+      files: files.filter(isDigest),
+    };
     const kept = await keptBlobs(store, roots, signal);
     await store.sweep({ isKept: (digest) => kept.has(digest), olderThanMs: OLDER_THAN_MS, signal });
   } catch {

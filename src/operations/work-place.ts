@@ -36,6 +36,7 @@ export async function transportBy(work: WorkStore, env: Env): Promise<Transport>
   const store = await blobsOf(work, env);
   return {
     version: packageVersion(),
+    blobs: store,
     async sendTrees({ mounts }, signal) {
       await sweepBlobs(work, store, signal);
       const sent = await sendMounts(mounts, { store, signal });

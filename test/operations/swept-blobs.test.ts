@@ -12,22 +12,23 @@ describe("blobs to which no fleet refers", () => {
     plant(pair.home, { a: "of the tree" });
     const { digest } = await pair.mirrored();
     const gone = await putBytes(pair.store, Buffer.from("of a fleet that has ended"));
+    const attached = await putBytes(pair.store, Buffer.from("an attachment of an item that has not ended"));
     const fresh = await putBytes(pair.store, Buffer.from("of one that begins"));
-    const there = async () => [...(await pair.store.has([digest, gone, fresh]))];
+    const there = async () => [...(await pair.store.has([digest, gone, attached, fresh]))];
     const age = (): void => {
       const files = fs.globSync("*/*", { cwd: pair.storeDir }).filter((file) => !file.endsWith(fresh));
       for (const file of files) fs.utimesSync(join(pair.storeDir, file), 1, 1);
     };
     age();
     await sweepBlobs({ referred: () => Promise.reject(new Error("no database")) }, pair.store, NEVER);
-    expect(await there()).toEqual([digest, gone, fresh]);
+    expect(await there()).toEqual([digest, gone, attached, fresh]);
     age();
     await sweepBlobs(
-      { referred: async () => ({ trees: [digest, "forged"], changesets: ["../x"] }) },
+      { referred: async () => ({ trees: [digest, "forged"], changesets: ["../x"], files: [attached, "*"] }) },
       pair.store,
       NEVER,
     );
-    expect(await there()).toEqual([digest, fresh]);
+    expect(await there()).toEqual([digest, attached, fresh]);
     await (await pair.mirrored())[Symbol.asyncDispose]();
   });
 });

@@ -27,7 +27,6 @@ const RENEWED_AFTER = "1 minute";
  * that a part of it can be read without the whole. Machines need SELECT, INSERT, and UPDATE of `used_at`.
  */
 export const BLOB_TABLE = `
-CREATE SCHEMA IF NOT EXISTS corral;
 CREATE TABLE IF NOT EXISTS corral.blobs (
   digest text PRIMARY KEY CHECK (digest ~ '^[0-9a-f]{64}$'),
   content bytea NOT NULL CHECK (octet_length(content) <= ${MAX_BYTES}),
@@ -45,7 +44,9 @@ const MADE_MEANWHILE = ["42P06", "42P07", "23505"];
 export async function openPostgresBlobs(database: Statements): Promise<PostgresBlobs> {
   const [found] = await database.query<{ known: boolean }>("SELECT to_regclass('corral.blobs') IS NOT NULL AS known");
   if (found?.known !== true) {
-    for (const statement of BLOB_TABLE.split(/(?<=;)\n/).filter((text) => text.trim() !== ""))
+    for (const statement of `CREATE SCHEMA IF NOT EXISTS corral;${BLOB_TABLE}`
+      .split(/(?<=;)\n/)
+      .filter((text) => text.trim() !== ""))
       await database.query(statement).catch((error: unknown) => {
         if (!hasCode(error, ...MADE_MEANWHILE)) throw error;
       });

@@ -26,6 +26,7 @@ export async function keptBlobs(
   signal?: AbortSignal,
 ): Promise<ReadonlySet<Digest>> {
   const kept = new Set<Digest>(files);
+  if (kept.size > MAX_KEPT) throw new Error(`fleets refer to more than ${MAX_KEPT} blobs`);
   const followed = new Set<Digest>();
   const follow = async (root: Digest, maxBytes: number, read: (content: Buffer) => Iterable<Digest>): Promise<void> => {
     // A list may also be the content of a file.

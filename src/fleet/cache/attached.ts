@@ -14,8 +14,12 @@ export interface Attached {
 export async function attachedTo({ attachments }: Pick<Job, "attachments">): Promise<Attached | null> {
   const digests: [string, string][] = [];
   const exact: string[] = [];
-  for (const { name, host } of attachments) {
+  for (const { name, host, sent } of attachments) {
     try {
+      if (sent !== undefined) {
+        digests.push([name, sent.digest]);
+        continue;
+      }
       await using file = await open(host, NO_LINK_NO_WAITING);
       exact.push(await factsOf(file));
       digests.push([name, await contentOf(file)]);
@@ -29,7 +33,8 @@ export async function attachedTo({ attachments }: Pick<Job, "attachments">): Pro
 /** {@link Attached.exact} as it is now. */
 export async function exactlyAttached({ attachments }: Pick<Job, "attachments">): Promise<string | null> {
   const exact: string[] = [];
-  for (const { host } of attachments) {
+  for (const { host, sent } of attachments) {
+    if (sent !== undefined) continue;
     try {
       await using file = await open(host, NO_LINK_NO_WAITING);
       exact.push(await factsOf(file));

@@ -1,3 +1,4 @@
+import type { Blob } from "../../blobs/model/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 
 /**
@@ -18,6 +19,17 @@ export interface ManifestItem {
   readonly hash?: { readonly ok: true; readonly value: string } | { readonly ok: false; readonly fault: string };
 }
 
+/** Of the attachments of one item that machines may run. */
+export const ATTACHED_LIMITS = { files: 1000, bytes: 4 * 1024 ** 3 } as const;
+
+export interface ItemAttachment {
+  /** A host path or a virtual path, on the machine of the fleet's owner. */
+  readonly path: string;
+  readonly name: string;
+  /** Its content when the fleet was loaded, which machines fetch. Absent: only the fleet's owner runs the item. */
+  readonly sent?: Blob;
+}
+
 /** The request for one item's run, with all templates filled. Plain JSON, kept in the journal. */
 export interface ItemRequest {
   readonly index: number;
@@ -26,8 +38,8 @@ export interface ItemRequest {
   readonly place: string;
   /** JSON for the worker's standard input; absent: none. */
   readonly input?: unknown;
-  /** Host paths or virtual paths, each with its name under `/attachments`. */
-  readonly attachments: readonly { readonly path: string; readonly name: string }[];
+  /** Files, each with its name under `/attachments`. */
+  readonly attachments: readonly ItemAttachment[];
   /** Virtual paths of the fleet's sandbox that this item may read or write; absent: all. */
   readonly allowRead?: readonly string[];
   readonly allowWrite?: readonly string[];

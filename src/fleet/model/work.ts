@@ -1,6 +1,6 @@
 import type { BlobStore } from "../../blobs/model/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
-import type { ItemResult } from "./item.ts";
+import type { ItemRequest, ItemResult } from "./item.ts";
 import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
 
 /**
@@ -11,8 +11,10 @@ import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
 export interface WorkStore {
   /** Where content goes between machines that share no directory. */
   blobs(): Promise<BlobStore>;
-  /** The blobs that fleets of all projects refer to: lists of directories and of changes. What these list is not said here. */
-  referred(): Promise<{ readonly trees: readonly string[]; readonly changesets: readonly string[] }>;
+  /** The blobs that fleets of all projects refer to: lists of directories and of changes, and files. What lists have is not said here. */
+  referred(): Promise<Referred>;
+  /** Replaces requests of failed items of a fleet that this process owns, before they are retried. */
+  replace(fleet: string, requests: AsyncIterable<ItemRequest>): Promise<void>;
 
   /** Registers this process as a machine. Its lease is renewed until the membership is disposed. */
   join(machine: NewMachine): Promise<Membership>;
@@ -39,6 +41,13 @@ export interface WorkStore {
 
   /** Resolves if something may have changed, after `ms`, or when the signal is aborted. It never rejects. */
   wake(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+export interface Referred {
+  readonly trees: readonly string[];
+  readonly changesets: readonly string[];
+  /** Attachments of items that have not ended. */
+  readonly files: readonly string[];
 }
 
 /** A process that joined the machines. Disposing gives its items back, and leaves. */

@@ -82,13 +82,14 @@ async function insert(
        INSERT INTO corral.items (fleet, position, key, key_hash)
        SELECT $1, * FROM unnest($2::int[], $3::text[], $4::bytea[])),
      asked AS (
-       INSERT INTO corral.requests (fleet, position, json, fields, writes)
-       SELECT $1, * FROM unnest($2::int[], $5::text[], $6::text[], $7::text[]))
+       INSERT INTO corral.requests (fleet, position, json, fields, writes, attached)
+       SELECT $1, * FROM unnest($2::int[], $5::text[], $6::text[], $7::text[], $8::text[]))
      UPDATE corral.fleets SET total = total + cardinality($2::int[]) WHERE id = $1`,
     [
       ...[fleet, positions, batch.map(({ request }) => request.key), hashes, batch.map(({ json }) => json)],
       batch.map(({ request: { fields } }) => (fields === undefined ? null : JSON.stringify(fields))),
       batch.map(({ request: { allowWrite } }) => (allowWrite === undefined ? null : JSON.stringify(allowWrite))),
+      batch.map(({ request }) => attachedTo(request)),
     ],
   );
   const outputs = batch.flatMap(({ request: { index, allowWrite = [] } }) =>
@@ -100,6 +101,33 @@ async function insert(
       [fleet, outputs.map(({ path }) => path), outputs.map(({ index }) => index)],
     );
   return null;
+}
+
+/** Null: machines fetch nothing for this item. */
+function attachedTo({ attachments }: ItemRequest): string | null {
+  const digests = attachments.flatMap(({ sent }) => (sent === undefined ? [] : [sent.digest]));
+  return digests.length === 0 ? null : digests.join(" ");
+}
+
+/** Replaces the requests of failed items of a fleet that this process owns. */
+export async function replaceFailed(
+  { db, project, self }: Place,
+  name: string,
+  requests: AsyncIterable<ItemRequest>,
+): Promise<void> {
+  for await (const batch of requestBatches(requests, undefined)) {
+    if (!batch.ok) throw new Error(`an item of fleet ${name} became too large`);
+    await db.query(
+      `UPDATE corral.requests r SET json = a.json, attached = a.attached
+       FROM unnest($4::int[], $5::text[], $6::text[]) AS a (position, json, attached), corral.items i, corral.fleets f
+       WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND i.fleet = f.id AND i.position = a.position
+         AND i.failed = 1 AND i.state = 'done' AND r.fleet = f.id AND r.position = a.position`,
+      [
+        ...[project, name, self, batch.rows.map(({ request: { index } }) => index)],
+        ...[batch.rows.map(({ json }) => json), batch.rows.map(({ request }) => attachedTo(request))],
+      ],
+    );
+  }
 }
 
 /** A key may be longer than what an index takes. */

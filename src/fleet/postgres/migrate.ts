@@ -1,9 +1,10 @@
+import { BLOB_TABLE } from "../../blobs/postgres/postgres-blobs.ts";
 import { QueueError } from "../model/queue-error.ts";
 import type { Connection, Statements } from "./connection.ts";
 import { MACHINES } from "./machines-schema.ts";
-import { FLEETS } from "./schema.ts";
+import { ATTACHED, FLEETS } from "./schema.ts";
 
-const MIGRATIONS: readonly string[] = [FLEETS, MACHINES];
+const MIGRATIONS: readonly string[] = [FLEETS, MACHINES, `${ATTACHED}${BLOB_TABLE}`];
 /** Any number, the same for all: one process migrates at a time. */
 const LOCK = 7_215_318;
 

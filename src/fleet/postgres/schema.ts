@@ -97,3 +97,9 @@ CREATE TABLE corral.tallies (
   PRIMARY KEY (fleet, status, code)
 );
 `;
+
+/** Attachments that machines fetch: their digests, with spaces between, so that no blob is removed while an item needs it. */
+export const ATTACHED = `
+ALTER TABLE corral.requests ADD COLUMN attached text;
+CREATE INDEX requests_attached ON corral.requests (fleet, position) WHERE attached IS NOT NULL;
+`;

@@ -1,7 +1,17 @@
 import { openPostgresBlobs, type PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
-import type { ItemResult } from "../model/item.ts";
-import type { Agreement, Delivered, Machine, MachineFleet, Membership, NewMachine, WorkStore } from "../model/work.ts";
+import type { ItemRequest, ItemResult } from "../model/item.ts";
+import type {
+  Agreement,
+  Delivered,
+  Machine,
+  MachineFleet,
+  Membership,
+  NewMachine,
+  Referred,
+  WorkStore,
+} from "../model/work.ts";
 import { idOf } from "./fleets.ts";
+import { replaceFailed } from "./load.ts";
 import { PostgresMembership } from "./membership.ts";
 import type { Place } from "./place.ts";
 
@@ -19,7 +29,7 @@ export class PostgresWork implements WorkStore {
     return openPostgresBlobs(this.#place.db);
   }
 
-  async referred(): Promise<{ readonly trees: readonly string[]; readonly changesets: readonly string[] }> {
+  async referred(): Promise<Referred> {
     const { db } = this.#place;
     const agreed = await db.query<{ agreement: string }>(
       "SELECT agreement FROM corral.fleets WHERE agreement IS NOT NULL",
@@ -28,10 +38,20 @@ export class PostgresWork implements WorkStore {
       `SELECT DISTINCT d.changeset FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
        WHERE d.changeset IS NOT NULL AND i.state IN ('delivered', 'applying')`,
     );
+    const attached = await db.query<{ digest: string }>(
+      `SELECT DISTINCT unnest(string_to_array(r.attached, ' ')) AS digest
+       FROM corral.requests r JOIN corral.items i USING (fleet, position)
+       WHERE r.attached IS NOT NULL AND i.state <> 'done'`,
+    );
     return {
       trees: agreed.flatMap(({ agreement }) => Object.values((JSON.parse(agreement) as Agreement).trees)),
       changesets: delivered.map(({ changeset }) => changeset),
+      files: attached.map(({ digest }) => digest),
     };
+  }
+
+  async replace(fleet: string, requests: AsyncIterable<ItemRequest>): Promise<void> {
+    await replaceFailed(this.#place, fleet, requests);
   }
 
   async join(machine: NewMachine): Promise<Membership> {

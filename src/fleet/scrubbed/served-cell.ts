@@ -153,10 +153,11 @@ export class ServedCell implements AsyncDisposable {
 
   /** A copy, opened without following links: this item sees the file, and the next one does not. */
   async #layAttachment(attachment: Attachment): Promise<Violation[]> {
-    const { name, host, identity } = attachment;
+    const { name, host, identity, view } = attachment;
     const path = knownAs(attachment);
     const refuse = (reason: string): Violation[] => [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
-    const refusal = refusalOf(host, this.#env.refusedSources);
+    // What is shown in the place of a file is Corral's own.
+    const refusal = view === undefined ? refusalOf(host, this.#env.refusedSources) : null;
     if (refusal !== null) return refuse(refusal);
     using found = this.#held.pinned(host);
     if (found === null) return refuse("it does not exist, or its path contains a symbolic link");

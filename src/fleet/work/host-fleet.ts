@@ -3,6 +3,7 @@ import type { BlobStore } from "../../blobs/model/blob.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import { describeAll } from "../../run/model/result.ts";
 import { agreedFacts, whyDifferent } from "../agreement/agreement.ts";
+import { withFetchedAttachments } from "../fetched-attachments.ts";
 import { fleetPermission } from "../fleet-permission.ts";
 import { freshCells } from "../fresh-cells.ts";
 import { type FleetJob, readByAll } from "../item-job.ts";
@@ -51,7 +52,7 @@ export function hostFleets({ run, version, blobs, mirrors, mirrorsDir }: Machine
       refusedSources: { ...run.refusedSources, mirrors: mirrorsDir },
       handsOver: (job, changeset) => sent.send(job, changeset),
     });
-    const cells = freshCells(shown.sandbox, env);
+    const cells = withFetchedAttachments(freshCells(shown.sandbox, env), { blobs, ownerDir: env.ownerDir });
     const reads = readByAll(shown.sandbox, spec.reuse);
     const own = { caller: shown.sandbox, sandbox: shown.sandbox, reads, env };
     const job: FleetJob = { ...own, worker: inheriting(worker), isElsewhere: true };

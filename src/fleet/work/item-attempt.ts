@@ -1,6 +1,5 @@
 import type { RunResult } from "../../run/model/result.ts";
 import { brokenResult } from "../../run/model/result.ts";
-import { checkRead, hostPathOf, parsePathIn } from "../../sandbox/access.ts";
 import type { ItemExecutor } from "../executor.ts";
 import { type FleetJob, itemJob } from "../item-job.ts";
 import { itemResult, unrunResult } from "../item-result.ts";
@@ -9,6 +8,7 @@ import type { ClaimedWork, Delivery } from "../model/work.ts";
 import type { RunTroubles } from "../run-troubles.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { boundedStream } from "../stored/stream-encoding.ts";
+import { claimedRequest } from "./claimed-request.ts";
 import type { Brought, HostedFleet } from "./hosting.ts";
 import type { SentChanges } from "./sent-changes.ts";
 
@@ -28,12 +28,15 @@ const UNWELL: ReadonlySet<string> = new Set(["HOST_TROUBLE", "ENGINE_TROUBLE"]);
 /** How items of one fleet run on this machine. */
 export function attemptWith({ fleet, job, cells, troubles, sent }: Parts): HostedFleet["attempt"] {
   return async (item, { signal, turn }) => {
-    const { request, run } = item;
-    const refusal = request.refusal ?? whyNotHere(request, job);
-    if (refusal !== null) {
-      const error = { code: "ITEM_REFUSED", message: refusal };
+    const { run } = item;
+    const refused = (message: string): Brought => {
+      const error = { code: "ITEM_REFUSED", message };
       return delivered({ ...unrunResult(item, "refused"), run, attempt: item.attempt, error }, null, null);
-    }
+    };
+    const request = claimedRequest(item.request);
+    if (request === null) return refused("what its coordinator asks for is no request of an item");
+    const refusal = request.refusal ?? whyNotHere(request);
+    if (refusal !== null) return refused(refusal);
     let startedAt: Date | null = null;
     const begun = async (): Promise<void> => {
       await turn();
@@ -66,13 +69,8 @@ function delivered(result: ItemResult, printed: RunResult | null, changeset: Del
   return { outcome: "delivery", delivery: { result: bounded, streams, changeset, more: null } };
 }
 
-/** A path of an item is one of its fleet's sandbox: no coordinator reads a file of this machine. */
-function whyNotHere({ attachments }: ItemRequest, { sandbox }: FleetJob): string | null {
-  for (const { path } of attachments) {
-    const parsed = parsePathIn(sandbox, path);
-    const isReadable =
-      parsed.ok && checkRead(sandbox, parsed.path) === null && hostPathOf(sandbox, parsed.path) !== null;
-    if (!isReadable) return `the attachment ${path} is not in what the worker reads, so no other machine has it`;
-  }
-  return null;
+/** Null: it can run here. */
+function whyNotHere({ attachments }: ItemRequest): string | null {
+  const unsent = attachments.find(({ sent }) => sent === undefined);
+  return unsent === undefined ? null : `its coordinator did not send the attachment ${unsent.path}`;
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { ModelMessage } from "ai";
 import type { Spending } from "../../agent/spending.ts";
+import type { Blob } from "../../blobs/model/blob.ts";
 import type { ChangedItem } from "../../changes/model/changeset.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { Meter } from "../../egress/traffic/meter.ts";
@@ -20,6 +21,8 @@ export interface Attachment {
   readonly identity?: string;
   /** Present if it is a file of its caller's view. */
   readonly view?: MountView;
+  /** What the file has to contain, whatever is at `host` by now: it is brought before the run. Absent: what is at `host`. */
+  readonly sent?: Blob;
 }
 
 /** The conversation of an earlier run. */

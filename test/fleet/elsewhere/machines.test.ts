@@ -18,7 +18,8 @@ const CORRAL_YAML = {
   policy: "batch",
   sandbox: { mode: "direct", zones: { data: { path: "./data", mode: "ro" }, out: { path: "./out", mode: "rw" } } },
 };
-const SCRIPT = 'n=$(tr -dc 0-9); sleep 0.4; tr a-z A-Z < /data/word > /out/$n.txt; echo "$n" >> /out/$n.txt';
+const SCRIPT =
+  "n=$(tr -dc 0-9); sleep 0.4; tr a-z A-Z < /data/word > /out/$n.txt; cat /attachments/own.txt /attachments/word >> /out/$n.txt";
 const WORKER = {
   command: ["sh", "-c", SCRIPT],
   sandbox: { zones: [{ name: "data" }, { name: "out", mode: "rw", approval: "pre_approved", stage: true }] },
@@ -90,14 +91,21 @@ describe.skipIf(serverPrograms() === null || !isRoot)("machines", () => {
     using at = places();
     const env = { CORRAL_QUEUE: server.url };
     writeFileSync(join(at.base, "items.jsonl"), Array.from({ length: ITEMS }, (_, n) => `{"n":${n}}\n`).join(""));
+    // Files that no worker reads by itself.
+    const own = (n: number): string => join(at.base, "private", `${n}.txt`);
+    mkdirSync(join(at.base, "private"));
+    for (let n = 0; n < ITEMS; n += 1) writeFileSync(own(n), `own ${n}\n`, { mode: 0o600 });
     const work = (name: string) => at.start(name, ["work", "--name", name, "--concurrency", "2", "--json"], env);
     const [one, two] = [work("one"), work("two")];
-    const items = ["--manifest", join(at.base, "items.jsonl"), "--input", '{"n":"{n}"}'];
+    const attach = ["--attach", `${at.base}/private/{n}.txt=own.txt`, "--attach", "/data/word"];
+    const items = ["--manifest", join(at.base, "items.jsonl"), "--input", '{"n":"{n}"}', ...attach];
     const map = at.start("home", ["map", "up", ...items, "--concurrency", "0", "--machines", "--json"], env);
     const all = () => JSON.stringify([one.errors(), two.errors(), map.errors()]);
 
     await until(() => told(one, "delivered").length >= 4 && told(two, "delivered").length >= 4, all);
     one.child.kill("SIGKILL");
+    // What counts is what they were when the fleet was loaded.
+    for (let n = 0; n < ITEMS; n += 1) writeFileSync(own(n), "changed since\n");
     await until(() => told(two, "started").length > told(two, "delivered").length, all);
     two.child.kill("SIGSTOP");
     // Longer than a lease.
@@ -111,7 +119,7 @@ describe.skipIf(serverPrograms() === null || !isRoot)("machines", () => {
     );
     expect(readdirSync(join(at.home, "out")).length).toBe(ITEMS);
     for (let n = 0; n < ITEMS; n += 1)
-      expect(readFileSync(join(at.home, "out", `${n}.txt`), "utf8")).toBe(`HELLO\n${n}\n`);
+      expect(readFileSync(join(at.home, "out", `${n}.txt`), "utf8")).toBe(`HELLO\nown ${n}\nhello\n`);
     const audit = at.start("home", ["audit", "--type", "changes_applied", "--json"], env);
     await audit.ended;
     const applied = (audit.lines as { changes: { path: string }[] }[]).flatMap(({ changes }) => changes);

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { FleetSpec } from "../../../src/fleet/model/item.ts";
+import type { Digest } from "../../../src/blobs/model/blob.ts";
+import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import type { Agreement, Delivery, Membership, WorkStore } from "../../../src/fleet/model/work.ts";
@@ -82,6 +83,56 @@ describe("the blobs that are referred to", () => {
     expect(after.trees).not.toContain(tree);
   });
 });
+
+describe("the attachments that items need", () => {
+  const [first, second, third] = ["1", "2", "3"].map((digit) => digit.repeat(64) as Digest) as [Digest, Digest, Digest];
+  const request = (index: number, digests: readonly Digest[]): ItemRequest => ({
+    ...{ index, key: `k${index}`, place: "" },
+    attachments: digests.map((digest, at) => ({ path: `/host/${at}`, name: `${at}`, sent: { digest, bytes: 3 } })),
+  });
+
+  it("are referred to until the items have ended, also while the fleet is paused", async () => {
+    const fleet = await store.create({ ...SPEC, machines: SHARED });
+    const both = [request(0, [first, second]), request(1, [second]), request(2, [])];
+    await store.load(fleet, from(both), noCollisions);
+    const files = async () =>
+      (await work.referred()).files.filter((digest) => [first, second].includes(digest as Digest));
+    expect((await files()).toSorted()).toEqual([first, second]);
+    const queue = await store.queue(fleet);
+    await queue.claim(1, newAttempt);
+    expect(await queue.settle(0, 1, settlementOf(0))).toEqual({ ok: true });
+    await store.pause(fleet, "a test");
+    expect(await files()).toEqual([second]);
+    const taken = await store.takeOver(fleet);
+    expect(taken.ok).toBe(true);
+    await queue.claim(2, newAttempt);
+    for (const index of [1, 2]) await queue.settle(index, 1, settlementOf(index));
+    expect(await files()).toEqual([]);
+    await store.end(fleet);
+  });
+
+  it("are sent again if the item failed, and those of no other item are replaced", async () => {
+    const fleet = await store.create({ ...SPEC, machines: SHARED });
+    await store.load(fleet, from([request(0, [first]), request(1, [first])]), noCollisions);
+    const queue = await store.queue(fleet);
+    await queue.claim(2, newAttempt);
+    await queue.settle(0, 1, settlementOf(0, { status: "failed" }));
+    await queue.settle(1, 1, settlementOf(1));
+    await work.replace(fleet, from([request(0, [third]), request(1, [third])]));
+    await store.retryFailed(fleet);
+    expect((await work.referred()).files).toContain(third);
+    const sentOf = async (key: string) => (await store.item(fleet, key))?.request.attachments[0]?.sent?.digest;
+    expect([await sentOf("k0"), await sentOf("k1")]).toEqual([third, first]);
+    const other = await fixture.open("another");
+    await workOf(other).replace(fleet, from([request(0, [second])]));
+    expect(await sentOf("k0")).toBe(third);
+    await other[Symbol.asyncDispose]();
+  });
+});
+
+async function* from<T>(all: readonly T[]): AsyncGenerator<T> {
+  yield* all;
+}
 
 describe("a machine", () => {
   it("takes items of a fleet that is offered, delivers, and leaves the rest to its coordinator", async () => {

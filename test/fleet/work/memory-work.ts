@@ -78,7 +78,11 @@ export class MemoryWork implements WorkStore {
   }
 
   async referred() {
-    return { trees: [], changesets: [] };
+    return { trees: [], changesets: [], files: [] };
+  }
+
+  async replace(): Promise<void> {
+    throw new Error("nothing is retried here");
   }
 
   notify(): void {

@@ -1,0 +1,129 @@
+import fs from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { removeTree } from "../../files/host/remove-tree.ts";
+import { type Blob, BlobRefused, type BlobStore, type Digest } from "../model/blob.ts";
+import { fillFile } from "../model/file-content.ts";
+
+/** Files that nothing uses now, and that are kept because the next item may use them. */
+const MAX_IDLE = { files: 1000, bytes: 1024 ** 3 };
+
+/** A file with the content of a blob, which every user can read. Disposing says that it is not used any more. */
+export interface FetchedFile extends Disposable {
+  readonly host: string;
+}
+
+interface Entry {
+  readonly host: string;
+  readonly bytes: number;
+  users: number;
+  /** Rejects if it cannot be fetched. */
+  readonly made: Promise<void>;
+}
+
+/** Blobs as files in a directory of this process, each fetched once while it is used. Disposing removes them all. */
+export class FetchedFiles implements AsyncDisposable {
+  readonly #store: BlobStore;
+  readonly #dir: string;
+  readonly #maxIdle: typeof MAX_IDLE;
+  readonly #ends = new AbortController();
+  /** Those that nothing uses in the order of their last use. */
+  readonly #entries = new Map<Digest, Entry>();
+  #isMade: Promise<unknown> | null = null;
+  #made = 0;
+
+  /** `dir`: a path at which nothing is yet, in a directory of Corral's own. */
+  constructor(store: BlobStore, dir: string, maxIdle = MAX_IDLE) {
+    this.#store = store;
+    this.#dir = dir;
+    this.#maxIdle = maxIdle;
+  }
+
+  /** Rejects with `BlobRefused` if the store does not have exactly this blob; nothing of it is left then. */
+  async open(blob: Blob, signal: AbortSignal): Promise<FetchedFile> {
+    signal.throwIfAborted();
+    const entry = this.#entries.get(blob.digest) ?? this.#begin(blob);
+    entry.users += 1;
+    let isOver = false;
+    const close = (): void => {
+      if (isOver) return;
+      isOver = true;
+      entry.users -= 1;
+      if (entry.users === 0) this.#idle(blob.digest, entry);
+    };
+    try {
+      await unlessAborted(entry.made, signal);
+      // Only the size is another one: the content has the digest.
+      if (entry.bytes !== blob.bytes)
+        throw new BlobRefused("mismatch", blob.digest, `it has ${entry.bytes} bytes and not ${blob.bytes}`);
+      return { host: entry.host, [Symbol.dispose]: close };
+    } catch (error) {
+      close();
+      throw error;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#ends.abort(new Error("what was fetched is not used any more"));
+    await Promise.allSettled([...this.#entries.values()].map(({ made }) => made));
+    await removeTree(this.#dir);
+  }
+
+  #begin(blob: Blob): Entry {
+    this.#made += 1;
+    const host = join(this.#dir, `${blob.digest}.${this.#made}`);
+    const entry: Entry = { host, bytes: blob.bytes, users: 0, made: this.#make(host, blob) };
+    this.#entries.set(blob.digest, entry);
+    // The next one that asks tries again.
+    entry.made.catch(() => this.#forget(blob.digest, entry));
+    return entry;
+  }
+
+  async #make(host: string, { digest, bytes }: Blob): Promise<void> {
+    this.#isMade ??= mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await this.#isMade.finally(() => (this.#isMade = null));
+    try {
+      using file = Descriptor.create(host, 0o600);
+      // The digest is compared at the end, and the file has its name for nothing else before.
+      const written = await fillFile(file, this.#store.get(digest, bytes, this.#ends.signal));
+      if (written !== bytes) throw new BlobRefused("mismatch", digest, `it has ${written} bytes and not ${bytes}`);
+      fs.fchmodSync(file.fd, 0o444);
+    } catch (error) {
+      fs.rmSync(host, { force: true });
+      throw error;
+    }
+  }
+
+  #idle(digest: Digest, entry: Entry): void {
+    if (this.#entries.get(digest) !== entry) return;
+    this.#entries.delete(digest);
+    this.#entries.set(digest, entry);
+    const idle = [...this.#entries].filter(([, { users }]) => users === 0);
+    let bytes = idle.reduce((sum, [, one]) => sum + one.bytes, 0);
+    for (const [index, [oldest, one]] of idle.entries()) {
+      if (bytes <= this.#maxIdle.bytes && idle.length - index <= this.#maxIdle.files) return;
+      bytes -= one.bytes;
+      this.#forget(oldest, one);
+      // One that is still being made is removed when it is there.
+      void one.made.then(() => fs.rmSync(one.host, { force: true })).catch(() => {});
+    }
+  }
+
+  #forget(digest: Digest, entry: Entry): void {
+    if (this.#entries.get(digest) === entry) this.#entries.delete(digest);
+  }
+}
+
+/** The caller need not wait any more; what is waited for goes on for others. */
+async function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    aborted.catch(() => {});
+  }
+}
