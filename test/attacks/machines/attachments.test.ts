@@ -113,7 +113,7 @@ describe("attachments that travel", () => {
     const how = { run: "r1", fleet: "f", signal: NEVER, turn: async () => {} };
     const run = async () => await executor.run(itemJob(home.job, request as ItemRequest, how));
     await run();
-    fs.writeFileSync(a, "changed since");
+    fs.writeFileSync(a, "OTHER");
     await run();
     expect(seen).toEqual([{ "a.txt": "first" }, { "a.txt": "first" }]);
     await executor[Symbol.asyncDispose]();

@@ -114,19 +114,19 @@ describe("the attachments that items need", () => {
   it("are sent again if the item failed, and those of no other item are replaced", async () => {
     const fleet = await store.create({ ...SPEC, machines: SHARED });
     await store.load(fleet, from([request(0, [first]), request(1, [first])]), noCollisions);
+    const sentOf = async (key: string) => (await store.item(fleet, key))?.request.attachments[0]?.sent?.digest;
     const queue = await store.queue(fleet);
     await queue.claim(2, newAttempt);
     await queue.settle(0, 1, settlementOf(0, { status: "failed" }));
     await queue.settle(1, 1, settlementOf(1));
+    const other = await fixture.open("another");
+    await workOf(other).replace(fleet, from([request(0, [second])]));
+    expect(await sentOf("k0")).toBe(first);
+    await other[Symbol.asyncDispose]();
     await work.replace(fleet, from([request(0, [third]), request(1, [third])]));
     await store.retryFailed(fleet);
     expect((await work.referred()).files).toContain(third);
-    const sentOf = async (key: string) => (await store.item(fleet, key))?.request.attachments[0]?.sent?.digest;
     expect([await sentOf("k0"), await sentOf("k1")]).toEqual([third, first]);
-    const other = await fixture.open("another");
-    await workOf(other).replace(fleet, from([request(0, [second])]));
-    expect(await sentOf("k0")).toBe(third);
-    await other[Symbol.asyncDispose]();
   });
 });
 
