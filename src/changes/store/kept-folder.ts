@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import type { Changeset } from "../model/changeset.ts";
+import type { KeptChangeset } from "./kept-changeset.ts";
 import { type KeptState, parseChangeset, parseState } from "./record.ts";
+import { waitingIn } from "./waiting.ts";
 
 /** A record that cannot be read. The message says why, in one line. */
 export class BrokenRecord extends Error {}
@@ -44,6 +46,11 @@ export class KeptFolder {
       ...changeset,
       mounts: changeset.mounts.map((mount, index) => ({ ...mount, content: this.content(index) })),
     };
+  }
+
+  async read(): Promise<KeptChangeset> {
+    const [changeset, state] = await Promise.all([this.readChangeset(), this.readState()]);
+    return { changeset, state, waiting: waitingIn(changeset, state) };
   }
 
   async readState(): Promise<KeptState> {
