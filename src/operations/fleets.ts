@@ -41,7 +41,7 @@ export interface FleetDetails extends ListedFleet, Pace {
 
 /** A machine, and what it does for one fleet. */
 export interface MachineOfFleet
-  extends Pick<Machine, "name" | "labels" | "slots" | "version" | "seenAt" | "recentRate"> {
+  extends Pick<Machine, "id" | "name" | "labels" | "slots" | "version" | "seenAt" | "recentRate"> {
   /** Its items of this fleet, and of all fleets. */
   readonly running: number;
   readonly runningInAll: number;

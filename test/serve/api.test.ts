@@ -314,6 +314,8 @@ describe("the description", () => {
     );
     expect(seen.findings).toContainEqual({ what: "image", state: "ok", detail: "corral/base" });
     expect(JSON.stringify(seen)).not.toMatch(/"[^"]*(?<![\w])\/\w/);
+    // A project without a queue has none, and test/serve/machines.test.ts has one that does.
+    expect((await service.ask("GET", "/v1/machines")).json).toEqual({ machines: [], more: false, hasQueue: false });
     expect((await service.ask("GET", "/metrics")).status).toBe(200);
     const streams = (route: string) => /\/(events|files)$/.test(route) || route === "GET /openapi.json";
     const unseen = (await describedRoutes(service)).filter((route) => !service.seen.has(route) && !streams(route));

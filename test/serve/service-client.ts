@@ -48,13 +48,18 @@ export interface TestService extends AsyncDisposable {
 /** `token`: of an earlier service of the same project. Absent: a new one of an admin, since a service prints none into a pipe. */
 export async function startService(
   project: Pick<CliProject, "dir" | "stateDir">,
-  { token, args = [], socket = null }: { token?: string; args?: readonly string[]; socket?: string | null } = {},
+  {
+    token,
+    args = [],
+    socket = null,
+    env = {},
+  }: { token?: string; args?: readonly string[]; socket?: string | null; env?: Readonly<Record<string, string>> } = {},
 ): Promise<TestService> {
   const own = token ?? (socket === null ? (await new Tokens(project.stateDir).create("first", ["admin"])).value : "");
   const listen = socket === null ? "127.0.0.1:0" : `unix:${socket}`;
   const child = spawn(process.execPath, [PROGRAM, "serve", "--listen", listen, "--log-level", "debug", ...args], {
     cwd: project.dir,
-    env: { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: project.stateDir },
+    env: { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: project.stateDir, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let [out, log] = ["", ""];

@@ -374,6 +374,8 @@ class EarlierAttempt:
     ended_at: str
     """ISO 8601, UTC."""
     duration_ms: float
+    machine: str | None = None
+    """That ran it; absent: the process that owned the fleet."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -384,6 +386,7 @@ class EarlierAttempt:
             attempt=d.as_integer(o.get("attempt"), "EarlierAttempt.attempt"),
             status=d.as_text(o.get("status"), "EarlierAttempt.status"),
             run=d.optional(d.as_text)(o.get("run"), "EarlierAttempt.run"),
+            machine=d.optional(d.as_text)(o.get("machine"), "EarlierAttempt.machine"),
             exit_code=d.optional(d.as_integer)(o.get("exitCode"), "EarlierAttempt.exitCode"),
             error=d.optional(RunError.read)(o.get("error"), "EarlierAttempt.error"),
             ended_at=d.as_text(o.get("endedAt"), "EarlierAttempt.endedAt"),
@@ -660,6 +663,8 @@ class FleetItem:
     code: str | None
     attempt: int
     run: str | None
+    machine: str | None
+    """The machine that runs it, or ran its last attempt; null: the process that owns the fleet, or none."""
     ended_at: str | None
     duration_ms: float | None
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -676,6 +681,7 @@ class FleetItem:
             code=d.optional(d.as_text)(o.get("code"), "FleetItem.code"),
             attempt=d.as_integer(o.get("attempt"), "FleetItem.attempt"),
             run=d.optional(d.as_text)(o.get("run"), "FleetItem.run"),
+            machine=d.optional(d.as_text)(o.get("machine"), "FleetItem.machine"),
             ended_at=d.optional(d.as_text)(o.get("endedAt"), "FleetItem.endedAt"),
             duration_ms=d.optional(d.as_number)(o.get("durationMs"), "FleetItem.durationMs"),
             raw=o,
@@ -708,6 +714,51 @@ class FleetList:
         return cls.from_json(value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetMachine:
+    id: str
+    """Tells machines with the same name apart."""
+    name: str
+    """As it calls itself."""
+    labels: list[str]
+    slots: int
+    """Items that it runs at the same time."""
+    version: str
+    seen_at: str
+    """The last sign of life."""
+    recent_rate: float | None
+    """Items that it delivered per second in the last minute; null if none."""
+    running: int
+    """Items of this fleet that it runs."""
+    running_in_all: int
+    """Items of all fleets that it runs."""
+    why: str | None
+    """Why it takes none of this fleet; null: it does, or has not looked yet."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "FleetMachine")
+        return cls(
+            id=d.as_text(o.get("id"), "FleetMachine.id"),
+            name=d.as_text(o.get("name"), "FleetMachine.name"),
+            labels=d.list_of(d.as_text)(o.get("labels"), "FleetMachine.labels"),
+            slots=d.as_integer(o.get("slots"), "FleetMachine.slots"),
+            version=d.as_text(o.get("version"), "FleetMachine.version"),
+            seen_at=d.as_text(o.get("seenAt"), "FleetMachine.seenAt"),
+            recent_rate=d.optional(d.as_number)(o.get("recentRate"), "FleetMachine.recentRate"),
+            running=d.as_integer(o.get("running"), "FleetMachine.running"),
+            running_in_all=d.as_integer(o.get("runningInAll"), "FleetMachine.runningInAll"),
+            why=d.optional(d.as_text)(o.get("why"), "FleetMachine.why"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
 class FleetTemplate(TypedDict, total=False):
     key: NotRequired[str]
     attach: NotRequired[list[str]]
@@ -728,6 +779,7 @@ class FleetOrder(TypedDict, total=False):
     """One run for each: fields, or the path of a file below the project's folder."""
     template: NotRequired[FleetTemplate]
     concurrency: NotRequired[Literal["auto"] | int]
+    """Items that the service itself runs at once; 0 leaves all to machines."""
     reuse: NotRequired[Literal["fresh", "scrubbed"]]
     retries: NotRequired[int]
     maxFailures: NotRequired[int | None]
@@ -735,6 +787,8 @@ class FleetOrder(TypedDict, total=False):
     cache: NotRequired[bool]
     policy: NotRequired[str]
     """A policy in place of the project's; needs the role admin."""
+    machines: NotRequired[bool | MachineNeeds]
+    """Which other machines may run items (corral work): true for all of them, or their labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -859,6 +913,8 @@ class ItemResult:
     duration_ms: float
     output: Any
     memory_bytes_peak: float | None
+    machine: str | None = None
+    """That ran it; absent: the process that owned the fleet."""
     changeset: dict[str, Any] | None = None
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
@@ -870,6 +926,7 @@ class ItemResult:
             attempt=d.as_integer(o.get("attempt"), "ItemResult.attempt"),
             status=d.as_text(o.get("status"), "ItemResult.status"),
             run=d.optional(d.as_text)(o.get("run"), "ItemResult.run"),
+            machine=d.optional(d.as_text)(o.get("machine"), "ItemResult.machine"),
             exit_code=d.optional(d.as_integer)(o.get("exitCode"), "ItemResult.exitCode"),
             error=d.optional(RunError.read)(o.get("error"), "ItemResult.error"),
             ended_at=d.as_text(o.get("endedAt"), "ItemResult.endedAt"),
@@ -938,6 +995,68 @@ class Machine:
     @classmethod
     def read(cls, value: object, where: str) -> Self:
         return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFleet:
+    fleet: str
+    """The id of a fleet."""
+    project: str
+    """A name of /v1/projects."""
+    running: int
+    why: str | None
+    """Why it takes none of this fleet; null: it does, or has not looked yet."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "MachineFleet")
+        return cls(
+            fleet=d.as_text(o.get("fleet"), "MachineFleet.fleet"),
+            project=d.as_text(o.get("project"), "MachineFleet.project"),
+            running=d.as_integer(o.get("running"), "MachineFleet.running"),
+            why=d.optional(d.as_text)(o.get("why"), "MachineFleet.why"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineList:
+    machines: list[QueueMachine]
+    more: bool
+    """Whether there are more, which this list leaves out: ask with a filter, or a larger limit."""
+    has_queue: bool
+    """Whether one of the projects has a queue that machines can reach."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "MachineList")
+        return cls(
+            machines=d.list_of(QueueMachine.read)(o.get("machines"), "MachineList.machines"),
+            more=d.as_boolean(o.get("more"), "MachineList.more"),
+            has_queue=d.as_boolean(o.get("hasQueue"), "MachineList.hasQueue"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+class MachineNeeds(TypedDict, total=False):
+    needs: NotRequired[list[str]]
+    """Labels that a machine must have."""
+    priority: NotRequired[int]
+    """Items of fleets with a higher one are claimed first."""
+    weight: NotRequired[int]
+    """The share beside fleets of the same priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1114,6 +1233,50 @@ class Question:
             diff=d.optional(d.as_text)(o.get("diff"), "Question.diff"),
             lasting_only=d.optional(d.as_boolean)(o.get("lastingOnly"), "Question.lastingOnly"),
             runs=d.optional(d.as_integer)(o.get("runs"), "Question.runs"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueMachine:
+    id: str
+    """Tells machines with the same name apart."""
+    name: str
+    """As it calls itself."""
+    labels: list[str]
+    slots: int
+    """Items that it runs at the same time."""
+    version: str
+    seen_at: str
+    """The last sign of life."""
+    recent_rate: float | None
+    """Items that it delivered per second in the last minute; null if none."""
+    joined_at: str
+    """ISO 8601, UTC."""
+    running: int
+    """Items that it runs, those of projects that the service does not have included."""
+    fleets: list[MachineFleet]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "QueueMachine")
+        return cls(
+            id=d.as_text(o.get("id"), "QueueMachine.id"),
+            name=d.as_text(o.get("name"), "QueueMachine.name"),
+            labels=d.list_of(d.as_text)(o.get("labels"), "QueueMachine.labels"),
+            slots=d.as_integer(o.get("slots"), "QueueMachine.slots"),
+            version=d.as_text(o.get("version"), "QueueMachine.version"),
+            seen_at=d.as_text(o.get("seenAt"), "QueueMachine.seenAt"),
+            recent_rate=d.optional(d.as_number)(o.get("recentRate"), "QueueMachine.recentRate"),
+            joined_at=d.as_text(o.get("joinedAt"), "QueueMachine.joinedAt"),
+            running=d.as_integer(o.get("running"), "QueueMachine.running"),
+            fleets=d.list_of(MachineFleet.read)(o.get("fleets"), "QueueMachine.fleets"),
             raw=o,
         )
 
@@ -1547,6 +1710,8 @@ class ShownFleet:
     recent_rate: float | None
     """Items per second, of late; null: it does not run, or none ended."""
     left_ms: float | None
+    machines: list[FleetMachine]
+    """Those of the queue; empty if no other machine may run its items, or if it has ended."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1566,6 +1731,7 @@ class ShownFleet:
             failures=d.list_of(FailureGroup.read)(o.get("failures"), "ShownFleet.failures"),
             recent_rate=d.optional(d.as_number)(o.get("recentRate"), "ShownFleet.recentRate"),
             left_ms=d.optional(d.as_number)(o.get("leftMs"), "ShownFleet.leftMs"),
+            machines=d.list_of(FleetMachine.read)(o.get("machines"), "ShownFleet.machines"),
             raw=o,
         )
 
@@ -1580,6 +1746,8 @@ class ShownItem:
     """The id of a fleet."""
     key: str
     state: Literal["queued", "running", "done"] | str
+    machine: str | None
+    """The machine that runs it, or ran its last attempt; null: the process that owns the fleet, or none."""
     request: dict[str, Any]
     result: ItemResult | None
     streams: dict[str, Any]
@@ -1595,6 +1763,7 @@ class ShownItem:
             fleet=d.as_text(o.get("fleet"), "ShownItem.fleet"),
             key=d.as_text(o.get("key"), "ShownItem.key"),
             state=d.as_text(o.get("state"), "ShownItem.state"),
+            machine=d.optional(d.as_text)(o.get("machine"), "ShownItem.machine"),
             request=d.as_object(o.get("request"), "ShownItem.request"),
             result=d.optional(ItemResult.read)(o.get("result"), "ShownItem.result"),
             streams=d.as_object(o.get("streams"), "ShownItem.streams"),

@@ -103,6 +103,8 @@ class ItemResult:
     """Parsed JSON or text; None without `outputs`. A long one is cut."""
     value: Any = None
     """The item as it was given to `map`."""
+    machine: str | None = None
+    """The machine that ran it; None: the process that owns the fleet."""
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
     @property
@@ -131,6 +133,7 @@ class ItemResult:
             changeset=ReportedChangeset.from_json(changeset) if is_set else None,
             output=about.get("output"),
             value=value,
+            machine=d.optional(d.as_text)(about.get("machine"), "item.machine"),
             raw=about,
         )
 

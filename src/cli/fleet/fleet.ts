@@ -18,6 +18,7 @@ import { dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.t
 import { columns, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 import { placeOf } from "./fleet-place.ts";
 import { showItemVerb } from "./item.ts";
+import { machineLines } from "./machines.ts";
 import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
 import { groupText } from "./text.ts";
 
@@ -55,15 +56,7 @@ export async function showVerb(
     `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed${counts.pending === 0 ? "" : `, ${counts.pending} pending`}`,
     "",
     columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""])),
-    ...section(
-      "Machines",
-      machines.map(({ name, running, slots, recentRate, why }) => [
-        printableLine(name, 40),
-        `${running} of ${slots}`,
-        `${Math.round((recentRate ?? 0) * 60)}/min`,
-        why === null ? "" : `takes none: ${printableLine(why, 300)}`,
-      ]),
-    ),
+    ...(machines.length === 0 ? [] : ["", "Machines:", ...machineLines(machines)]),
     ...(failures.length === 0 ? [] : ["", "Failures:", ...failures.map(groupText)]),
     ...section(
       "Slowest",

@@ -75,7 +75,7 @@ function ended(text: string): string {
   return text.endsWith("\n") ? text : `${text}\n`;
 }
 
-function itemText({ key, state, request, result, streams, attempts }: FleetItem): string {
+function itemText({ key, state, request, result, streams, attempts, machine }: FleetItem): string {
   const lines = [
     `Item ${printableLine(key)}: ${state === "done" ? "" : `${state}; before that `}${resultText(result)}`,
   ];
@@ -87,15 +87,21 @@ function itemText({ key, state, request, result, streams, attempts }: FleetItem)
   for (const { path, name } of request.attachments) line("attachment", printableLine(`${name}  ${path}`, 500));
   if (request.allowRead) line("may read", printableLine(request.allowRead.join(" "), 500));
   if (request.allowWrite) line("may write", printableLine(request.allowWrite.join(" "), 500));
-  if (result?.run) line("run", `${result.run}, attempt ${result.attempt}, ${durationText(result.durationMs)}`);
+  if (state === "running" && machine !== null) line("runs on", printableLine(machine, 100));
+  if (result?.run)
+    line("run", `${result.run}, attempt ${result.attempt}, ${durationText(result.durationMs)}${onMachine(result)}`);
   for (const attempt of attempts) line("earlier", attemptText(attempt));
   for (const [name, text] of Object.entries(streams)) lines.push(...lastOf(name, text));
   return lines.join("\n");
 }
 
-function attemptText({ attempt, status, exitCode, stderrLine, endedAt }: EarlierAttempt): string {
+function attemptText({ attempt, status, exitCode, stderrLine, endedAt, ...ran }: EarlierAttempt): string {
   const words = stderrLine === null ? "" : `: ${printableLine(stderrLine, 200)}`;
-  return `attempt ${attempt}, ${endedAt}, ${statusText({ status, exitCode })}${words}`;
+  return `attempt ${attempt}, ${endedAt}${onMachine(ran)}, ${statusText({ status, exitCode })}${words}`;
+}
+
+function onMachine({ machine }: Pick<EarlierAttempt, "machine">): string {
+  return machine === undefined ? "" : `, on ${printableLine(machine, 100)}`;
 }
 
 function resultText(result: FleetItem["result"]): string {

@@ -24,6 +24,13 @@ export function addFleet({ does, group, terminal }: Frame): void {
       "\nOf each stream the first 16,384 and the last 49,152\ncharacters are kept, as long as the fleet has room.",
     )
     .action(does(async (id, key, options) => (await import("../fleet/item.ts")).logsVerb(id, key, options, terminal)));
+  ofFleet(
+    "machines",
+    "List the machines that take part in the queue: what each runs, and why it takes none of a fleet.",
+  )
+    .addOption(json())
+    .addHelpText("after", "\nExit status: 0, or 2 if the project has no queue.")
+    .action(does(async (options) => (await import("../fleet/machines.ts")).machinesVerb(options, terminal)));
   ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
     .addOption(askElsewhere())
     .addOption(driver())

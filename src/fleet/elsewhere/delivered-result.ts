@@ -38,7 +38,7 @@ export function deliveredResult(
 ): { readonly result: ItemResult; readonly streams: Settlement["streams"] } | null {
   const [checked, printed] = [result.safeParse(delivered.result), streams.safeParse(delivered.streams)];
   if (!checked.success || !printed.success) return null;
-  const { index, key, run, attempt } = delivered;
+  const { index, key, run, attempt, machine } = delivered;
   const { output = null, ...rest } = checked.data;
-  return { result: { ...rest, output, index, key, run, attempt, fields }, streams: printed.data };
+  return { result: { ...rest, output, index, key, run, attempt, machine, fields }, streams: printed.data };
 }

@@ -24,7 +24,7 @@ export function listedItems(
   const index = search !== undefined ? "INDEXED BY items_search" : alike !== undefined ? "INDEXED BY items_failed" : "";
   const rows = db.all<Omit<ListedItem, "endedAt"> & { readonly endedAt: number | null }>(
     `SELECT position AS "index", key, state, status, nullif(code, '') AS code, attempt, run, ended_at AS endedAt,
-            duration_ms AS durationMs
+            duration_ms AS durationMs, NULL AS machine
      FROM items ${index}
      WHERE fleet = ?1 AND position > ? ${given.map(([term]) => `AND ${term}`).join(" ")} ORDER BY position LIMIT ?`,
     ...[fleet, after, ...given.map(([, value]) => value), limit],
@@ -55,6 +55,7 @@ export function itemOf(db: Database, fleet: number, key: string): StoredItem | n
     request: JSON.parse(row.request) as ItemRequest,
     result,
     streams: streamsFrom(row, result?.output),
+    machine: null,
     attempts: attempts.map(({ json }) => JSON.parse(json) as EarlierAttempt),
   };
 }

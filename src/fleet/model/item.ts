@@ -111,6 +111,8 @@ export interface ItemResult {
   readonly memoryBytesPeak: number | null;
   /** Its changes to staged mounts; absent if there were none. */
   readonly changeset?: ItemChangeset;
+  /** The name of the machine that ran it, as that calls itself; absent: the process that owns the fleet ran it, or nothing did. */
+  readonly machine?: string;
 }
 
 export interface ItemChangeset {

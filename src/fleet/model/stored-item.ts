@@ -13,6 +13,8 @@ export interface StoredItem {
   /** Null if no attempt has ended. While it is retried, that of the earlier attempt. */
   readonly result: ItemResult | null;
   readonly streams: ItemStreams;
+  /** The machine that runs it, or that ran its last attempt; null: the process that owns the fleet, or none. */
+  readonly machine: string | null;
   /** Results before the item was retried in place, without outputs; the newest first. */
   readonly attempts: readonly EarlierAttempt[];
 }
@@ -20,7 +22,16 @@ export interface StoredItem {
 /** A result that a retry replaced. */
 export type EarlierAttempt = Pick<
   ItemResult,
-  "attempt" | "status" | "run" | "exitCode" | "error" | "stderrLine" | "startedAt" | "endedAt" | "durationMs"
+  | "attempt"
+  | "status"
+  | "run"
+  | "machine"
+  | "exitCode"
+  | "error"
+  | "stderrLine"
+  | "startedAt"
+  | "endedAt"
+  | "durationMs"
 >;
 
 /** One item of a list: what it is and how it ended, without what it printed. */
@@ -34,6 +45,8 @@ export interface ListedItem {
   /** Claims of it, the present one included. */
   readonly attempt: number;
   readonly run: string | null;
+  /** As in {@link StoredItem}. */
+  readonly machine: string | null;
   /** ISO 8601. */
   readonly endedAt: string | null;
   readonly durationMs: number | null;

@@ -20,6 +20,8 @@ export interface WorkStore {
   join(machine: NewMachine): Promise<Membership>;
   /** The machines whose leases have not ended, in the order of their names. */
   machines(): Promise<Machine[]>;
+  /** The machines that run items of this fleet now, by name, those that run most first; at most {@link MAX_RUNNERS}. */
+  runners(fleet: string): Promise<readonly Runner[]>;
 
   /**
    * From now on machines may take items of this fleet, which this process owns, if they agree with it. Its spec has `machines`.
@@ -86,7 +88,18 @@ export interface NewMachine {
   readonly version: string;
 }
 
+/** More are not told of one by one. */
+export const MAX_RUNNERS = 100;
+
+/** How many items of a fleet the machines with this name run. */
+export interface Runner {
+  readonly name: string;
+  readonly running: number;
+}
+
 export interface Machine extends NewMachine {
+  /** 12 hex digits that tell machines with the same name apart. They say nothing of {@link Membership.id}. */
+  readonly id: string;
   /** ISO 8601, UTC. */
   readonly joinedAt: string;
   /** When its lease was last renewed. */
@@ -95,6 +108,7 @@ export interface Machine extends NewMachine {
   readonly running: number;
   /** Items that it delivered per second in the last minute; null if none. */
   readonly recentRate: number | null;
+  /** Those of this project of which it runs items, or takes none. */
   readonly fleets: readonly MachineFleet[];
 }
 

@@ -9,6 +9,13 @@ import { keyHash } from "./load.ts";
 import { COLUMNS, JOINED, pages } from "./results.ts";
 import { ACTIVE, outerState } from "./states.ts";
 
+/** Where an item runs, or ran. The coordinator's own process has a row too, but no machine's name. */
+const MACHINE = `CASE i.state
+  WHEN 'away' THEN (SELECT p.name FROM corral.processes p WHERE p.id = i.owner)
+  WHEN 'done' THEN i.machine WHEN 'queued' THEN NULL
+  ELSE (SELECT d.machine_name FROM corral.deliveries d
+        WHERE d.fleet = i.fleet AND d.position = i.position AND d.attempt = i.attempt) END`;
+
 /** In the order of the manifest, beginning after the item with this index. */
 export async function listedItems(
   db: Statements,
@@ -35,8 +42,8 @@ export async function listedItems(
     );
   const rows = await db.query<Omit<ListedItem, "endedAt" | "state"> & { endedAt: number | null; state: string }>(
     `SELECT position AS "index", key, state, status, nullif(code, '') AS code, attempt, run, ended_at AS "endedAt",
-            duration_ms AS "durationMs"
-     FROM corral.items WHERE fleet = $1 AND position > $2 ${terms.join(" ")} ORDER BY position LIMIT $3`,
+            duration_ms AS "durationMs", ${MACHINE} AS machine
+     FROM corral.items i WHERE fleet = $1 AND position > $2 ${terms.join(" ")} ORDER BY position LIMIT $3`,
     values,
   );
   return rows.map((row) => ({
@@ -52,8 +59,10 @@ interface Blobs {
 }
 
 export async function itemOf(db: Statements, fleet: number, key: string): Promise<StoredItem | null> {
-  const [row] = await db.query<ResultRow & Blobs & { state: string; earlier: number; request: string }>(
-    `SELECT ${COLUMNS}, i.state, i.earlier, r.json AS request, t.stdout, t.stderr
+  const [row] = await db.query<
+    ResultRow & Blobs & { state: string; earlier: number; request: string; machine: string | null }
+  >(
+    `SELECT ${COLUMNS}, i.state, i.earlier, r.json AS request, t.stdout, t.stderr, ${MACHINE} AS machine
      FROM ${JOINED} LEFT JOIN corral.streams t ON t.fleet = i.fleet AND t.position = i.position
      WHERE i.fleet = $1 AND i.key_hash = $2`,
     [fleet, keyHash(key)],
@@ -70,6 +79,7 @@ export async function itemOf(db: Statements, fleet: number, key: string): Promis
     request: JSON.parse(row.request) as ItemRequest,
     result,
     streams: streamsFrom(row, result?.output),
+    machine: row.machine,
     attempts: attempts.map(({ json }) => JSON.parse(json) as EarlierAttempt),
   };
 }

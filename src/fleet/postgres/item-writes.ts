@@ -58,7 +58,7 @@ function settled(fleet: number, writes: readonly WriteOf<"settle">[]): Statement
       ...[column(({ status }) => status), column(({ code }) => code), column(({ failed }) => failed)],
       ...[column(({ endedAt }) => endedAt), column(({ durationMs }) => durationMs), column(({ cacheKey }) => cacheKey)],
       ...[column(({ cause }) => cause), column(({ json }) => json)],
-      ...[column(({ stdout }) => stdout), column(({ stderr }) => stderr)],
+      ...[column(({ stdout }) => stdout), column(({ stderr }) => stderr), column(({ machine }) => machine)],
     ],
   };
 }
@@ -94,11 +94,11 @@ const BEGIN = `
 const SETTLE = `
   WITH asked AS (
     SELECT * FROM unnest($2::int[], $3::int[], $4::text[], $5::text[], $6::int[], $7::bigint[], $8::float8[], $9::text[],
-      $10::text[], $11::text[], $12::bytea[], $13::bytea[])
-    AS asked (position, attempt, status, code, failed, ended_at, duration_ms, cache_key, cause, json, stdout, stderr)),
+      $10::text[], $11::text[], $12::bytea[], $13::bytea[], $14::text[])
+    AS asked (position, attempt, status, code, failed, ended_at, duration_ms, cache_key, cause, json, stdout, stderr, machine)),
   ended AS (
     UPDATE corral.items i SET state = 'done', status = a.status, code = a.code, failed = a.failed, ended_at = a.ended_at,
-      duration_ms = a.duration_ms, cache_key = a.cache_key, cause = a.cause, cell = NULL, owner = NULL
+      duration_ms = a.duration_ms, cache_key = a.cache_key, cause = a.cause, machine = a.machine, cell = NULL, owner = NULL
     FROM asked a WHERE i.fleet = $1 AND i.position = a.position AND i.attempt = a.attempt
       AND ${stateIs("'running', 'delivered', 'applying'")}
     RETURNING i.position, i.earlier),

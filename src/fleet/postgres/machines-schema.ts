@@ -224,3 +224,8 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM PUBLIC;
 `;
+
+/** The name of the machine that ran the last attempt of an item that has ended; null: its coordinator did. */
+export const ITEM_MACHINES = `
+ALTER TABLE corral.items ADD COLUMN machine text;
+`;

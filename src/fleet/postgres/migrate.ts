@@ -1,10 +1,10 @@
 import { BLOB_TABLE } from "../../blobs/postgres/postgres-blobs.ts";
 import { QueueError } from "../model/queue-error.ts";
 import type { Connection, Statements } from "./connection.ts";
-import { MACHINES } from "./machines-schema.ts";
+import { ITEM_MACHINES, MACHINES } from "./machines-schema.ts";
 import { ATTACHED, FLEETS } from "./schema.ts";
 
-const MIGRATIONS: readonly string[] = [FLEETS, MACHINES, `${ATTACHED}${BLOB_TABLE}`];
+const MIGRATIONS: readonly string[] = [FLEETS, MACHINES, `${ATTACHED}${BLOB_TABLE}`, ITEM_MACHINES];
 /** Any number, the same for all: one process migrates at a time. */
 const LOCK = 7_215_318;
 

@@ -70,6 +70,7 @@ export class PostgresQueue implements FleetQueue {
       // A cached result must be the same as a run's result, so a cut one is not used.
       cacheKey: isWhole ? cacheKey : null,
       cause: causeOf(result),
+      machine: result.machine ?? null,
       ...{ json, stdout, stderr },
     };
     return await turns.add<Taken>({ kind: "settle", fleet, index, attempt, ending });

@@ -63,6 +63,7 @@ async function retrySome(db: Statements, fleet: number): Promise<number> {
 function earlierOf({ attempt, status, json }: FailedRow): EarlierAttempt {
   const kept = JSON.parse(json ?? "{}") as Partial<ItemResult>;
   const { run = null, exitCode = null, error = null, stderrLine = null, startedAt = null } = kept;
-  const { endedAt = "", durationMs = 0 } = kept;
-  return { attempt, status, run, exitCode, error, stderrLine, startedAt, endedAt, durationMs };
+  const { endedAt = "", durationMs = 0, machine } = kept;
+  const ran = machine === undefined ? {} : { machine };
+  return { attempt, status, run, ...ran, exitCode, error, stderrLine, startedAt, endedAt, durationMs };
 }

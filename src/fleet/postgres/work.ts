@@ -1,19 +1,23 @@
 import { openPostgresBlobs, type PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
-import type {
-  Agreement,
-  Delivered,
-  Machine,
-  MachineFleet,
-  Membership,
-  NewMachine,
-  Referred,
-  WorkStore,
+import {
+  type Agreement,
+  type Delivered,
+  MAX_RUNNERS,
+  type Machine,
+  type MachineFleet,
+  type Membership,
+  type NewMachine,
+  type Referred,
+  type Runner,
+  type WorkStore,
 } from "../model/work.ts";
 import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
 import { PostgresMembership } from "./membership.ts";
 import type { Place } from "./place.ts";
+import { ACTIVE } from "./states.ts";
 
 /** How machines share the items of fleets in a PostgreSQL database. */
 export class PostgresWork implements WorkStore {
@@ -61,14 +65,26 @@ export class PostgresWork implements WorkStore {
   async machines(): Promise<Machine[]> {
     const { db } = this.#place;
     const rows = await db.query<MachineRow>(MACHINES);
-    const fleets = await db.query<MachineFleet & { readonly machine: string }>(MACHINE_FLEETS);
+    const listed = await db.query<MachineFleet & { readonly machine: string }>(MACHINE_FLEETS, [this.#place.project]);
+    const fleets = Map.groupBy(listed, ({ machine }) => machine);
     return rows.map(({ id, joined_at, seen_at, recent, ...machine }) => ({
+      id: sha256(id).slice(0, 12),
       ...machine,
       joinedAt: new Date(joined_at).toISOString(),
       seenAt: new Date(seen_at).toISOString(),
       recentRate: recent > 0 ? recent : null,
-      fleets: fleets.flatMap(({ machine: of, ...fleet }) => (of === id ? [fleet] : [])),
+      fleets: (fleets.get(id) ?? []).map(({ machine: _, ...fleet }) => fleet),
     }));
+  }
+
+  async runners(fleet: string): Promise<readonly Runner[]> {
+    return await this.#place.db.query<Runner>(
+      `SELECT coalesce(p.name, '') AS name, count(*)::int AS running
+       FROM corral.items i LEFT JOIN corral.processes p ON p.id = i.owner
+       WHERE i.fleet = $1 AND i.${ACTIVE} AND i.state = 'away'
+       GROUP BY coalesce(p.name, '') ORDER BY count(*) DESC, coalesce(p.name, '') COLLATE "C" LIMIT $2`,
+      [await idOf(this.#place, fleet), MAX_RUNNERS],
+    );
   }
 
   async offer(fleet: string, agreement: Agreement): Promise<boolean> {
@@ -173,5 +189,5 @@ const MACHINE_FLEETS = `
       SELECT owner AS machine, fleet, count(*) AS running FROM corral.items WHERE state = 'away' GROUP BY owner, fleet
       UNION ALL SELECT machine, fleet, 0 FROM corral.stands) AS each
     GROUP BY machine, fleet) AS m
-  JOIN corral.fleets f ON f.id = m.fleet LEFT JOIN corral.stands s ON s.machine = m.machine AND s.fleet = m.fleet
+  JOIN corral.fleets f ON f.id = m.fleet AND f.project = $1 LEFT JOIN corral.stands s ON s.machine = m.machine AND s.fleet = m.fleet
   ORDER BY f.id LIMIT 100000`;

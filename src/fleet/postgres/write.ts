@@ -12,6 +12,7 @@ export interface Ending {
   readonly durationMs: number;
   readonly cacheKey: string | null;
   readonly cause: string | null;
+  readonly machine: string | null;
   readonly json: string;
   readonly stdout: Buffer | null;
   readonly stderr: Buffer | null;

@@ -7,6 +7,7 @@ import type { FleetStart } from "../../operations/run-fleet.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import type { Corral } from "../../run/open/corral.ts";
 import { ServiceFault } from "../http/fault.ts";
+import { machinesOf, machinesOrder } from "./machines.ts";
 import { policyName, projectName, workerName } from "./shapes.ts";
 
 /** From a request, paths come from items alone: these are judged as a stranger's, and a literal path of a template is not. */
@@ -35,13 +36,17 @@ export const fleetOrder = z
         input: z.unknown().optional().describe("JSON in which every text is a template"),
       })
       .default({}),
-    concurrency: z.union([z.literal("auto"), z.int().min(1).max(1024)]).optional(),
+    concurrency: z
+      .union([z.literal("auto"), z.int().min(0).max(1024)])
+      .optional()
+      .describe("Items that the service itself runs at once; 0 leaves all to machines"),
     reuse: z.enum(["fresh", "scrubbed"]).optional(),
     retries: z.int().min(0).max(100).optional(),
     maxFailures: z.int().min(0).max(1_000_000_000).nullable().optional(),
     timeoutMs: z.int().min(1).max(1_000_000_000).nullable().optional(),
     cache: z.boolean().optional(),
     policy: policyName.optional(),
+    machines: machinesOrder.optional(),
   })
   .meta({ id: "FleetOrder" });
 type FleetOrder = z.output<typeof fleetOrder>;
@@ -76,7 +81,7 @@ function specOf(
   worker: string,
   source: string,
   otherwise: Partial<FleetSpec>,
-  { concurrency, reuse, retries, maxFailures, timeoutMs, cache }: FleetOrder,
+  { concurrency, reuse, retries, maxFailures, timeoutMs, cache, machines }: FleetOrder,
 ): FleetSpec {
   return {
     version: 1,
@@ -89,6 +94,6 @@ function specOf(
     maxFailures: maxFailures ?? otherwise.maxFailures ?? null,
     timeoutMs: timeoutMs ?? otherwise.timeoutMs ?? null,
     cache: cache ?? otherwise.cache ?? true,
-    machines: otherwise.machines ?? null,
+    machines: machinesOf(machines, otherwise.machines ?? null),
   };
 }

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { fleetMachine } from "./machines.ts";
 import { changesetId, fleetId, projectName, runError, time } from "./shapes.ts";
 
 const counts = z
@@ -52,8 +53,15 @@ export const shownFleet = z
       .describe("Failed items by their last words; the 20 largest groups"),
     recentRate: z.number().nullable().describe("Items per second, of late; null: it does not run, or none ended"),
     leftMs: z.number().nullable(),
+    machines: z
+      .array(fleetMachine)
+      .describe("Those of the queue; empty if no other machine may run its items, or if it has ended"),
   })
   .meta({ id: "ShownFleet" });
+const onMachine = z
+  .string()
+  .nullable()
+  .describe("The machine that runs it, or ran its last attempt; null: the process that owns the fleet, or none");
 /** An item in a list. */
 export const listedItem = z
   .looseObject({
@@ -64,6 +72,7 @@ export const listedItem = z
     code: z.string().nullable(),
     attempt: z.int(),
     run: z.string().nullable(),
+    machine: onMachine,
     endedAt: time.nullable(),
     durationMs: z.number().nullable(),
   })
@@ -72,6 +81,7 @@ const attempt = {
   attempt: z.int(),
   status: z.string(),
   run: z.string().nullable(),
+  machine: z.string().optional().describe("That ran it; absent: the process that owned the fleet"),
   exitCode: z.int().nullable(),
   error: runError,
   endedAt: time,
@@ -83,6 +93,7 @@ export const shownItem = z
     fleet: fleetId,
     key: z.string(),
     state: z.enum(["queued", "running", "done"]),
+    machine: onMachine,
     request: z.looseObject({
       input: z.unknown().optional(),
       attachments: z.array(z.string()),

@@ -1,6 +1,12 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { countWaiting } from "../../operations/approvals.ts";
+import { machinesOfQueues } from "../../operations/queue-machines.ts";
 import { type Route, route } from "../http/route.ts";
+import type { QueueSize } from "../metrics/metrics.ts";
+import type { ServedProject } from "../projects/served-project.ts";
 import type { Served } from "./service.ts";
+
+const QUEUE_MS = 3000;
 
 export function metricsRoutes({ stateDir, projects, metrics, sessions }: Served): Route[] {
   return [
@@ -19,11 +25,24 @@ export function metricsRoutes({ stateDir, projects, metrics, sessions }: Served)
         for (const { dir, name } of projects.all)
           waiting.push(...Array<string>(await countWaiting(stateDir, dir)).fill(name));
         const questions = () => waiting;
-        const text = await metrics.text({ questions, sessions: () => sessions.all.map(({ project }) => project) });
+        const machines = (await Promise.all(projects.all.map(queueSize))).filter((size) => size !== null);
+        const text = await metrics.text({
+          questions,
+          sessions: () => sessions.all.map(({ project }) => project),
+          machines,
+        });
         return { status: 200, contentType: metrics.contentType, pieces: once(text) };
       },
     ),
   ];
+}
+
+/** Null: it has no queue, or one that does not answer at once. The other metrics must not wait for it. */
+async function queueSize({ name, place }: ServedProject): Promise<QueueSize | null> {
+  const asked = machinesOfQueues([place]).catch(() => null);
+  const machines = await Promise.race([asked, sleep(QUEUE_MS, null, { ref: false })]);
+  if (machines === null) return null;
+  return { project: name, machines: machines.length, slots: machines.reduce((sum, { slots }) => sum + slots, 0) };
 }
 
 async function* once(text: string): AsyncGenerator<string> {

@@ -7,6 +7,7 @@ import { changesetRoutes } from "./changesets.ts";
 import { fleetRoutes } from "./fleets.ts";
 import { grantRoutes } from "./grants.ts";
 import { machineRoutes } from "./machine.ts";
+import { machinesRoutes } from "./machines.ts";
 import { metricsRoutes } from "./metrics.ts";
 import { openApi } from "./openapi.ts";
 import { projectRoutes } from "./projects.ts";
@@ -29,6 +30,7 @@ export function routesOf(served: Served, engineEnv: Env, version: string): Route
     ...sessionRoutes(served),
     ...auditRoutes(served),
     ...machineRoutes(served, engineEnv),
+    ...machinesRoutes(served),
     ...metricsRoutes(served),
   ];
   const description = route(

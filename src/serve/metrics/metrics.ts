@@ -23,6 +23,15 @@ export interface Measured {
 export interface Looked {
   readonly questions: () => readonly string[];
   readonly sessions: () => readonly string[];
+  /** Of the projects whose queue answers. */
+  readonly machines: readonly QueueSize[];
+}
+
+/** What takes part in the queue of a project. */
+export interface QueueSize {
+  readonly project: string;
+  readonly machines: number;
+  readonly slots: number;
 }
 
 /** Counts what happens in one service. Nothing of an item, a path, a host or a content becomes a label. */
@@ -44,12 +53,17 @@ export class Metrics implements Disposable {
   }
 
   /** All metrics as text. */
-  async text({ questions, sessions }: Looked): Promise<string> {
-    const { waitingItems, runningItems, fleets } = this.#series;
-    for (const gauge of [waitingItems, runningItems, fleets]) gauge.reset();
-    for (const { project, waiting, running } of this.#fleets) {
+  async text({ questions, sessions, machines }: Looked): Promise<string> {
+    const { waitingItems, runningItems, itemsElsewhere, fleets, machines: count, machineSlots } = this.#series;
+    for (const gauge of [waitingItems, runningItems, itemsElsewhere, fleets, count, machineSlots]) gauge.reset();
+    for (const { project, machines: joined, slots } of machines) {
+      count.set({ project }, joined);
+      machineSlots.set({ project }, slots);
+    }
+    for (const { project, waiting, running, elsewhere } of this.#fleets) {
       waitingItems.inc({ project }, waiting);
       runningItems.inc({ project }, running);
+      itemsElsewhere.inc({ project }, elsewhere);
       fleets.inc({ project });
     }
     countEach(this.#series.questions, questions());

@@ -48,6 +48,13 @@ export function seriesIn(registry: Registry) {
     retries: counter("corral_fleet_item_retries_total", "Attempts of items that did not count.", ["project", "worker"]),
     waitingItems: gauge("corral_fleet_items_waiting", "Items of running fleets that wait.", ["project"]),
     runningItems: gauge("corral_fleet_items_running", "Items of running fleets that run.", ["project"]),
+    itemsElsewhere: gauge(
+      "corral_fleet_items_elsewhere",
+      "Items of running fleets that other machines run, or have delivered.",
+      ["project"],
+    ),
+    machines: gauge("corral_machines", "Machines that take part in the queue of the project.", ["project"]),
+    machineSlots: gauge("corral_machine_slots", "Items that these machines can run at the same time.", ["project"]),
     fleets: gauge("corral_fleets_running", "Fleets that the service runs.", ["project"]),
     questions: gauge("corral_questions_waiting", "Questions that wait for an answer.", ["project"]),
     sessions: gauge("corral_sessions_open", "Sessions that clients have open.", ["project"]),

@@ -5,11 +5,11 @@ import type { SentEvent } from "./run-events.ts";
 export function sentFleetEvent(event: FleetEvent, at = new Date().toISOString()): SentEvent {
   switch (event.type) {
     case "started": {
-      const { index, key, attempt } = event;
-      return { type: "started", at, index, key, attempt };
+      const { index, key, attempt, machine } = event;
+      return { type: "started", at, index, key, attempt, ...(machine === undefined ? {} : { machine }) };
     }
     case "settled": {
-      const { index, key, status, run, attempt, exitCode, error, durationMs, changeset = null } = event.result;
+      const { index, key, status, run, attempt, exitCode, error, durationMs, changeset = null, machine } = event.result;
       const { retryInMs } = event;
       return {
         type: "settled",
@@ -23,6 +23,7 @@ export function sentFleetEvent(event: FleetEvent, at = new Date().toISOString())
         error,
         durationMs,
         changeset,
+        ...(machine === undefined ? {} : { machine }),
         retryInMs,
       };
     }

@@ -220,6 +220,41 @@ describe("a machine", () => {
     ]);
   });
 
+  it("is named in lists and items, as long as it runs one and afterwards", async () => {
+    const fleet = await offered(3);
+    const queue = await store.queue(fleet);
+    const member = await machine("alpha");
+    const where = async () => (await store.items(fleet, {}, { after: -1, limit: 10 })).map(({ machine }) => machine);
+    const itemAt = async (index: number) => await store.item(fleet, (await store.keys(fleet, 10))[index] ?? "");
+    await queue.claim(1, newAttempt);
+    await member.claim([fleet], 2, newAttempt);
+    expect(await where()).toEqual([null, "alpha", "alpha"]);
+    await member.deliver(fleet, 1, 1, deliveryOf(1));
+    expect(await where()).toEqual([null, "alpha", "alpha"]);
+    const failed = settlementOf(1, { status: "failed", machine: "alpha" });
+    await queue.begin(1, 1, failed);
+    expect(await where()).toEqual([null, "alpha", "alpha"]);
+    await queue.settle(1, 1, failed);
+    await member.giveBack(fleet, 2, 1, 0);
+    expect(await where()).toEqual([null, "alpha", null]);
+    expect(await itemAt(1)).toMatchObject({ machine: "alpha", result: { machine: "alpha" } });
+    // What a machine ran counts for the attempt, and not for one after it.
+    await store.retryFailed(fleet);
+    expect(await itemAt(1)).toMatchObject({ state: "queued", machine: null, result: { machine: "alpha" } });
+    expect(await work.runners(fleet)).toEqual([]);
+  });
+
+  it("is listed with the fleets of the asking project alone", async () => {
+    const fleet = await offered(1);
+    const other = postgresFixture();
+    await using elsewhere = await other.open(`coordinator-${other.project}`);
+    const member = await machine(`m-${fleet}`);
+    await member.claim([fleet], 1, newAttempt);
+    const listed = async (from: WorkStore) => (await from.machines()).find(({ name }) => name === `m-${fleet}`);
+    expect(await listed(work)).toMatchObject({ running: 1, fleets: [{ fleet, running: 1 }] });
+    expect(await listed(workOf(elsewhere))).toMatchObject({ running: 1, fleets: [] });
+  });
+
   it("gives its items back when it leaves, and is no longer listed", async () => {
     const fleet = await offered(3);
     const member = await work.join({ name: `m-${fleet}`, labels: ["x"], slots: 2, version: "1.2" });
@@ -236,6 +271,10 @@ describe("a machine", () => {
         fleets: [{ fleet, running: 2, why: "the image differs" }],
       },
     ]);
+    expect(await work.runners(fleet)).toEqual([{ name: `m-${fleet}`, running: 2 }]);
+    // Its id is the machine's secret, and lists go to everybody who may read.
+    expect((await listed())[0]?.id).toMatch(/^[0-9a-f]{12}$/);
+    expect(JSON.stringify(await listed())).not.toContain(member.id);
     await member.stands(fleet, null);
     await member.deliver(fleet, 0, 1, deliveryOf(0));
     expect(await listed()).toMatchObject([{ running: 1, fleets: [{ running: 1, why: null }] }]);

@@ -8,6 +8,7 @@ import type {
   Membership,
   NewMachine,
   Offer,
+  Runner,
   Withdrawn,
   WorkStore,
 } from "../../../src/fleet/model/work.ts";
@@ -139,10 +140,17 @@ export class MemoryWork implements WorkStore {
     const at = new Date(0).toISOString();
     return this.members
       .filter((machine) => this.isAlive(machine))
-      .map(({ name, labels, slots, version, whys }) => {
+      .map(({ id, name, labels, slots, version, whys }) => {
         const fleets = [...whys].map(([fleet, why]) => ({ fleet, running: 0, why }));
-        return { name, labels, slots, version, joinedAt: at, seenAt: at, running: 0, recentRate: null, fleets };
+        return { id, name, labels, slots, version, joinedAt: at, seenAt: at, running: 0, recentRate: null, fleets };
       });
+  }
+
+  async runners(fleet: string): Promise<readonly Runner[]> {
+    const names = this.fleetOf(fleet).items.flatMap(({ state, machine }) =>
+      state === "running" && machine !== null ? [machine.name] : [],
+    );
+    return [...Map.groupBy(names, (name) => name)].map(([name, { length }]) => ({ name, running: length }));
   }
 
   async join(machine: NewMachine): Promise<Membership & { readonly model: ModelMachine }> {

@@ -191,12 +191,13 @@ class AsyncCorral:
         cache: bool | None = None,
         project: str | None = None,
         policy: str | None = None,
+        machines: bool | models.MachineNeeds | None = None,
     ) -> AsyncFleet:
         """
         Runs a worker over items, each in a sandbox of its own, and answers when all are read and checked. An item is a mapping
         of fields, or the path of a file below the project's folder. `input`, `attach`, `key`, `allow_read` and `allow_write`
         are templates, in which `{name}` is the field of the item. `timeout`: seconds for each item. `fleet`: the name of a file
-        in `fleets/` that declares all of it.
+        in `fleets/` that declares all of it. `machines`: which other machines may run items, such as `{"needs": ["gpu"]}`.
         """
         given: list[Any] | None = None
         order: models.FleetOrder = {}
@@ -229,6 +230,7 @@ class AsyncCorral:
             "cache": cache,
             "project": self.project_or(project),
             "policy": policy,
+            "machines": machines,
         }
         order = cast(models.FleetOrder, {**order, **{name: one for name, one in more.items() if one is not None}})
         answer = await self.wire.ask("POST", path_of("fleets"), json_body(order), timeout=_LOAD_SECONDS)
@@ -264,6 +266,11 @@ class AsyncCorral:
         query = query_of(limit=limit, project=self.project_or(project))
         answer = await self.wire.ask("GET", path_of("fleets") + query)
         return Listed.from_json(answer, "fleets", models.Fleet.from_json)
+
+    async def machines(self, *, project: str | None = None) -> Listed[models.QueueMachine]:
+        """Those that take part in the queue of the project, or of all projects: what each runs, and how fast."""
+        answer = await self.wire.ask("GET", path_of("machines") + query_of(project=self.project_or(project)))
+        return Listed.from_json(answer, "machines", models.QueueMachine.from_json)
 
     # Sessions
 

@@ -135,6 +135,8 @@ export type EarlierAttempt = {
   readonly attempt: number;
   readonly status: string;
   readonly run: string | null;
+  /** That ran it; absent: the process that owned the fleet. */
+  readonly machine?: string;
   readonly exitCode: number | null;
   readonly error: RunError | null;
   /** ISO 8601, UTC. */
@@ -252,6 +254,8 @@ export type FleetItem = {
   readonly code: string | null;
   readonly attempt: number;
   readonly run: string | null;
+  /** The machine that runs it, or ran its last attempt; null: the process that owns the fleet, or none. */
+  readonly machine: string | null;
   readonly endedAt: string | null;
   readonly durationMs: number | null;
 };
@@ -260,6 +264,27 @@ export type FleetList = {
   readonly fleets: readonly Fleet[];
   /** Whether there are more, which this list leaves out: ask with a filter, or a larger limit. */
   readonly more: boolean;
+};
+
+export type FleetMachine = {
+  /** Tells machines with the same name apart. */
+  readonly id: string;
+  /** As it calls itself. */
+  readonly name: string;
+  readonly labels: readonly string[];
+  /** Items that it runs at the same time. */
+  readonly slots: number;
+  readonly version: string;
+  /** The last sign of life. */
+  readonly seenAt: string;
+  /** Items that it delivered per second in the last minute; null if none. */
+  readonly recentRate: number | null;
+  /** Items of this fleet that it runs. */
+  readonly running: number;
+  /** Items of all fleets that it runs. */
+  readonly runningInAll: number;
+  /** Why it takes none of this fleet; null: it does, or has not looked yet. */
+  readonly why: string | null;
 };
 
 export type FleetSpec = {
@@ -304,6 +329,8 @@ export type ItemResult = {
   readonly attempt: number;
   readonly status: string;
   readonly run: string | null;
+  /** That ran it; absent: the process that owned the fleet. */
+  readonly machine?: string;
   readonly exitCode: number | null;
   readonly error: RunError | null;
   /** ISO 8601, UTC. */
@@ -332,6 +359,24 @@ export type ListedChangeset = {
 export type Machine = {
   readonly ok: boolean;
   readonly findings: readonly Finding[];
+};
+
+export type MachineFleet = {
+  /** The id of a fleet. */
+  readonly fleet: string;
+  /** A name of /v1/projects. */
+  readonly project: string;
+  readonly running: number;
+  /** Why it takes none of this fleet; null: it does, or has not looked yet. */
+  readonly why: string | null;
+};
+
+export type MachineList = {
+  readonly machines: readonly QueueMachine[];
+  /** Whether there are more, which this list leaves out: ask with a filter, or a larger limit. */
+  readonly more: boolean;
+  /** Whether one of the projects has a queue that machines can reach. */
+  readonly hasQueue: boolean;
 };
 
 export type Mount = {
@@ -400,6 +445,26 @@ export type Question = {
   readonly lastingOnly?: boolean;
   /** How many runs wait for the answer. */
   readonly runs?: number;
+};
+
+export type QueueMachine = {
+  /** Tells machines with the same name apart. */
+  readonly id: string;
+  /** As it calls itself. */
+  readonly name: string;
+  readonly labels: readonly string[];
+  /** Items that it runs at the same time. */
+  readonly slots: number;
+  readonly version: string;
+  /** The last sign of life. */
+  readonly seenAt: string;
+  /** Items that it delivered per second in the last minute; null if none. */
+  readonly recentRate: number | null;
+  /** ISO 8601, UTC. */
+  readonly joinedAt: string;
+  /** Items that it runs, those of projects that the service does not have included. */
+  readonly running: number;
+  readonly fleets: readonly MachineFleet[];
 };
 
 export type ReportedChangeset = {
@@ -593,6 +658,8 @@ export type ShownFleet = {
   /** Items per second, of late; null: it does not run, or none ended. */
   readonly recentRate: number | null;
   readonly leftMs: number | null;
+  /** Those of the queue; empty if no other machine may run its items, or if it has ended. */
+  readonly machines: readonly FleetMachine[];
 };
 
 export type ShownItem = {
@@ -600,6 +667,8 @@ export type ShownItem = {
   readonly fleet: string;
   readonly key: string;
   readonly state: "queued" | "running" | "done";
+  /** The machine that runs it, or ran its last attempt; null: the process that owns the fleet, or none. */
+  readonly machine: string | null;
   readonly request: {
     readonly input?: unknown;
     readonly attachments: readonly string[];
