@@ -1,10 +1,11 @@
+import { isDeepStrictEqual } from "node:util";
 import { newRunId } from "../run/model/job.ts";
 import { deliveredResult } from "./elsewhere/delivered-result.ts";
 import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
 import type { Elsewhere, FleetLoop, FleetParts } from "./fleet-parts.ts";
 import { unrunResult } from "./item-result.ts";
 import type { ClaimedItem } from "./model/queue.ts";
-import type { Delivered } from "./model/work.ts";
+import type { Delivered, Runner } from "./model/work.ts";
 import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
 
 /** The longest wait for a notice of machines, since one can be lost. */
@@ -17,6 +18,7 @@ export class Deliveries implements AsyncDisposable {
   readonly #recorder: ResultRecorder;
   readonly #items: ItemsElsewhere;
   #running = 0;
+  #runners: readonly Runner[] = [];
 
   /** Takes deliveries until it is disposed. `onFailure` gets bugs. */
   constructor(
@@ -34,6 +36,7 @@ export class Deliveries implements AsyncDisposable {
     this.#items = new ItemsElsewhere({
       ...{ id, work, pause, onFailure },
       settle: (delivered) => this.#settle(delivered),
+      onRunners: (runners) => this.#tellRunners(runners),
       onChange: wake,
       onTrouble: (detail) => onEvent({ type: "trouble", detail }),
       now: job.env.now,
@@ -49,6 +52,12 @@ export class Deliveries implements AsyncDisposable {
     if (running === this.#running) return;
     this.#running = running;
     this.#fleet.onEvent({ type: "elsewhere", running });
+  }
+
+  #tellRunners(machines: readonly Runner[]): void {
+    if (isDeepStrictEqual(machines, this.#runners)) return;
+    this.#runners = machines;
+    this.#fleet.onEvent({ type: "machines", machines });
   }
 
   /** Waits for what machines run, until it is stopped. An item of this process that could not be finished waits for `resume`. */
@@ -73,7 +82,13 @@ export class Deliveries implements AsyncDisposable {
     const checked = deliveredResult(delivered, request.fields ?? {});
     if (checked === null) {
       const message = `The machine ${machine} delivered what is no result.`;
-      const lost = { ...unrunResult(claimed, "lost"), run, attempt, error: { code: "DELIVERY_REFUSED", message } };
+      const lost = {
+        ...unrunResult(claimed, "lost"),
+        run,
+        attempt,
+        machine,
+        error: { code: "DELIVERY_REFUSED", message },
+      };
       if (!(await this.#recorder.retried(claimed, lost)))
         await this.#recorder.record(claimed, lost, UNRUN, { hasBegun: false });
       return;

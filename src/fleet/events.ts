@@ -1,5 +1,6 @@
 import type { FailureGroup } from "./model/cause.ts";
 import type { ItemResult } from "./model/item.ts";
+import type { Runner } from "./model/work.ts";
 
 /** What happens while a fleet runs. Times are milliseconds of a monotonic clock. */
 export type FleetEvent =
@@ -18,6 +19,8 @@ export type FleetEvent =
   | { readonly type: "settled"; readonly result: ItemResult; readonly retryInMs: number | null; readonly at: number }
   /** How many items machines run, or have delivered, whenever that changes. */
   | { readonly type: "elsewhere"; readonly running: number }
+  /** Which machines run how many items, every two seconds if that has changed: those that run most, at most 100. */
+  | { readonly type: "machines"; readonly machines: readonly Runner[] }
   /** For the user only: it may contain host paths. */
   | { readonly type: "trouble"; readonly detail: string }
   /** No further item starts; the fleet waits for the running ones. */

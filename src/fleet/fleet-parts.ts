@@ -36,7 +36,8 @@ export interface FleetParts {
 export interface Elsewhere {
   readonly work: WorkStore;
   readonly settleChanges: SettleChanges;
-  readonly pause: (ms: number) => Promise<unknown>;
+  /** Shorter if the signal is aborted. */
+  readonly pause: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
 /** What the parts of a running fleet share with its loop. */

@@ -215,7 +215,7 @@ async function elsewhereOf(
   const { version, sendTrees, settleChanges } = transport;
   const facts = await agreedFacts(job, job.env, { version, signal: stop });
   await work.offer(id, { ...facts, trees: await sendTrees(job.sandbox, stop) });
-  return { work, settleChanges, pause: (ms) => pause(ms) };
+  return { work, settleChanges, pause: (ms, signal) => pause(ms, undefined, { signal }).catch(() => {}) };
 }
 
 /** All items run in the images that the fleet's cache keys contain, even if an image's name is moved later. */

@@ -229,6 +229,8 @@ describe("drawFleet", () => {
             witness.see(started(index, key));
             witness.see(settled(1000 + index, { ...failure, key, error: { code: "EXIT", message } }));
           }
+          witness.see({ type: "elsewhere", running: texts.length });
+          witness.see({ type: "machines", machines: texts.map(([name]) => ({ name, running: 1 })) });
           if (draining) witness.see({ type: "draining", why: texts[0]?.[1] ?? "enough" });
           const drawing = drawFleet(witness.view(), { columns, rows, colors: plain, memoryBytes: 1e8 });
           const lines = drawing.split("\n");
@@ -263,6 +265,31 @@ describe("drawFleet", () => {
       "last failures",
       "✗ bad.pdf  failed  ended with 1",
     ]);
+  });
+
+  it("shows what other machines run, and on which, although nothing runs here", () => {
+    const witness = new FleetWitness(() => 0);
+    const drawn = (columns: number) =>
+      drawFleet(witness.view(), { columns, rows: 24, colors: plain, memoryBytes: 1e8 }).split("\n").slice(1);
+    witness.see(loaded(100));
+    witness.see({ type: "elsewhere", running: 12 });
+    witness.see({
+      type: "machines",
+      machines: [
+        { name: "gpu-1", running: 8 },
+        { name: "gpu-2", running: 4 },
+      ],
+    });
+    // What a machine has delivered runs no longer.
+    witness.see({ type: "started", index: 0, key: "a", attempt: 1, at: 0, machine: "gpu-1" });
+    expect(drawn(60)).toEqual([
+      "✓ 0 succeeded   ✗ 0 failed   ⇄ 12 elsewhere",
+      expect.stringContaining("0s so far"),
+      "on 2 machines: gpu-1 8, gpu-2 4",
+    ]);
+    witness.see(settled(0));
+    witness.see({ type: "elsewhere", running: 0 });
+    expect(drawn(60)).toEqual(["✓ 1 succeeded   ✗ 0 failed   ▸ 0 running", expect.any(String)]);
   });
 });
 

@@ -1,4 +1,4 @@
-import { countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
+import { counted, countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
 import { type Colors, printableLine } from "../../operations/wording/printable.ts";
 import { columnsOf, fittedLine, type Piece, paddedText } from "../terminal/fitted-text.ts";
 import type { FleetView } from "./witness.ts";
@@ -18,6 +18,7 @@ const MAX_KEY = 48;
 /** The status of a fleet, for a terminal: lists are shorter or left out if there is no room for them. */
 export function drawFleet(view: FleetView, style: FleetDrawingStyle): string {
   const head = [progressLine(view, style), countsLine(view, style), paceLine(view, style)];
+  if (view.machines.length > 0) head.push(machinesLine(view, style));
   if (view.draining !== null) head.push(drainingLine(view.draining, style));
   // The cursor is on its own line below the drawing.
   const room = Math.max(1, style.rows - 1);
@@ -43,17 +44,19 @@ function progressLine({ items, done, failed }: FleetView, { columns, colors }: F
 }
 
 function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): string {
-  const { succeeded, cached, failed, pending, running, waiting, earlier } = view;
+  const { succeeded, cached, failed, pending, running, elsewhere, waiting, earlier } = view;
   const counts: readonly (readonly [string, number, Piece["paint"], boolean])[] = [
     ["✓", succeeded, colors.green, true],
     ["✗", failed, colors.red, true],
-    ["▸", running, colors.cyan, true],
+    // With all items elsewhere, nothing runs here.
+    ["▸", running, colors.cyan, running > 0 || elsewhere === 0],
+    ["⇄", elsewhere, colors.cyan, elsewhere > 0],
     ["≡", cached, colors.cyan, cached > 0],
     ["◇", pending, colors.magenta, pending > 0],
     ["↻", waiting, colors.yellow, waiting > 0],
     ["·", earlier, colors.dim, earlier > 0],
   ];
-  const words = ["succeeded", "failed", "running", "cached", "pending", "to retry", "already done"];
+  const words = ["succeeded", "failed", "running", "elsewhere", "cached", "pending", "to retry", "already done"];
   const pieces = counts.flatMap(([mark, count, paint, shown], index): Piece[] => {
     if (!shown) return [];
     const quiet = count === 0 ? colors.dim : paint;
@@ -71,6 +74,13 @@ function paceLine(view: FleetView, { columns, colors, memoryBytes }: FleetDrawin
   const left = leftMs === null ? "" : `about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left   `;
   const elapsed = durationText(Math.floor(elapsedMs / 1000) * 1000);
   const words = `${rateText(recentRate)} (${rateText(overallRate)} overall)   ${left}${elapsed} so far   memory ${roughBytesText(memoryBytes)}`;
+  return fittedLine([{ text: words, paint: colors.dim }], columns);
+}
+
+/** `on 3 machines: gpu-1 8, gpu-2 6, old-1 1`, cut where the line ends. */
+function machinesLine({ machines }: FleetView, { columns, colors }: FleetDrawingStyle): string {
+  const each = machines.map(({ name, running }) => `${printableLine(name, MAX_KEY)} ${countText(running)}`);
+  const words = `on ${counted(machines.length, "machine")}: ${each.join(", ")}`;
   return fittedLine([{ text: words, paint: colors.dim }], columns);
 }
 

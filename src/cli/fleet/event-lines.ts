@@ -30,6 +30,7 @@ export class EventLines implements AsyncDisposable {
       const { output: _, fields: __, ...result } = event.result;
       this.#tell("item_ended", { ...result, retryInMs: event.retryInMs });
     } else if (event.type === "draining") this.#tell("draining", { why: event.why });
+    else if (event.type === "machines") this.#tell("machines", { machines: event.machines });
     else if (event.type === "trouble") this.#tell("trouble", { message: event.detail.slice(0, MAX_TROUBLE_CHARS) });
   }
 
@@ -46,9 +47,9 @@ export class EventLines implements AsyncDisposable {
 
   #progress(): void {
     if (this.#fleet === null) return;
-    const { items, done, succeeded, cached, failed, pending, running, waiting, recentRate, leftMs } =
+    const { items, done, succeeded, cached, failed, pending, running, elsewhere, waiting, recentRate, leftMs } =
       this.#witness.view(0);
-    const counts = { items, done, succeeded, cached, failed, pending, running, waiting };
+    const counts = { items, done, succeeded, cached, failed, pending, running, elsewhere, waiting };
     const pace = {
       itemsPerSecond: Math.round(recentRate * 100) / 100,
       leftMs: leftMs === null ? null : Math.round(leftMs),

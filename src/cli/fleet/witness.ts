@@ -23,6 +23,8 @@ export interface FleetView {
   readonly running: number;
   /** What other machines run, or have delivered. */
   readonly elsewhere: number;
+  /** Those that run some, with their number of items; those with most first. */
+  readonly machines: readonly { readonly name: string; readonly running: number }[];
   /** Failed once, and wait to be tried again. */
   readonly waiting: number;
   readonly elapsedMs: number;
@@ -57,6 +59,7 @@ export class FleetWitness {
   #pending = 0;
   #draining: string | null = null;
   #elsewhere = 0;
+  #machines: FleetView["machines"] = [];
 
   /** `now`: milliseconds of a clock that only goes forward. */
   constructor(now: () => number = () => performance.now()) {
@@ -72,12 +75,15 @@ export class FleetWitness {
       this.#earlier = event.done;
     } else if (event.type === "started") {
       this.#waiting.delete(event.index);
+      // It was counted elsewhere, and its result comes at once.
+      if (event.machine !== undefined) return;
       // An attempt whose end was not seen does not keep its place.
       this.#running.delete(event.index);
       this.#running.set(event.index, { key: event.key, since: this.#now() });
     } else if (event.type === "settled") this.#settle(event.result, event.retryInMs !== null);
     else if (event.type === "draining") this.#draining = event.why;
     else if (event.type === "elsewhere") this.#elsewhere = event.running;
+    else if (event.type === "machines") this.#machines = event.machines;
   }
 
   /** `listed`: how many of the slowest and of the failures. */
@@ -101,6 +107,7 @@ export class FleetWitness {
       pending: this.#pending,
       running: this.#running.size,
       elsewhere: this.#elsewhere,
+      machines: this.#elsewhere === 0 ? [] : this.#machines,
       waiting: this.#waiting.size,
       elapsedMs,
       recentRate,

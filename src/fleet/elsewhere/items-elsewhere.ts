@@ -1,5 +1,5 @@
 import PQueue from "p-queue";
-import type { Delivered, WorkStore } from "../model/work.ts";
+import type { Delivered, Runner, WorkStore } from "../model/work.ts";
 
 interface Parts {
   /** The fleet, which this process owns. */
@@ -7,18 +7,23 @@ interface Parts {
   readonly work: WorkStore;
   /** Records what a machine delivered, or queues the item again. Rejects for bugs alone. */
   readonly settle: (delivered: Delivered) => Promise<void>;
+  /** Which machines run items of it, now and then. */
+  readonly onRunners: (runners: readonly Runner[]) => void;
   /** Something has changed: items were queued again, or recorded. */
   readonly onChange: () => void;
   readonly onTrouble: (detail: string) => void;
   readonly onFailure: (error: unknown) => void;
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number;
-  readonly pause: (ms: number) => Promise<unknown>;
+  /** Shorter if the signal is aborted. */
+  readonly pause: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
 /** The longest pause between two looks at the store, and the shortest. */
 const IDLE_MS = 1000;
 const MIN_MS = 20;
+/** The shortest pause between two questions who runs what, which only people want to know. */
+const RUNNERS_MS = 2000;
 /** Deliveries that are known at once; the others wait in the store. */
 const MAX_TAKEN = 200;
 /** Deliveries whose changes are judged and applied at once. */
@@ -33,6 +38,7 @@ export class ItemsElsewhere {
   readonly #taken = new Set<string>();
   readonly #watching: Promise<void>;
   #isTroubled = false;
+  #runnersAt = Number.NEGATIVE_INFINITY;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -53,7 +59,7 @@ export class ItemsElsewhere {
       await this.#look();
       await work.wake(this.#taken.size >= MAX_TAKEN ? MIN_MS : IDLE_MS, this.#ended.signal);
       // What is told in quick succession is looked at together.
-      if (now() - begunAt < MIN_MS) await pause(MIN_MS);
+      if (now() - begunAt < MIN_MS) await pause(MIN_MS, this.#ended.signal);
     }
   }
 
@@ -62,12 +68,20 @@ export class ItemsElsewhere {
     try {
       await work.reclaim(id);
       for (const delivered of await work.deliveries(id, MAX_TAKEN)) this.#take(delivered);
+      await this.#lookWhoRuns();
       this.#isTroubled = false;
     } catch (error) {
       if (!this.#isTroubled) onTrouble(`the queue does not answer: ${(error as Error).message}`);
       this.#isTroubled = true;
     }
     onChange();
+  }
+
+  async #lookWhoRuns(): Promise<void> {
+    const { id, work, onRunners, now } = this.#parts;
+    if (now() - this.#runnersAt < RUNNERS_MS) return;
+    this.#runnersAt = now();
+    onRunners(await work.runners(id));
   }
 
   #take(delivered: Delivered): void {

@@ -234,6 +234,7 @@ describe("a coordinator that runs no items", () => {
     await c.clock.advance(1500);
     c.running.drain("the fleet was stopped");
     await c.clock.advance(3000);
+    expect(c.told("machines")).toMatchObject([{ machines: [{ running: 1 }] }]);
     expect(await claimed(machine, 3)).toEqual([]);
     if (item !== undefined) await deliver(machine, item);
     await c.clock.until(() => c.results.length === 1);
