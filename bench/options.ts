@@ -5,7 +5,17 @@ import { parseArgs } from "node:util";
 export type Level = "quick" | "usual" | "full";
 
 /** In the order in which they run. */
-export const SUITE_NAMES = ["memory", "runs", "rates", "growth", "exec", "tools", "network", "pure"] as const;
+export const SUITE_NAMES = [
+  "memory",
+  "runs",
+  "rates",
+  "growth",
+  "exec",
+  "tools",
+  "network",
+  "machines",
+  "pure",
+] as const;
 export type SuiteName = (typeof SUITE_NAMES)[number];
 
 const MAX_REPEATS = 9;

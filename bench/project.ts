@@ -11,6 +11,7 @@ const OUT = { name: "out", mode: "rw", approval: "pre_approved" };
 const WORKERS = {
   echo: { command: ECHO },
   item: { command: ["sh", "-c", ITEM_SCRIPT], sandbox: { zones: [OUT] } },
+  reader: { command: ["sh", "-c", "read -r x; echo $x"] },
   caller: { command: ["corral-call", "echo"], calls: ["echo"] },
   tools: { command: ["true"], sandbox: { zones: [OUT] }, shell_rules: { default: "pre_approved" } },
 };

@@ -14,6 +14,7 @@ import { targetsOf } from "./outcome/targets.ts";
 import { SIZES } from "./sizes.ts";
 import { EXEC } from "./suites/exec.ts";
 import { GROWTH } from "./suites/growth.ts";
+import { MACHINES } from "./suites/machines.ts";
 import { MEMORY } from "./suites/memory.ts";
 import { NETWORK } from "./suites/network.ts";
 import { PURE } from "./suites/pure.ts";
@@ -31,6 +32,7 @@ const SUITES: Readonly<Record<SuiteName, Suite>> = {
   exec: EXEC,
   tools: TOOLS,
   network: NETWORK,
+  machines: MACHINES,
   pure: PURE,
 };
 

@@ -21,6 +21,13 @@ export interface Sizes {
   /** The sizes of the fleets whose cost per item is compared, and how often each runs. */
   readonly growth: readonly number[];
   readonly growthRounds: number;
+  /** Empty items of a queue, the sizes of fleets of them, and how often each is measured. */
+  readonly queueItems: number;
+  readonly queueGrowth: readonly number[];
+  readonly queueRounds: number;
+  /** Items with fresh cells of fleets by store, and how often each of these fleets runs; scrubbed ones are as many as above. */
+  readonly sharedItems: number;
+  readonly storeRounds: number;
   readonly liveCells: number;
   readonly queuedItems: number;
 }
@@ -39,6 +46,11 @@ const USUAL: Sizes = {
   finalists: 2,
   growth: [10, 100, 1000],
   growthRounds: 2,
+  queueItems: 10_000,
+  queueGrowth: [1000, 10_000, 100_000],
+  queueRounds: 3,
+  sharedItems: 96,
+  storeRounds: 5,
   liveCells: 8,
   queuedItems: 10_000,
 };
@@ -58,6 +70,11 @@ const QUICK: Sizes = {
   finalists: 1,
   growth: [10, 100],
   growthRounds: 1,
+  queueItems: 5000,
+  queueGrowth: [1000, 10_000],
+  queueRounds: 1,
+  sharedItems: 32,
+  storeRounds: 2,
   liveCells: 4,
   queuedItems: 2000,
 };

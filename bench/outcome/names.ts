@@ -36,6 +36,16 @@ export const LOOKED_INTO = "Corral: looked into";
 export const CELL_ALONE = "Corral: no network";
 export const CELL_LISTED = "Corral: an allow list of 1 host";
 
+/** Where a fleet is. */
+export const SQLITE = "SQLite";
+export const POSTGRES = "PostgreSQL";
+export const THREE_SHARING = "PostgreSQL, three machines and a coordinator";
+export const MANY_MACHINES = "PostgreSQL, three machines";
+
+export function sideBySide(store: string, width: number): string {
+  return `${store}, width ${width}`;
+}
+
 export function amongItems(items: number): string {
   return `an item among ${items.toLocaleString("en-US")}`;
 }

@@ -35,10 +35,14 @@ function continued(first: BenchReport, next: BenchReport): BenchReport {
     durationMs: first.durationMs + next.durationMs,
     machine: { ...first.machine, loadAfter: next.machine.loadAfter },
     groups: [...first.groups.filter((old) => !next.groups.some(({ name }) => name === old.name)), ...next.groups],
-    targets: first.targets.map((old) => {
-      const its = next.targets.find(({ what }) => what === old.what);
-      return its?.measured == null ? old : its;
-    }),
+    targets: [
+      ...first.targets.map((old) => {
+        const its = next.targets.find(({ what }) => what === old.what);
+        return its?.measured == null ? old : its;
+      }),
+      // An older report does not know of newer targets.
+      ...next.targets.filter((its) => !first.targets.some(({ what }) => what === its.what)),
+    ],
     notes: [...new Set([...first.notes, ...next.notes])],
   };
 }

@@ -2,7 +2,7 @@ import type { Series } from "../measure.ts";
 import type { DriverName } from "./names.ts";
 import { percentile } from "./percentile.ts";
 
-export type Unit = "ms" | "µs" | "items/s" | "MB/s" | "KB";
+export type Unit = "ms" | "µs" | "items/s" | "MB/s" | "KB" | "a second" | "connections";
 
 /** True for rates; for everything else less is better. */
 export function moreIsBetter(unit: Unit): boolean {

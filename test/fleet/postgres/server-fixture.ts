@@ -9,6 +9,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 export interface ServerFixture extends AsyncDisposable {
   readonly url: string;
   readonly dir: string;
+  /** Of its first process; of the last one that was started. */
+  readonly pid: number;
   /** Ends it as a failure of the machine would. */
   kill(): Promise<void>;
   /** After it was killed. */
@@ -25,7 +27,8 @@ export function serverPrograms(): string | null {
 const ID = 65534;
 const READY_MS = 30_000;
 
-export async function startServer(): Promise<ServerFixture> {
+/** `isDurable`: what is committed is on the disk, as for users; otherwise it is quicker. */
+export async function startServer({ isDurable = false }: { readonly isDurable?: boolean } = {}): Promise<ServerFixture> {
   const bin = serverPrograms();
   if (bin === null) throw new Error("there is no PostgreSQL server: apt-get install postgresql");
   const dir = mkdtempSync(join(tmpdir(), "corral-postgres-"));
@@ -56,7 +59,7 @@ export async function startServer(): Promise<ServerFixture> {
         "-c",
         "listen_addresses=",
         "-c",
-        "fsync=off",
+        `fsync=${isDurable ? "on" : "off"}`,
         "-c",
         "max_connections=100",
         "-c",
@@ -88,6 +91,9 @@ export async function startServer(): Promise<ServerFixture> {
   return {
     url: `postgres://postgres@localhost/postgres?host=${encodeURIComponent(dir)}`,
     dir,
+    get pid() {
+      return child.pid ?? 0;
+    },
     kill: () => ended("SIGQUIT"),
     start: async () => {
       child = begin();
