@@ -11,7 +11,7 @@ import type { Place } from "./place.ts";
 /** Names of fields that reports may ask for. */
 const MAX_FIELD_NAMES = 1000;
 const OUTPUTS_PAGE = 2000;
-/** From so many items on, PostgreSQL has to know how many there are. */
+/** From so many items on, a plan for fewer would read them all, one after another. */
 const MANY = 500;
 
 /**
@@ -187,7 +187,17 @@ async function beginRunning(place: Place, { id, name }: FleetRow): Promise<numbe
   });
   if (began.length === 0) throw new Error(`fleet ${name} was removed while its items were loaded`);
   const { total } = await rowOf(place, name);
-  // Otherwise the first claims would read every item.
-  if (total >= MANY) await db.query("ANALYZE corral.items, corral.requests").catch(() => {});
+  if (total >= MANY) await forgetSmallPlans(db, total).catch(() => {});
   return total;
+}
+
+/**
+ * Processes keep plans, and new ones are made when the table is analyzed. That takes long for a large table, whose plans are good
+ * already: so only if it was small.
+ */
+async function forgetSmallPlans(db: Statements, loaded: number): Promise<void> {
+  const [known] = await db.query<{ items: number }>(
+    "SELECT reltuples::float8 AS items FROM pg_catalog.pg_class WHERE oid = 'corral.items'::regclass",
+  );
+  if ((known?.items ?? 0) < loaded) await db.query("ANALYZE corral.items (fleet), corral.requests (fleet)");
 }
