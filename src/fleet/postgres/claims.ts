@@ -1,7 +1,6 @@
 import type { ItemRequest } from "../model/item.ts";
 import { type Claim, type ClaimedItem, LONGEST_DELAY_MS } from "../model/queue.ts";
 import { QueueError } from "../model/queue-error.ts";
-import { NOW_MS } from "./database-clock.ts";
 import type { Place } from "./place.ts";
 import { ACTIVE } from "./states.ts";
 import type { Answer } from "./turns.ts";
@@ -76,7 +75,7 @@ const nextAfter = (time: string): string =>
  */
 const CLAIM = `
   WITH standing AS MATERIALIZED (
-    SELECT state, owner, needs IS NOT NULL AS is_shared, greatest(coalesce($2::bigint, ${NOW_MS}), ${AT_ONCE}) AS now
+    SELECT state, owner, needs IS NOT NULL AS is_shared, greatest(coalesce($2::bigint, corral.now_ms()), ${AT_ONCE}) AS now
     FROM corral.fleets WHERE id = $1 FOR SHARE),
   waiting AS MATERIALIZED (SELECT ${nextAfter("(SELECT now FROM standing)")} AS next),
   clock AS MATERIALIZED (

@@ -1,6 +1,5 @@
 import type { Taken } from "../model/queue.ts";
 import type { Statement } from "./connection.ts";
-import { NOW_MS } from "./database-clock.ts";
 import type { Place } from "./place.ts";
 import type { Answer } from "./turns.ts";
 import { type Answers, AT_ONCE, type Ending, type ItemWrite, type Step, type WriteOf } from "./write.ts";
@@ -74,7 +73,7 @@ const REQUEUE = `
   gone AS (DELETE FROM corral.deliveries d USING asked
     WHERE d.fleet = $1 AND d.position = asked.position AND d.attempt = asked.attempt)
   UPDATE corral.items i SET state = 'queued', run = NULL, cell = NULL, owner = NULL,
-    not_before = CASE WHEN wait <= 0 THEN $6 ELSE greatest(ceil(coalesce($5::bigint, ${NOW_MS}) + wait), $6) END
+    not_before = CASE WHEN wait <= 0 THEN $6 ELSE greatest(ceil(coalesce($5::bigint, corral.now_ms()) + wait), $6) END
   FROM asked WHERE i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
     AND ${stateIs("'running', 'delivered'")} RETURNING i.position`;
 

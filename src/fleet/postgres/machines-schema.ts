@@ -31,10 +31,11 @@ CREATE TABLE corral.stands (
 );
 
 CREATE FUNCTION corral.is_member(machine_id text) RETURNS boolean
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT EXISTS (
-    SELECT 1 FROM corral.processes WHERE id = machine_id AND is_machine AND lease_until > corral.now_ms())
-$$;
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT 1 FROM corral.processes WHERE id = machine_id AND is_machine AND lease_until > corral.now_ms());
+END $$;
 
 CREATE FUNCTION corral.machine_join(machine_name text, machine_labels text[], machine_slots integer, machine_version text, lease_ms integer)
 RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -111,13 +112,16 @@ CREATE FUNCTION corral.machine_claim(machine_id text, fleet_names text[], runs t
 RETURNS TABLE (fleet text, attempt integer, earlier integer, run text, cell text, request text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  now bigint := corral.now_ms();
   ids bigint[];
+  names text[];
   weights integer[];
   ranks integer[];
   loads integer[];
+  wanted integer[];
   best integer;
-  taken record;
-  n integer := 1;
+  got integer;
+  n integer := 0;
 BEGIN
   -- What an earlier call with the same runs claimed counts: its answer was lost.
   RETURN QUERY SELECT f.name, i.attempt, i.earlier, i.run, i.cell, r.json
@@ -125,31 +129,41 @@ BEGIN
     JOIN corral.requests r ON r.fleet = i.fleet AND r.position = i.position
     WHERE i.owner = machine_id AND i.state = 'away' AND i.run = ANY (runs) AND corral.is_member(machine_id);
   IF FOUND OR cardinality(runs) > 1000 THEN RETURN; END IF;
-  SELECT array_agg(f.id ORDER BY f.id), array_agg(f.weight ORDER BY f.id), array_agg(f.priority ORDER BY f.id),
+  SELECT array_agg(f.id ORDER BY f.id), array_agg(f.name ORDER BY f.id), array_agg(f.weight ORDER BY f.id),
+    array_agg(f.priority ORDER BY f.id),
     array_agg((SELECT count(*)::integer FROM corral.items i
                WHERE i.fleet = f.id AND i.state IN ('running', 'away', 'delivered', 'applying') AND i.state IN ('running', 'away'))
               ORDER BY f.id)
-  INTO ids, weights, ranks, loads
+  INTO ids, names, weights, ranks, loads
   FROM corral.offered(machine_id) f WHERE f.name = ANY (fleet_names);
-  WHILE n <= cardinality(runs) AND ids IS NOT NULL LOOP
-    SELECT c.at INTO best FROM unnest(ids, weights, ranks, loads) WITH ORDINALITY AS c (id, weight, rank, load, at)
-    WHERE c.id IS NOT NULL ORDER BY c.rank DESC, c.load::float8 / c.weight, c.id LIMIT 1;
+  -- Shares are given out first, then each fleet's items are claimed together. A fleet that has fewer gets no more.
+  WHILE n < cardinality(runs) AND ids IS NOT NULL LOOP
+    wanted := array_fill(0, ARRAY[cardinality(ids)]);
+    FOR turn IN n + 1 .. cardinality(runs) LOOP
+      SELECT c.at INTO best FROM unnest(ids, weights, ranks, loads) WITH ORDINALITY AS c (id, weight, rank, load, at)
+      WHERE c.id IS NOT NULL ORDER BY c.rank DESC, c.load::float8 / c.weight, c.id LIMIT 1;
+      EXIT WHEN best IS NULL;
+      wanted[best] := wanted[best] + 1;
+      loads[best] := loads[best] + 1;
+    END LOOP;
     EXIT WHEN best IS NULL;
-    UPDATE corral.items i SET state = 'away', attempt = i.attempt + 1, run = runs[n], cell = cells[n], owner = machine_id
-    WHERE i.fleet = ids[best] AND i.state = 'queued' AND i.position = (
-      SELECT q.position FROM corral.items q
-      WHERE q.fleet = ids[best] AND q.state = 'queued' AND q.not_before <= corral.now_ms()
-      ORDER BY q.not_before, q.position LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING i.position, i.attempt, i.earlier INTO taken;
-    IF NOT FOUND THEN
-      ids[best] := NULL;
-      CONTINUE;
-    END IF;
-    loads[best] := loads[best] + 1;
-    RETURN QUERY SELECT f.name, taken.attempt, taken.earlier, runs[n], cells[n], r.json
-      FROM corral.fleets f JOIN corral.requests r ON r.fleet = f.id
-      WHERE f.id = ids[best] AND r.position = taken.position;
-    n := n + 1;
+    FOR at IN 1 .. cardinality(ids) LOOP
+      CONTINUE WHEN wanted[at] = 0;
+      RETURN QUERY WITH due AS (
+        SELECT q.position, n + row_number() OVER (ORDER BY q.not_before, q.position) AS turn FROM (
+          SELECT i.position, i.not_before FROM corral.items i
+          WHERE i.fleet = ids[at] AND i.state = 'queued' AND i.not_before <= now
+          ORDER BY i.not_before, i.position LIMIT wanted[at] FOR UPDATE SKIP LOCKED) AS q),
+      taken AS (
+        UPDATE corral.items i SET state = 'away', attempt = i.attempt + 1, run = runs[due.turn], cell = cells[due.turn], owner = machine_id
+        FROM due WHERE i.fleet = ids[at] AND i.position = due.position
+        RETURNING i.position, i.attempt, i.earlier, i.run, i.cell, due.turn)
+      SELECT names[at], t.attempt, t.earlier, t.run, t.cell, r.json
+      FROM taken t JOIN corral.requests r ON r.fleet = ids[at] AND r.position = t.position ORDER BY t.turn;
+      GET DIAGNOSTICS got = ROW_COUNT;
+      n := n + got;
+      IF got < wanted[at] THEN ids[at] := NULL; END IF;
+    END LOOP;
   END LOOP;
 END $$;
 

@@ -6,6 +6,7 @@ import { boundedResult } from "../stored/bounded-result.ts";
 import { bounded } from "../stored/stream-encoding.ts";
 import type { Connection } from "./connection.ts";
 import { LEASE_MS, RENEW_MS } from "./lease.ts";
+import { type Answer, Turns } from "./turns.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
 const LOST_AFTER_MS = 10_000;
@@ -13,6 +14,8 @@ const LOST_AFTER_MS = 10_000;
 const MAX_RESULT_BYTES = 900 * 1024;
 const HEAD_CHARS = 256 * 1024;
 const TAIL_CHARS = 768 * 1024;
+/** Each has up to about 9 MiB. */
+const MAX_DELIVERIES = 16;
 /** How often the time since the last renewal is looked at. */
 const LOOK_MS = 500;
 
@@ -23,6 +26,7 @@ export class PostgresMembership implements Membership {
   readonly #lost = new AbortController();
   readonly #held = new Map<string, Omit<Withdrawn, "why">>();
   readonly #timers: readonly NodeJS.Timeout[];
+  readonly #deliveries = new Turns<DeliveryRow>((deliveries) => this.#deliverAll(deliveries), MAX_DELIVERIES);
   #renewedAt: number;
   #isRenewing = false;
 
@@ -88,8 +92,8 @@ export class PostgresMembership implements Membership {
     const [stdout, stderr] = [streams?.stdout, streams?.stderr].map((text) =>
       text === undefined ? null : bounded(text, HEAD_CHARS, TAIL_CHARS),
     );
-    const told = await this.#told("SELECT corral.machine_deliver($1, $2, $3, $4, $5, $6, $7, $8, $9) AS told", [
-      ...[this.id, fleet, index, attempt, json, stdout ?? null, stderr ?? null],
+    const told = await this.#deliveries.add<Taken>([
+      ...[fleet, index, attempt, json, stdout ?? null, stderr ?? null],
       ...[changeset, JSON.stringify(more ?? null)],
     ]);
     this.#held.delete(nameOf(fleet, index, attempt));
@@ -125,10 +129,18 @@ export class PostgresMembership implements Membership {
     await this.#db.query("SELECT corral.machine_leave($1)", [this.id]).catch(() => {});
   }
 
+  /** What has ended meanwhile is delivered together: one transaction, and one notice to the coordinator. */
+  async #deliverAll(deliveries: readonly DeliveryRow[]): Promise<Answer[]> {
+    const rows = await this.#db.query<{ told: string }>(DELIVER, [
+      this.id,
+      ...Array.from({ length: DELIVERY_COLUMNS }, (_, column) => deliveries.map((delivery) => delivery[column])),
+    ]);
+    return rows.map(({ told }) => ({ value: takenOf(told) }));
+  }
+
   async #told(text: string, values: readonly unknown[]): Promise<Taken> {
     const [row] = await this.#db.query<{ told: string }>(text, values);
-    if (row?.told === "taken") return { ok: true };
-    return { ok: false, code: "fenced", reason: row?.told ?? "the queue did not answer" };
+    return takenOf(row?.told ?? "the queue did not answer");
   }
 
   async #renew(): Promise<void> {
@@ -164,6 +176,18 @@ interface OfferRow extends MachineNeeds {
   readonly spec: string;
   readonly agreement: string;
   readonly has_more: boolean;
+}
+
+/** The values of `corral.machine_deliver`, but for the machine. */
+type DeliveryRow = readonly unknown[];
+const DELIVERY_COLUMNS = 8;
+const DELIVER = `
+  SELECT corral.machine_deliver($1, fleet, item, attempt, json, stdout, stderr, changeset, more) AS told
+  FROM unnest($2::text[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
+    WITH ORDINALITY AS d (fleet, item, attempt, json, stdout, stderr, changeset, more, n) ORDER BY n`;
+
+function takenOf(told: string): Taken {
+  return told === "taken" ? { ok: true } : { ok: false, code: "fenced", reason: told };
 }
 
 function nameOf(fleet: string, index: number, attempt: number): string {

@@ -1,12 +1,14 @@
 /**
  * The migrations from each version to the next. A released entry is never changed.
  *
- * Times are milliseconds since 1970, of the database's clock. Requests, results and streams have their own tables, because they
+ * Times are milliseconds since 1970, of the database's clock: `now_ms` is written so that PostgreSQL puts it in the place of each call,
+ * whatever the search path is. Requests, results and streams have their own tables, because they
  * may be long and a change of an item's state would copy them. The partial indexes serve claims, lists and reports.
  */
 export const FLEETS = `
-CREATE FUNCTION corral.now_ms() RETURNS bigint LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS
-  $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+CREATE FUNCTION corral.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8
+$$;
 
 CREATE TABLE corral.processes (
   id text PRIMARY KEY,

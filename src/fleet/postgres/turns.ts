@@ -15,13 +15,15 @@ export type Answer = { readonly value: unknown } | { readonly error: unknown };
 /** Executes writes in order, many in one transaction: those that come while one is committed are in the next one. */
 export class Turns<Write> {
   readonly #commit: (writes: readonly Write[]) => Promise<readonly Answer[]>;
+  readonly #most: number;
   #waiting: Waiting<Write>[] = [];
   #running: Promise<void> | null = null;
   #isClosed = false;
 
-  /** `commit`: commits all or, if it rejects, none. */
-  constructor(commit: (writes: readonly Write[]) => Promise<readonly Answer[]>) {
+  /** `commit`: commits all or, if it rejects, none. `most`: at once. */
+  constructor(commit: (writes: readonly Write[]) => Promise<readonly Answer[]>, most = MAX_GROUP) {
     this.#commit = commit;
+    this.#most = most;
   }
 
   /** Settles when the write is committed. */
@@ -47,7 +49,7 @@ export class Turns<Write> {
   async #run(): Promise<void> {
     // What is asked for in the same turn of the event loop is in one transaction.
     await new Promise((resolve) => setImmediate(resolve));
-    while (this.#waiting.length > 0) await this.#take(this.#waiting.splice(0, MAX_GROUP));
+    while (this.#waiting.length > 0) await this.#take(this.#waiting.splice(0, this.#most));
     this.#running = null;
   }
 

@@ -28,7 +28,11 @@ const ID = 65534;
 const READY_MS = 30_000;
 
 /** `isDurable`: what is committed is on the disk, as for users; otherwise it is quicker. */
-export async function startServer({ isDurable = false }: { readonly isDurable?: boolean } = {}): Promise<ServerFixture> {
+export async function startServer({
+  isDurable = false,
+}: {
+  readonly isDurable?: boolean;
+} = {}): Promise<ServerFixture> {
   const bin = serverPrograms();
   if (bin === null) throw new Error("there is no PostgreSQL server: apt-get install postgresql");
   const dir = mkdtempSync(join(tmpdir(), "corral-postgres-"));
