@@ -1,4 +1,3 @@
-import type { ChangedItem } from "../changes/model/changeset.ts";
 import { queueOf } from "../declarations/queue.ts";
 import { lockOwner } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
@@ -14,39 +13,14 @@ export async function openFleetStore(
   projectDir: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<FleetStore> {
-  const queue = await queueOf(projectDir, env);
+  return await openStoreAt(stateDir, projectDir, await queueOf(projectDir, env));
+}
+
+/** The same, in this database; null: in the journal of this machine. */
+export async function openStoreAt(stateDir: string, projectDir: string, queue: string | null): Promise<FleetStore> {
   if (queue === null) return await openFleetStoreAt(projectPaths(stateDir, projectDir).fleets);
   const { openQueue } = await import("./postgres/open-queue.ts");
   return await openQueue(queue, stateDir, projectDir);
-}
-
-/**
- * The store that has the fleet of an item: the one that is named now, else the journal, where fleets were before a database was
- * named. `removed`: the store in which it was made has it no more. `elsewhere`: that store is not named now.
- */
-export async function openStoreOf(
-  { id, store: database }: Pick<ChangedItem, "id" | "store">,
-  stateDir: string,
-  projectDir: string,
-  env: Readonly<Record<string, string | undefined>>,
-): Promise<FleetStore | "removed" | "elsewhere"> {
-  const named = await openFleetStore(stateDir, projectDir, env);
-  if (await has(named, id)) return named;
-  if (named.database === (database ?? null)) return "removed";
-  if (database !== undefined) return "elsewhere";
-  const journal = await openFleetStoreAt(projectPaths(stateDir, projectDir).fleets);
-  return (await has(journal, id)) ? journal : "removed";
-}
-
-/** A store that has it not is closed. */
-async function has(store: FleetStore, fleet: string): Promise<boolean> {
-  let isThere = false;
-  try {
-    isThere = (await store.find(fleet)) !== null;
-  } finally {
-    if (!isThere) await store[Symbol.asyncDispose]();
-  }
-  return isThere;
 }
 
 /** The journal of this machine by the path of its database. */

@@ -1,25 +1,21 @@
-import type { Approver, Decision } from "../approval/approver.ts";
+import type { Decision } from "../approval/approver.ts";
 import { changesApplied, changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
-import type { AuditTrail } from "../audit/trail.ts";
 import { type ChangedFile, changedFiles } from "../changes/changed-files.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-changeset.ts";
-import { loadProject, type Project } from "../declarations/project.ts";
-import { openStoreOf } from "../fleet/open-store.ts";
-import { type Decided, decisionsOn, ruledChange } from "../run/changes/decisions.ts";
+import { FleetStores } from "../fleet/fleet-stores.ts";
+import { ruledChange } from "../run/changes/decisions.ts";
 import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { withheldAs } from "../run/changes/settle.ts";
-import { approverFor } from "../run/open/options.ts";
-import { RecordedApprover } from "../run/recorded/approver.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
 import type { Env } from "../secrets/read-secret.ts";
+import { ChangeDeciders } from "./change-deciders.ts";
 import type {
   AppliedChange,
   AppliedChangeset,
-  ApplyApproval,
   ApplyRequest,
   ForeseenChangeset,
   KeptChange,
@@ -32,32 +28,37 @@ import { foreseen } from "./foreseen-changes.ts";
 import { RequestError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
 import { chosenChanges, selectChanges } from "./selected-changes.ts";
+import { expectEnded } from "./unended-item.ts";
 import { printableLine } from "./wording/printable.ts";
 
 /**
  * The changesets of a state directory: what runs wrote and was not applied yet. Opening finishes what a dead process had
  * begun to apply, and reports each with `onFinished`, in words for people. `env`: Corral's own environment, for reading projects.
  */
-export class Changesets {
+export class Changesets implements AsyncDisposable {
   readonly #stateDir: string;
-  readonly #env: Env;
   readonly #store: ChangesetStore;
-  /** One approver for each project and way to ask, so that an answer for the session covers further changesets. */
-  readonly #asked = new Map<string, { project: Project; approver: Approver; approval: ApplyRequest["approval"] }>();
+  readonly #stores: FleetStores;
+  readonly #deciders: ChangeDeciders;
 
-  readonly #projects = new Map<string, Project>();
-
-  private constructor(stateDir: string, env: Env, store: ChangesetStore) {
+  private constructor(stateDir: string, env: Env, store: ChangesetStore, stores: FleetStores) {
     this.#stateDir = stateDir;
-    this.#env = env;
     this.#store = store;
+    this.#stores = stores;
+    this.#deciders = new ChangeDeciders(env);
   }
 
   static async open(stateDir: string, env: Env, onFinished: (text: string) => void = () => {}): Promise<Changesets> {
     const store = changesetStore(stateDir);
     for (const { text } of await finishInterrupted(store, stateDir)) onFinished(text);
-    await recordEnded(store, stateDir, env);
-    return new Changesets(stateDir, env, store);
+    const stores = new FleetStores(stateDir, env);
+    await recordEnded(store, stores);
+    return new Changesets(stateDir, env, store, stores);
+  }
+
+  /** Closes the stores of fleets that it has used lately; it can still be used. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stores[Symbol.asyncDispose]();
   }
 
   /** The oldest first. `project`: only those of this directory, and those that cannot be read; null: all. */
@@ -101,7 +102,7 @@ export class Changesets {
   async foresee(id: string): Promise<ForeseenChangeset> {
     const kept = await this.#load(id);
     const { run, root, worker, project: dir } = kept.changeset;
-    const project = await this.#projectOf(dir);
+    const project = await this.#deciders.projectOf(dir);
     const ruled = ruledChange(project, { run, root, worker: { name: worker } });
     const changes = new Map(kept.changeset.changes.map((change) => [change.index, change]));
     const { parts, ...rest } = await foreseen(kept);
@@ -160,7 +161,7 @@ export class Changesets {
     { only: paths = [], which, digest: shown, approval, by, signal = NEVER }: ApplyRequest,
   ): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
-    await this.#expectEnded(kept.changeset);
+    await expectEnded(kept.changeset, this.#stores);
     const digest = digestOf(kept.changeset);
     if (shown !== undefined && shown !== digest) throw new RequestError("CHANGESET_CHANGED", id, CHANGED);
     const waiting = waitingOf(kept);
@@ -171,7 +172,7 @@ export class Changesets {
     }
     const selected = only(kept.changeset, new Set(changes.map(({ index }) => index)));
     await using trail = await openTrail(this.#stateDir, selected.project);
-    const { decisions, unfit } = await this.#decisions(selected, { approval, by }, trail, signal);
+    const { decisions, unfit } = await this.#deciders.decide(selected, { approval, by }, trail, signal);
     const isAgreed = (index: number): boolean =>
       decisions.get(index)?.outcome === "approved" || (approval === "agreed" && unfit.has(index));
     const agreed = changes.filter(({ index }) => isAgreed(index));
@@ -190,7 +191,7 @@ export class Changesets {
     if (!applied.ok) throw notKept(id, applied);
     const settled = applied.settled.map(({ change, ...verdict }) => ({ ...facts(change), ...verdict }));
     await trail.append(changesApplied(selected, settled, by));
-    if (applied.left === 0) await recordEnded(this.#store, this.#stateDir, this.#env, id);
+    if (applied.left === 0) await recordEnded(this.#store, this.#stores, id);
     const done = new Set(settled.map(({ index }) => index));
     const elsewhere = agreed
       .filter(({ index }) => !done.has(index))
@@ -207,36 +208,14 @@ export class Changesets {
    */
   async discard(id: string, { digest, by }: { readonly digest?: string; readonly by?: string } = {}): Promise<void> {
     const loaded = await this.#store.load(id);
-    if (loaded.ok) await this.#expectEnded(loaded.changeset);
+    if (loaded.ok) await expectEnded(loaded.changeset, this.#stores);
     const done = await this.#store.discard(id, digest);
     if (!done.ok) throw notKept(id, done);
     if (loaded.ok) {
       await using trail = await openTrail(this.#stateDir, loaded.changeset.project);
       await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes, by));
     }
-    await recordEnded(this.#store, this.#stateDir, this.#env, id);
-  }
-
-  /** What an item left whose process died belongs to its fleet, which finishes it, or runs the item again. */
-  async #expectEnded({ id, run, project, fleet }: Changeset): Promise<void> {
-    if (fleet === undefined) return;
-    const found = await openStoreOf(fleet, this.#stateDir, project, this.#env);
-    if (found === "removed") return;
-    if (found === "elsewhere")
-      throw new RequestError(
-        "CHANGESET_BUSY",
-        id,
-        `changeset ${id} is of fleet ${fleet.id} in the database ${printableLine(fleet.store ?? "")}, which is not in use now: name it as \`queue\` in corral.yaml, or in CORRAL_QUEUE`,
-      );
-    await using store = found;
-    const [item] = await store.items(fleet.id, {}, { after: fleet.item - 1, limit: 1 });
-    if (item?.index !== fleet.item || item.run !== run || item.state === "done") return;
-    const what = `changeset ${id} is of item ${printableLine(item.key)} of fleet ${fleet.id}, which has not ended`;
-    throw new RequestError(
-      "CHANGESET_BUSY",
-      id,
-      `${what}; if it does not run any more, \`corral fleet resume\` ends it`,
-    );
+    await recordEnded(this.#store, this.#stores, id);
   }
 
   async #load(id: string): Promise<KeptChangeset> {
@@ -244,70 +223,11 @@ export class Changesets {
     if (!loaded.ok) throw notKept(id, loaded);
     return loaded;
   }
-
-  async #decisions(
-    selected: Changeset,
-    { approval, by }: { approval: ApplyRequest["approval"]; by: string | undefined },
-    trail: AuditTrail,
-    signal: AbortSignal,
-  ): Promise<Decided> {
-    const { project, approver } = await this.#asking(selected.project, approval);
-    const recorded = new RecordedApprover(by === undefined ? approver : decidedBy(by, approver), trail, {
-      emit: () => {},
-      now: () => performance.now(),
-    });
-    const { run, root, worker } = selected;
-    return await decisionsOn(
-      // The rules speak of every change: what a run may do by itself was not withheld from its project.
-      { changeset: selected, toAsk: selected.changes, leftToCallers: [] },
-      { run, root, worker: { name: worker } },
-      { project, approver: recorded },
-      signal,
-    );
-  }
-
-  async #projectOf(dir: string): Promise<Project> {
-    const project = this.#projects.get(dir) ?? (await loadProject(dir, this.#env));
-    this.#projects.set(dir, project);
-    return project;
-  }
-
-  async #asking(dir: string, approval: ApplyRequest["approval"]) {
-    const before = this.#asked.get(dir);
-    if (before !== undefined && before.approval === approval) return before;
-    const project = await this.#projectOf(dir);
-    const asked = approval === "agreed" ? AGREED : approval(project);
-    const asking = { project, approver: approverFor(project, asked), approval };
-    this.#asked.set(dir, asking);
-    return asking;
-  }
 }
 
 const NEVER = new AbortController().signal;
 const CHANGED = "the changeset is not what was shown any more, so nothing was applied: look at it again";
 const DECIDED_ELSEWHERE = "another process decided on it first";
-
-const AGREED_REASON = "the caller agreed to it without a question";
-
-/** Takes the place of a person's answer, whatever the project's mode; its rules come first all the same. */
-const AGREED: ApplyApproval = {
-  approvalMode: "interactive",
-  approver: {
-    decide: async () => ({ outcome: "approved", scope: "once", reason: AGREED_REASON }),
-  },
-};
-
-/** Names who agreed in what is recorded; a rule that decides has its own reason. */
-function decidedBy(by: string, approver: Approver): Approver {
-  return {
-    async decide(request, signal) {
-      const decision = await approver.decide(request, signal);
-      return decision.reason === AGREED_REASON
-        ? { ...decision, reason: `${by} applied it through the service`, by }
-        : decision;
-    },
-  };
-}
 
 function listed(one: Listed): ListedChangeset {
   if (!one.ok) return one;

@@ -1,3 +1,4 @@
+import { FleetStores } from "../fleet/fleet-stores.ts";
 import type { FailureGroup } from "../fleet/model/cause.ts";
 import type { FleetRecord, Pace, SummaryLine } from "../fleet/model/fleet-record.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
@@ -292,6 +293,7 @@ export async function fleetIn(store: FleetStore, asked: string): Promise<FleetRe
 }
 
 async function storeAt({ stateDir, projectDir, engineEnv }: FleetPlace): Promise<FleetStore> {
-  await recordEnded(changesetStore(stateDir), stateDir, engineEnv);
+  await using stores = new FleetStores(stateDir, engineEnv);
+  await recordEnded(changesetStore(stateDir), stores);
   return await openFleetStore(stateDir, projectDir, engineEnv);
 }

@@ -1,3 +1,4 @@
+import { FleetStores } from "../fleet/fleet-stores.ts";
 import type { PendingItem } from "../fleet/model/stored-item.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
@@ -22,7 +23,8 @@ export async function pendingItems(
   { decides = false }: { readonly decides?: boolean } = {},
 ): Promise<PendingItems> {
   const changesets = changesetStore(stateDir);
-  await recordEnded(changesets, stateDir, engineEnv);
+  await using stores = new FleetStores(stateDir, engineEnv);
+  await recordEnded(changesets, stores);
   await using store = await openFleetStore(stateDir, projectDir, engineEnv);
   const { id, counts } = await fleetIn(store, asked);
   return {

@@ -2,28 +2,25 @@ import type { ChangedItem } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import type { Ended } from "../changes/store/ended-changesets.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";
+import type { FleetStores } from "../fleet/fleet-stores.ts";
 import { JournalError } from "../fleet/journal/database.ts";
 import { QueueError } from "../fleet/model/queue-error.ts";
 import type { Reviewed } from "../fleet/model/stored-item.ts";
-import { openStoreOf } from "../fleet/open-store.ts";
-
-type Env = Readonly<Record<string, string | undefined>>;
 
 /** Recorded together, in one transaction of a store of fleets. */
 const MAX_TOGETHER = 500;
 
 /**
  * Records in the journals of fleets how the changesets of their items ended, and then forgets those changesets. What a process
- * that died had applied or discarded is recorded too. `env`: Corral's own environment. `id`: only this changeset, and rejects if its
+ * that died had applied or discarded is recorded too. `id`: only this changeset, and rejects if its
  * store cannot be used; else the changesets of such a project stay, and no other project is stopped.
  */
 export async function recordEnded(
   changesets: ChangesetStore,
-  stateDir: string,
-  env: Env,
+  stores: FleetStores,
   id: string | null = null,
 ): Promise<void> {
-  const place = { changesets, stateDir, env, unusable: id === null ? new Set<string>() : null };
+  const place = { changesets, stores, unusable: id === null ? new Set<string>() : null };
   let some: Ended[] = [];
   for await (const ended of changesets.ended.each(id)) {
     some.push(ended);
@@ -36,8 +33,7 @@ export async function recordEnded(
 
 interface EndedPlace {
   readonly changesets: ChangesetStore;
-  readonly stateDir: string;
-  readonly env: Env;
+  readonly stores: FleetStores;
   /** Projects whose store cannot be used: each is tried once, since a server may not answer for long. Null: that is an error. */
   readonly unusable: Set<string> | null;
 }
@@ -75,18 +71,15 @@ function byFleet(ended: readonly Ended[]): Iterable<EndedOfFleet> {
   return found.values();
 }
 
-async function recordOf(
-  { project, fleet, ended }: EndedOfFleet,
-  { changesets, stateDir, env }: EndedPlace,
-): Promise<void> {
-  const found = await openStoreOf(fleet, stateDir, project, env);
-  // The store that has to learn this is not named now.
-  if (found === "elsewhere") return;
-  await using store = found === "removed" ? null : found;
-  const unsettled = (await store?.reviewed(ended.map(({ reviewed }) => reviewed))) ?? [];
-  const runs = new Set(unsettled.map(({ run }) => run));
-  // Only now: until then this is the only place that knows what was decided.
-  for (const { id, reviewed } of ended) if (!runs.has(reviewed.run)) await changesets.ended.forget(id);
+async function recordOf({ project, fleet, ended }: EndedOfFleet, { changesets, stores }: EndedPlace): Promise<void> {
+  await stores.withStoreOf(fleet, project, async (store) => {
+    // The store that has to learn this is not named now.
+    if (store === "elsewhere") return;
+    const unsettled = store === "removed" ? [] : await store.reviewed(ended.map(({ reviewed }) => reviewed));
+    const runs = new Set(unsettled.map(({ run }) => run));
+    // Only now: until then this is the only place that knows what was decided.
+    for (const { id, reviewed } of ended) if (!runs.has(reviewed.run)) await changesets.ended.forget(id);
+  });
 }
 
 /** What waited and was not applied is discarded. */

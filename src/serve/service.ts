@@ -98,7 +98,9 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   });
   const projects = new ServedProjects(opened);
   const uploads = opening.use(await UploadFolder.make(stateDir));
-  const changesets = await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished"));
+  const changesets = opening.use(
+    await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished")),
+  );
   const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, metrics, hide, over: over.signal });
   const sessions = new OpenSessions(log, over.signal);
   const unended = await unendedOf(opened, fleets, log);

@@ -39,7 +39,7 @@ export async function applyVerb(
   if (only.length > 0 && !isOne) throw new UsageError("--only works with one changeset");
   if (options.digest !== undefined && !isOne) throw new UsageError("--digest works with one changeset");
   if (options.yes && options.approve !== undefined) throw new UsageError("use either --yes or --approve");
-  const changesets = await openChangesets(terminal);
+  await using changesets = await openChangesets(terminal);
   const targets = await targetsOf("apply", changesets, ids, options, terminal);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const tally = new AppliedTally(terminal, { json: options.json === true, isFleet: targets.fleet !== null, isOne });

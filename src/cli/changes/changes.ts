@@ -24,7 +24,7 @@ export async function listVerb(options: ListOptions, terminal: Terminal): Promis
     if (options.allProjects) throw new UsageError("use either --fleet or --all-projects");
     return await (await import("./fleet-changes.ts")).listFleetVerb(options.fleet, options, terminal);
   }
-  const changesets = await openChangesets(terminal);
+  await using changesets = await openChangesets(terminal);
   const project = options.allProjects ? null : await projectFolder(options.project, terminal);
   const listed = await changesets.list(project);
   if (options.json) printJson(terminal, listed.map(asJson));
@@ -42,7 +42,7 @@ export async function showVerb(
   options: ProjectOptions & OfFleet,
   terminal: Terminal,
 ): Promise<number> {
-  const changesets = await openChangesets(terminal);
+  await using changesets = await openChangesets(terminal);
   return await forEachShown(changesets, asked, options, terminal, async (id) => {
     const shown = await changesets.show(id);
     return { value: shown, text: changesText(shown.changes) };
@@ -56,7 +56,7 @@ export async function diffVerb(
   terminal: Terminal,
 ): Promise<number> {
   const { stdout, env } = terminal;
-  const changesets = await openChangesets(terminal);
+  await using changesets = await openChangesets(terminal);
   return await forEachShown(changesets, asked, options, terminal, async (id) => {
     if (options.json) {
       const { digest, diffs, notShown } = await changesets.diffs(id);

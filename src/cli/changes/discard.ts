@@ -15,7 +15,7 @@ export async function discardVerb(
   options: DiscardOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const changesets = await openChangesets(terminal);
+  await using changesets = await openChangesets(terminal);
   const targets = await targetsOf("discard", changesets, ids, options, terminal);
   const isAsked = ids.length === 0 && targets.count > 0 && !options.yes;
   if (isAsked && !(await isConfirmed(targets, terminal))) {

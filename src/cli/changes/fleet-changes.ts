@@ -22,7 +22,7 @@ interface Reason {
 
 /** `corral changes ls --fleet`: what cannot be applied and why, then each item, then all of it together. */
 export async function listFleetVerb(fleet: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const changesets = await openChangesets(terminal);
+  await using changesets = await openChangesets(terminal);
   const targets = await ofFleet(fleet, options, terminal);
   if (options.json) {
     return await forEach(targets, terminal, async ({ id, item }) => {
