@@ -87,6 +87,8 @@ export async function programFor(of: Terminal, args: readonly string[]): Promise
     if (isWithoutProject(command) || command.getOptionValueSource("project") !== "default") return;
     if (corral.getOptionValueSource("project") !== "default")
       return void command.setOptionValue("project", corral.getOptionValue("project"));
+    // `work --grants` prints, and reads no project.
+    if (command.getOptionValue("grants") !== undefined) return;
     const { nearestProject } = await import("./terminal/nearest-project.ts");
     const orHere = KEPT_ANYWHERE.has(command.parent?.name() ?? "") || KEPT_ANYWHERE.has(command.name());
     command.setOptionValue("project", await nearestProject(terminal, { orHere }));

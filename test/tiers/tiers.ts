@@ -76,9 +76,13 @@ export const STORES = [
 /** What only a store promises that machines can reach: these are in no tier, and run on PGlite and on a server. */
 export const SHARED_STORES = ["test/fleet/postgres/work.test.ts"];
 /** What needs a PostgreSQL server of its own or several users: these run on the server alone. */
-export const ON_SERVER = ["lost-connection", "machine-role", "state-directories", "named-later"].map(
-  (name) => `test/fleet/postgres/${name}.test.ts`,
-);
+export const ON_SERVER = [
+  "lost-connection",
+  "machine-role",
+  "machine-over-tls",
+  "state-directories",
+  "named-later",
+].map((name) => `test/fleet/postgres/${name}.test.ts`);
 
 /**
  * The tier of each test file below `root`, from what the file loads, so that no list has to be kept. A file that ends in

@@ -2,7 +2,9 @@ import { hostname } from "node:os";
 import { unasked } from "../../approval/approver.ts";
 import { loadProject } from "../../declarations/project.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
+import { machineRoleScript, roleFault } from "../../fleet/postgres/machine-role.ts";
 import type { WorkEvent } from "../../fleet/work/work-events.ts";
+import { packageVersion } from "../../operations/package-version.ts";
 import { workOn } from "../../operations/work.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
@@ -17,6 +19,7 @@ export interface WorkVerbOptions extends ProjectOptions {
   readonly concurrency: string;
   readonly name?: string;
   readonly label: readonly string[];
+  readonly grants?: string;
 }
 
 const MAX_SLOTS = 1000;
@@ -25,6 +28,7 @@ const MAX_NAME = 100;
 
 /** `corral work`: runs items of fleets that other processes own, until the user stops it. */
 export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Promise<number> {
+  if (options.grants !== undefined) return grantsVerb(options.grants, terminal);
   const machine = {
     name: nameOf(options.name ?? hostname()),
     labels: labelsOf(options.label),
@@ -66,6 +70,14 @@ export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Pr
   } finally {
     off();
   }
+}
+
+/** `corral work --grants ROLE`: needs neither a project nor a queue. */
+function grantsVerb(role: string, terminal: Terminal): number {
+  const fault = roleFault(role);
+  if (fault !== null) throw new UsageError(`--grants ${role}: ${fault}`);
+  terminal.stdout.write(machineRoleScript(role, packageVersion()));
+  return 0;
 }
 
 /** The user of this machine does not know the fleet. */

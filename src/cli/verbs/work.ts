@@ -7,6 +7,7 @@ export function addWork({ does, terminal, verb }: Frame): void {
     .option("--concurrency <n>", "run so many items at once, or auto", "auto")
     .option("--name <name>", "call this machine so in lists (its host name)")
     .addOption(repeatable("--label <label>", "say that this machine has this, such as gpu"))
+    .option("--grants <role>", "print the SQL that lets a role of PostgreSQL do this, and nothing else")
     .addOption(driver())
     .addOption(json("print what happens as JSON, one event per line"))
     .addHelpText("after", WORK_HELP)
@@ -22,6 +23,12 @@ read: what items read comes from the coordinator.
 
 Ctrl-C gives back what waits and lets running items end;
 Ctrl-C twice stops them, and other machines run them again.
+
+The address of the queue should be that of a role that may do
+nothing but this. The owner of the tables makes one, and runs
+the same again after an upgrade:
+
+  corral work --grants corral_machine | psql postgres://…
 
 Exit status:
   0    it was stopped, and all that it ran is delivered

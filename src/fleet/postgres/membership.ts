@@ -1,11 +1,13 @@
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import { MAX_CLAIM, type NewAttempt, type Taken } from "../model/queue.ts";
+import { QueueError } from "../model/queue-error.ts";
 import type { Agreement, ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { bounded } from "../stored/stream-encoding.ts";
 import type { Connection } from "./connection.ts";
 import { LEASE_MS, RENEW_MS } from "./lease.ts";
+import { lackingRights } from "./machine-role.ts";
 import { type Answer, Turns } from "./turns.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
@@ -38,6 +40,12 @@ export class PostgresMembership implements Membership {
   }
 
   static async join(db: Connection, { name, labels, slots, version }: NewMachine): Promise<PostgresMembership> {
+    const lacking = await lackingRights(db);
+    if (lacking.length > 0)
+      throw new QueueError(
+        `This database user lacks rights that machines need: ${lacking.join(", ")}. Run \`corral work --grants ROLE\` of this ` +
+          "version, and its output as the owner of the tables.",
+      );
     // The lease begins after this moment, so it ends later than this machine believes.
     const begunAt = performance.now();
     const [row] = await db.query<{ id: string }>("SELECT corral.machine_join($1, $2, $3, $4, $5) AS id", [

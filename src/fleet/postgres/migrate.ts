@@ -1,6 +1,7 @@
 import { BLOB_TABLE } from "../../blobs/postgres/postgres-blobs.ts";
 import { QueueError } from "../model/queue-error.ts";
 import type { Connection, Statements } from "./connection.ts";
+import { isDenied } from "./explained-error.ts";
 import { ITEM_MACHINES, MACHINES } from "./machines-schema.ts";
 import { ATTACHED, FLEETS } from "./schema.ts";
 
@@ -11,11 +12,13 @@ const LOCK = 7_215_318;
 /** @throws QueueError if a newer Corral made the schema, or if this user may not make it */
 export async function migrate(db: Connection, schema: string): Promise<void> {
   if ((await versionOf(db, schema)) === MIGRATIONS.length) return;
+  let found = 0;
   try {
     await db.transaction(async (within) => {
       await within.query("SELECT pg_advisory_xact_lock($1)", [LOCK]);
       // Another process may have migrated it in the meantime.
       const version = await versionOf(within, schema);
+      found = version;
       if (version > MIGRATIONS.length)
         throw new QueueError(
           `The queue has version ${version}, but this Corral supports only ${MIGRATIONS.length}. Use the newer Corral.`,
@@ -30,12 +33,19 @@ export async function migrate(db: Connection, schema: string): Promise<void> {
       await within.query("UPDATE corral.version SET version = $1", [MIGRATIONS.length]);
     });
   } catch (error) {
-    if ((error as { code?: string }).code !== "42501") throw error;
-    throw new QueueError(
-      "This database user may not make Corral's tables. Open the queue once as a user who may create schemas, or grant CREATE on the database.",
-      { cause: error },
-    );
+    if (!isDenied(error)) throw error;
+    throw new QueueError(found === 0 ? NO_TABLES : olderText(found), { cause: error });
   }
+}
+
+const NO_TABLES =
+  "This database user may not make Corral's tables. Open the queue once as a user who may create schemas, or grant CREATE on the database.";
+
+function olderText(version: number): string {
+  return (
+    `The queue has version ${version}, this Corral needs ${MIGRATIONS.length}, and this database user may not change tables. Run this version ` +
+    "once as the owner of the tables (`corral fleet ls`), and grant machines what it needs (`corral work --grants ROLE`)."
+  );
 }
 
 async function versionOf(db: Statements, schema: string): Promise<number> {

@@ -11,6 +11,7 @@ import {
   schemaTexts,
   storable,
 } from "./connection.ts";
+import { explainedError } from "./explained-error.ts";
 import { isPassing, persistently } from "./lost-connection.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 
@@ -163,26 +164,8 @@ class Server implements Connection {
     }
   }
 
-  /** Says which server it is, and what to do. A password is in no error of the driver. */
   explained(error: unknown): unknown {
-    const { code = "" } = error as { code?: string };
-    const reason = error instanceof Error ? error.message || code : String(error);
-    if (isPassing(error))
-      return new QueueError(
-        `PostgreSQL at ${this.#place} does not answer: ${reason}. Start it, or correct the address in \`queue:\` or CORRAL_QUEUE.`,
-        { cause: error },
-      );
-    if (/^(28|3D)/.test(code))
-      return new QueueError(
-        `PostgreSQL at ${this.#place} refuses the connection: ${reason}. Check user, password and database in \`queue:\` or CORRAL_QUEUE.`,
-        { cause: error },
-      );
-    if (/SSL|certificate|self-signed|altname/i.test(`${reason} ${code}`))
-      return new QueueError(
-        `The TLS connection to PostgreSQL at ${this.#place} failed: ${reason}. Name the authority with \`sslrootcert=FILE\` in the address.`,
-        { cause: error },
-      );
-    return error;
+    return explainedError(error, this.#place);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chownSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -95,7 +95,14 @@ describe.skipIf(serverPrograms() === null || !isRoot)("machines", () => {
     const own = (n: number): string => join(at.base, "private", `${n}.txt`);
     mkdirSync(join(at.base, "private"));
     for (let n = 0; n < ITEMS; n += 1) writeFileSync(own(n), `own ${n}\n`, { mode: 0o600 });
-    const work = (name: string) => at.start(name, ["work", "--name", name, "--concurrency", "2", "--json"], env);
+    // The owner makes the tables, and a role that may do nothing but this.
+    expect(await at.start("home", ["fleet", "ls", "--json"], env).ended).toBe(0);
+    const grants = spawnSync(process.execPath, [PROGRAM, "work", "--grants", "machine"], { encoding: "utf8" });
+    const psql = ["-X", "-q", "-v", "ON_ERROR_STOP=1", server.url];
+    const made = spawnSync(join(serverPrograms() ?? "", "psql"), psql, { input: grants.stdout, encoding: "utf8" });
+    expect([made.status, made.stderr]).toEqual([0, ""]);
+    const asMachine = { CORRAL_QUEUE: server.url.replace("postgres@", "machine@") };
+    const work = (name: string) => at.start(name, ["work", "--name", name, "--concurrency", "2", "--json"], asMachine);
     const [one, two] = [work("one"), work("two")];
     const attach = ["--attach", `${at.base}/private/{n}.txt=own.txt`, "--attach", "/data/word"];
     const items = ["--manifest", join(at.base, "items.jsonl"), "--input", '{"n":"{n}"}', ...attach];

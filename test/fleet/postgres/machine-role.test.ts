@@ -1,6 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { openPostgresBlobs } from "../../../src/blobs/postgres/postgres-blobs.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
@@ -38,11 +36,6 @@ afterAll(async () => {
 });
 
 describe("the role of machines", () => {
-  it("has in docs/machines.md what it is granted here", async () => {
-    const page = await readFile(join(import.meta.dirname, "../../../docs/machines.md"), "utf8");
-    expect(page.match(/^GRANT .*(?=;$)/gm)).toEqual(machineGrants("corral_machine"));
-  });
-
   it("can join, claim, deliver and give back", async () => {
     await using member = await machine.work.join({ name: "m", labels: [], slots: 1, version: "0" });
     expect(await member.offers()).toMatchObject([{ fleet }]);

@@ -1,0 +1,198 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
+import { openFleetStore } from "../../../src/fleet/open-store.ts";
+import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
+import { connectServer } from "../../../src/fleet/postgres/server.ts";
+import { openWorkPlace } from "../../../src/operations/work-place.ts";
+import { temporaryFolder } from "../../files/temporary-folder.ts";
+import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";
+import { serverPrograms } from "./server-fixture.ts";
+
+const name = (what: string): string => `${what}_${randomBytes(4).toString("hex")}`;
+const [database, owner, role] = [name("fleets"), name("owner"), name("machine")];
+const PASSWORD = "a password: 100%?";
+const AGREEMENT = { declarations: {}, images: {}, trees: {} };
+const MACHINE = { name: "m", labels: [], slots: 1, version: "0" };
+
+const folder = temporaryFolder();
+const { port, authority } = inject("postgresTls") ?? { port: 0, authority: "" };
+/** The superuser, on the socket. */
+const superUrl = (inject("postgres") ?? "").replace("/postgres?", `/${database}?`);
+const urlOf = (
+  user: string,
+  { password = PASSWORD, host = "localhost", tls = `verify-full&sslrootcert=${authority}` } = {},
+) =>
+  `postgres://${user}:${encodeURIComponent(password)}@${host}:${port}/${database}${tls === "" ? "" : `?sslmode=${tls}`}`;
+
+let coordinator: FleetStore;
+
+/** Runs SQL as a user does with what `corral work --grants` prints. */
+function psql(url: string, script: string): string {
+  const program = join(serverPrograms() ?? "", "psql");
+  const ran = spawnSync(program, ["-X", "-q", "-v", "ON_ERROR_STOP=1", url], { input: script, encoding: "utf8" });
+  return ran.status === 0 ? "" : ran.stderr;
+}
+
+const opened = (url: string) => openWorkPlace(join(folder.path, "machine"), folder.path, { CORRAL_QUEUE: url });
+const joined = async (url = urlOf(role)) => {
+  await using place = await opened(url);
+  await using _ = await place.work.join(MACHINE);
+};
+
+beforeAll(async () => {
+  await using server = await connectServer(inject("postgres") ?? "");
+  await server.query(`CREATE ROLE ${owner} LOGIN PASSWORD '${PASSWORD}'`);
+  await server.query(`CREATE DATABASE ${database} OWNER ${owner}`);
+  await server.query(`REVOKE CONNECT ON DATABASE ${database} FROM PUBLIC`);
+  coordinator = await openFleetStore(join(folder.path, "owner"), folder.path, { CORRAL_QUEUE: urlOf(owner) });
+  // The first time the role is made, which the owner of the tables may not.
+  expect(psql(superUrl, machineRoleScript(role, "1"))).toBe("");
+  expect(psql(superUrl, `ALTER ROLE ${role} PASSWORD '${PASSWORD}'`)).toBe("");
+});
+afterAll(async () => {
+  await coordinator[Symbol.asyncDispose]();
+  await using server = await connectServer(inject("postgres") ?? "");
+  await server.query(`DROP DATABASE ${database} WITH (FORCE)`);
+  folder.remove();
+});
+
+describe("a machine with the role that `corral work --grants` makes", () => {
+  it("does everything that it has to, over TLS and with a password", async () => {
+    const work = coordinator.work;
+    if (work === null) throw new Error("machines cannot reach it");
+    const fleet = await coordinator.create({ ...SPEC, machines: { needs: [], priority: 0, weight: 1 } });
+    await coordinator.load(fleet, items(2), noCollisions);
+    await work.offer(fleet, AGREEMENT);
+    await putBytes(await work.blobs(), Buffer.from("of the coordinator"));
+
+    await using place = await opened(urlOf(role));
+    await using member = await place.work.join(MACHINE);
+    expect(await member.offers()).toMatchObject([{ fleet, hasMore: true }]);
+    expect(await member.claim([fleet], 2, attempts())).toHaveLength(2);
+    expect((await wholeBlob(place.blobs, digestOf(Buffer.from("of the coordinator")), 100)).toString()).toBe(
+      "of the coordinator",
+    );
+    const changeset = await putBytes(place.blobs, Buffer.from("of the machine"));
+    // Again: it relies on what is there.
+    await place.blobs.put({ digest: changeset, bytes: 14 }, [Buffer.from("of the machine")] as never);
+    const delivery = { result: settlementOf(0).result, streams: null, changeset, more: null };
+    expect(await member.deliver(fleet, 0, 1, delivery)).toEqual({ ok: true });
+    expect(await member.giveBack(fleet, 1, 1, 0)).toEqual({ ok: true });
+    expect(await member.withdrawn()).toEqual([]);
+    await member.stands(fleet, "a reason");
+    await place.work.wake(1, new AbortController().signal);
+    expect(await work.deliveries(fleet, 9)).toMatchObject([{ index: 0, changeset }]);
+    expect(await work.machines()).toMatchObject([{ name: "m" }]);
+  });
+
+  it("says what it may not do, and who may", async () => {
+    await using store = await openFleetStore(join(folder.path, "machine"), folder.path, { CORRAL_QUEUE: urlOf(role) });
+    await expect(store.list()).rejects.toThrow(
+      /does not allow this: permission denied for table fleets\. Use the address of the owner/,
+    );
+  });
+});
+
+describe("the script of `corral work --grants`", () => {
+  const sql = (text: string): void => expect(psql(superUrl, text)).toBe("");
+
+  it("gives an existing role what it lacks, as the owner of the tables, and takes what is too much", async () => {
+    sql(`REVOKE EXECUTE ON FUNCTION corral.machine_leave(text) FROM ${role}; GRANT ALL ON corral.fleets TO ${role};
+      REVOKE UPDATE (used_at) ON corral.blobs FROM ${role}; GRANT DELETE ON corral.blobs TO ${role};`);
+    await expect(joined()).rejects.toThrow(
+      "This database user lacks rights that machines need: EXECUTE on corral.machine_leave, UPDATE of used_at on corral.blobs. " +
+        "Run `corral work --grants ROLE`",
+    );
+    expect(psql(urlOf(owner), machineRoleScript(role, "1"))).toBe("");
+    await joined();
+    await using asRole = await connectServer(urlOf(role));
+    await expect(asRole.query("SELECT * FROM corral.fleets")).rejects.toThrow(/permission denied/);
+    await expect(asRole.query("DELETE FROM corral.blobs")).rejects.toThrow(/permission denied/);
+  });
+
+  it("changes nothing for a role with more rights: the owner, its members, a superuser", async () => {
+    const member = name("member");
+    sql(`CREATE ROLE ${member} IN ROLE ${owner}`);
+    for (const wrong of [owner, member, "postgres"])
+      expect(psql(superUrl, machineRoleScript(wrong, "1"))).toMatch(/has all rights on Corral's tables/);
+    expect((await coordinator.list()).length).toBe(1);
+    sql(`DROP ROLE ${member}`);
+  });
+
+  it.each(["", "a b", 'x"; DROP TABLE y; --', "a'b", "pg_monitor", "PUBLIC", "x".repeat(64), "1a", "a;b"])(
+    "is made for no such name: %j",
+    (wrong) => {
+      expect(() => machineRoleScript(wrong, "1")).toThrow(/role|keeps this name/);
+    },
+  );
+});
+
+describe("a machine of another version", () => {
+  it.each([
+    [
+      2,
+      /^The queue has version 2, this Corral needs \d+, and this database user may not change tables\. Run this version once/,
+    ],
+    [99, /^The queue has version 99, but this Corral supports only \d+\. Use the newer Corral/],
+  ])("says so, with tables of version %d", async (version, said) => {
+    await using asOwner = await connectServer(urlOf(owner));
+    const [was] = await asOwner.query<{ version: number }>("SELECT version FROM corral.version");
+    await asOwner.query("UPDATE corral.version SET version = $1", [version]);
+    await expect(joined()).rejects.toThrow(said);
+    await asOwner.query("UPDATE corral.version SET version = $1", [was?.version]);
+  });
+});
+
+describe("a connection that is not safe, or not allowed", () => {
+  const refused = async (url: string, said: RegExp) => {
+    const error = await joined(url).then(
+      () => new Error("it connected"),
+      (failure: Error) => failure,
+    );
+    expect(error.message).toMatch(said);
+    expect(error.message).not.toContain(PASSWORD);
+  };
+
+  it("is refused with an authority that did not sign the certificate", async () => {
+    const other = join(folder.path, "other.pem");
+    const args =
+      "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=other -keyout other.key";
+    execFileSync("openssl", [...args.split(" "), "-out", other], { cwd: folder.path, stdio: "ignore" });
+    await refused(
+      urlOf(role, { tls: `verify-full&sslrootcert=${other}` }),
+      /TLS connection .* failed: .*sslrootcert=FILE/,
+    );
+    writeFileSync(other, "no certificate");
+    await refused(urlOf(role, { tls: `verify-full&sslrootcert=${other}` }), /TLS connection .* failed/);
+    // The authorities of the system did not sign it either.
+    await refused(urlOf(role, { tls: "verify-full" }), /TLS connection .* failed: .*sslrootcert=FILE/);
+  });
+
+  it("is refused under a name or an address that the certificate does not have", async () => {
+    const host = "127.0.0.1";
+    await refused(
+      urlOf(role, { host }),
+      /TLS connection .* failed: .*Use the name of the server that its certificate has/,
+    );
+    await joined(urlOf(role, { host, tls: `verify-ca&sslrootcert=${authority}` }));
+  });
+
+  it("is refused by a server that wants TLS, and to one that has none", async () => {
+    await refused(urlOf(role, { tls: "" }), /no encryption\. It wants TLS: add `sslmode=verify-full`/);
+    await refused(`${superUrl}&sslmode=verify-full`, /does not support SSL connections\. Switch TLS on in the server/);
+  });
+
+  it("is refused with a password that is wrong or has expired", async () => {
+    const said = /refuses the connection: password authentication failed .*has expired is refused in the same words/;
+    await refused(urlOf(role, { password: "another" }), said);
+    expect(psql(superUrl, `ALTER ROLE ${role} VALID UNTIL '2001-01-01'`)).toBe("");
+    await refused(urlOf(role), said);
+    expect(psql(superUrl, `ALTER ROLE ${role} VALID UNTIL 'infinity'`)).toBe("");
+    await joined();
+  });
+});
