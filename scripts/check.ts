@@ -1,9 +1,10 @@
 /**
- * Runs the linter, the compiler and the tests, and stops at the first that fails, with its exit status. `npm test` runs
+ * Runs the linter, and the compiler beside the unit tests, then all other tests; stops at the first that fails, with its exit status. `npm test` runs
  * all tests, and builds the images that are missing while it runs what needs none. Where runc cannot make cells, all of them run
  * on the Engine, once. `npm run test:unit` passes `unit`, and runs the quick tests that need no Engine.
  */
 import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,13 +14,13 @@ import { letKeptImagesGo } from "../test/run/kept-for-runc.ts";
 
 const root = join(import.meta.dirname, "..");
 const modules = join(root, "node_modules");
+const running = new Set<ChildProcess>();
 const isUnit = process.argv[2] === "unit";
 
 const images = isUnit ? null : begun(join(root, "scripts/images.ts"));
 await pass("lint", "@biomejs/biome/bin/biome", "check", ".");
-await pass("types", "typescript/bin/tsc", "--noEmit");
-await pass("types of the page", "typescript/bin/tsc", "--noEmit", "-p", "tsconfig.web.json");
-await pass("unit tests (no Engine)", "vitest/vitest.mjs", "run", "--project", "unit");
+// The compiler uses one processor, and prints nothing unless it fails.
+await Promise.all([typed(), pass("unit tests (no Engine)", "vitest/vitest.mjs", "run", "--project", "unit")]);
 if (images !== null) {
   await ended("images", images);
   const { driver, why } = await driving();
@@ -34,6 +35,11 @@ if (images !== null) {
     "--project",
     "!unit",
   );
+}
+
+async function typed(): Promise<void> {
+  await pass("types", "typescript/bin/tsc", "--noEmit");
+  await pass("types of the page", "typescript/bin/tsc", "--noEmit", "-p", "tsconfig.web.json");
 }
 
 async function pass(what: string, program: string, ...args: string[]): Promise<void> {
@@ -53,23 +59,23 @@ async function driving(): Promise<Driving> {
   }
 }
 
-interface Begun {
-  readonly child: ChildProcess;
-  readonly status: Promise<number>;
-}
-
-function begun(...args: string[]): Begun {
+function begun(...args: string[]): Promise<number> {
   const child = spawn(process.execPath, args, { cwd: root, stdio: "inherit" });
-  const { promise, resolve, reject } = Promise.withResolvers<number>();
-  child.once("error", reject).once("exit", (status) => resolve(status ?? 1));
-  return { child, status: promise };
+  running.add(child);
+  return new Promise((resolve, reject) => {
+    child.once("error", reject).once("exit", (status) => {
+      running.delete(child);
+      resolve(status ?? 1);
+    });
+  });
 }
 
-async function ended(what: string, { status: promise }: Begun): Promise<void> {
-  const status = await promise;
+async function ended(what: string, begun: Promise<number>): Promise<void> {
+  const status = await begun;
   if (status === 0) return;
   process.stderr.write(`check: failed: ${what}\n`);
-  images?.child.kill();
-  await images?.status;
+  const ends = [...running].map((child) => once(child, "exit"));
+  for (const child of running) child.kill();
+  await Promise.all(ends);
   process.exit(status);
 }
