@@ -16,10 +16,26 @@ export function chromiumPath(env: Readonly<Record<string, string | undefined>> =
 export const NO_CHROMIUM =
   chromiumPath() === null && "there is no Chromium: apt-get install chromium, or name one in CORRAL_CHROMIUM";
 
+/** The pages that Chromium draws its own address bar with, for each profile anew: they cost several times what a test's page does. */
+const OWN_PAGES = ["WebUIOmniboxPopup", "WebUIOmniboxFullPopup", "WebUIOmniboxAimPopup"];
+/** Of what playwright switches off, what would reach the network, or hold a page up: a second list replaces its own. */
+const AS_PLAYWRIGHT = [
+  "AimEnabled",
+  "HttpsFirstBalancedModeAutoEnable",
+  "HttpsUpgrades",
+  "MediaRouter",
+  "NetworkTimeServiceQuerying",
+  "OptimizationHints",
+  "PaintHolding",
+  "PreconnectToSearch",
+];
+const WITHOUT = ["SpareRendererForSitePerProcess", ...OWN_PAGES, ...AS_PLAYWRIGHT];
+
 /** `args`: more of Chromium's own options. */
 export async function openBrowser(args: readonly string[] = []): Promise<Browser> {
   const executablePath = chromiumPath();
   if (executablePath === null) throw new Error(String(NO_CHROMIUM));
   // Chromium's sandbox refuses root, and needs user namespaces. All that it opens here is a service of the test itself.
-  return await chromium.launch({ executablePath, chromiumSandbox: false, args: ["--disable-dev-shm-usage", ...args] });
+  const more = ["--disable-dev-shm-usage", `--disable-features=${WITHOUT.join(",")}`, ...args];
+  return await chromium.launch({ executablePath, chromiumSandbox: false, args: more });
 }
