@@ -45,9 +45,15 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
   return remove;
 }
 
+/** What the processes load that tests start and kill: a process that is killed leaves nothing in the cache of compiled code. */
+const LOADED_BY_KILLED = ["src/index.ts", "src/operations/run-fleet.ts", "src/operations/work.ts"];
+
 /** Once for all projects of a run. */
 function build(): void {
   if (process.env.CORRAL_TESTS_BUILT === "1") return;
-  execFileSync(process.execPath, [join(import.meta.dirname, "../../scripts/build.ts")], { stdio: "inherit" });
+  const root = join(import.meta.dirname, "../..");
+  execFileSync(process.execPath, [join(root, "scripts/build.ts")], { stdio: "inherit" });
+  const loads = LOADED_BY_KILLED.map((path) => `await import(${JSON.stringify(join(root, path))});`).join("");
+  execFileSync(process.execPath, ["--input-type=module", "--eval", loads], { stdio: "inherit" });
   process.env.CORRAL_TESTS_BUILT = "1";
 }

@@ -19,7 +19,9 @@ const COMMAND_LINE = join(
 
 /** Disposing says that nothing is left to remove. */
 export function watchOwnDeath({ stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">): Disposable {
-  const named = ["PATH", "HOME"].concat(Object.keys(engineEnv).filter((name) => name.startsWith("DOCKER_")));
+  const named = ["PATH", "HOME", "NODE_COMPILE_CACHE"].concat(
+    Object.keys(engineEnv).filter((name) => name.startsWith("DOCKER_")),
+  );
   const env = Object.fromEntries(named.map((name) => [name, engineEnv[name]]));
   const watch = spawn("/bin/sh", ["-c", WATCH, "corral-watch", process.execPath, COMMAND_LINE], {
     cwd: "/",
