@@ -181,7 +181,10 @@ let local: Docker | null = null;
 
 /** This machine's Engine has one client for all files that share the process: to connect costs it more than most calls. */
 async function dockerAt(env: NonNullable<OpenFixtureOptions["engineEnv"]>): Promise<Docker> {
-  if (env !== process.env) return (await connect(env)).docker;
+  const isElsewhere = Object.keys({ ...env, ...process.env }).some(
+    (name) => /^DOCKER_/.test(name) && env[name] !== process.env[name],
+  );
+  if (isElsewhere || env.HOME !== process.env.HOME) return (await connect(env)).docker;
   local ??= (await connect(env)).docker;
   return local;
 }
