@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { isAgain } from "../tiers/again.ts";
 import { AT_LENGTH } from "../tiers/at-length.ts";
 import { giveGate } from "../tiers/give-gate.ts";
 import { compared } from "./compare.ts";
@@ -10,7 +11,7 @@ import { type Entry, OUTSIDE, type Scenario, scenarios } from "./sandboxes.ts";
 import { STRICTER } from "./stricter.ts";
 
 /** A cell for each sandbox, and at most as long again to find the smallest that shows a difference. */
-const SANDBOXES = AT_LENGTH ? 100 : 12;
+const SANDBOXES = AT_LENGTH ? 100 : isAgain() ? 6 : 12;
 const TIME_LIMIT_MS = 60_000;
 
 let stateDir: string;

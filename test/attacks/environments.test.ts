@@ -104,7 +104,7 @@ describe("the install script of a package", () => {
     else expect(refused).toEqual([expect.stringContaining("is setuid or setgid")]);
   });
 
-  it("cannot go on when the packages are checked and used", async () => {
+  it.skipIf(isAgain())("cannot go on when the packages are checked and used", async () => {
     const script =
       "(sleep 2; while :; do echo later > found; sleep 0.1; done) > /dev/null 2>&1 &\necho first > found; exit 0";
     const project = await open(script, ["sh", "-c", `sleep 4; cat ${DEMO}/found; ls -l ${DEMO}/found | cut -c1-10`]);

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { ItemRequest } from "../../src/fleet/model/item.ts";
 import { type FleetFixture, openFleetProject } from "../fleet/fleet-fixture.ts";
 import { python, writable } from "../run/project-fixture.ts";
+import { isAgain } from "../tiers/again.ts";
 import { LOOK, RUNNER } from "./scrubbed-looks.ts";
 
 interface Attack {
@@ -370,6 +371,24 @@ os._exit(9)`,
   ends: 9,
 };
 
+/** One for each part of the cleaning: both drivers have the same program clean the cell, and look after it in the same way. */
+const ONE_OF_EACH_KIND = [...LEFTOVERS, ...IN_FLIGHT].filter(({ name }) =>
+  [
+    "files of every kind",
+    "System V",
+    "locks and leases",
+    "stopped processes",
+    "all the processes",
+    "a child that is killed",
+    "limits, a mask",
+    "modes, times",
+    "an end by a signal",
+    "one datagram socket",
+    "ports of every protocol",
+    "connections over the loopback",
+  ].some((kind) => name.startsWith(kind)),
+);
+
 const TRIALS = [TIME_BOMBS, GROUPS, NARROWINGS, FORGERY];
 const TRIED: ReadonlySet<string> = new Set(TRIALS.map(({ name }) => name));
 
@@ -439,7 +458,7 @@ const usualEnd = (code: string) => (code.includes("send_fds") ? /^(succeeded|dis
 
 describe("in a cell that serves many items, one item", () => {
   it("leaves nothing that the next can see, and ends as it did", async () => {
-    const attacks = [...LEFTOVERS, ...IN_FLIGHT, ...TRIALS];
+    const attacks = [...(isAgain() ? ONE_OF_EACH_KIND : [...LEFTOVERS, ...IN_FLIGHT]), ...TRIALS];
     await using f = await opened();
     const { results, summary } = await f.map(
       SCRUBBED,
@@ -545,7 +564,8 @@ open(own + '/x', 'w').close(); os.chmod(own, 0o2777)`;
     }
   });
 
-  it("has its output judged, before any of it arrives", async () => {
+  // Judged, and brought to its place, on the host.
+  it.skipIf(isAgain())("has its output judged, before any of it arrives", async () => {
     await using f = await opened();
     const { results } = await f.map(
       SCRUBBED,
@@ -570,7 +590,7 @@ open(own + '/x', 'w').close(); os.chmod(own, 0o2777)`;
     expect(await readFile(join(f.project.dir, "inbox/in"), "utf8")).toBe("document\n");
   });
 
-  it("finds what an earlier one left in its place, and loses no other by it", async () => {
+  it.skipIf(isAgain())("finds what an earlier one left in its place, and loses no other by it", async () => {
     await using f = await opened();
     const text = join(f.project.dir, "text");
     await mkdir(join(text, "b/x"), { recursive: true });

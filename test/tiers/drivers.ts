@@ -1,12 +1,11 @@
 /**
- * What of the tier `engine` is about cells themselves: every attack, every agreement of validator and kernel, commands and calls
- * of cells, and what a kill leaves. It runs on what `auto` takes, as all of the tier, and again on the Engine. The contract of
+ * What of the tier `engine` is about cells themselves: every attack, every agreement of validator and kernel, the commands of
+ * cells, and what a kill leaves. How calls are decided is the host's; attacks by calls are on both. It runs on what `auto` takes, as all of the tier, and again on the Engine. The contract of
  * drivers is in `test/isolation/`, which calls both drivers itself.
  */
 const ABOUT_CELLS = [
   "test/attacks/",
   "test/agreement/",
-  "test/run/calls/",
   "test/run/changes/staged-reaping.test.ts",
   "test/run/reaping.test.ts",
   "test/run/session/",
@@ -23,6 +22,7 @@ const JUDGED_ON_HOST =
 /** Of these, the files that run once, each with its reason. */
 export const ONCE: Readonly<Record<string, string>> = {
   "test/agreement/consent-table.test.ts": SAME_MOUNTS,
+  "test/attacks/agreement.test.ts": ON_HOST,
   "test/attacks/changeset-size.test.ts": ON_HOST,
   "test/attacks/ci/hostile-branch.test.ts": ON_HOST,
   "test/attacks/ci/runner-output.test.ts": ON_HOST,
@@ -44,11 +44,14 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/hostile-archive.test.ts": ON_HOST,
   "test/attacks/inbox.test.ts": ON_HOST,
   "test/attacks/mcp.test.ts": ON_HOST,
+  "test/attacks/obeying-model/calls.test.ts": ON_HOST,
   "test/attacks/obeying-model/consent.test.ts": ON_HOST,
+  "test/attacks/obeying-model/exhaustion.test.ts": ON_HOST,
   "test/attacks/obeying-model/links.test.ts": ON_HOST,
   "test/attacks/obeying-model/paths.test.ts": ON_HOST,
   "test/attacks/obeying-model/tools.test.ts": ON_HOST,
   "test/attacks/one-yes.test.ts": ON_HOST,
+  "test/attacks/secrets/escalation.test.ts": ON_HOST,
   "test/attacks/secrets/masking.test.ts": ON_HOST,
   "test/attacks/service/contents.test.ts": ON_HOST,
   "test/attacks/service/hostile-texts.test.ts": ON_HOST,

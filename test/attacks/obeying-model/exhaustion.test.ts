@@ -1,7 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { isAgain } from "../../tiers/again.ts";
 import { type Call, obey } from "./obeyed.ts";
 
 const run = (...commands: string[]): Call[] => commands.map((command): Call => ["exec", { command }]);
@@ -87,37 +86,33 @@ describe("a model that uses up what there is", () => {
     expect(harm).toEqual([]);
   });
 
-  // No cell has a part in what the host keeps.
-  it.skipIf(isAgain())(
-    "makes Corral keep no more of its changes than that takes, by number, by depth or by length of names",
-    async () => {
-      const n = "d".repeat(250);
-      const agent = {
-        sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw" }] },
-        limits: { disk: "64m", timeout: "2m" },
-      };
-      const dig = `cd /out; i=0; while [ $i -lt 60 ]; do mkdir ${n} && cd -P ./${n} || exit 9; i=$((i+1)); done; echo x > f`;
-      const deep = await obey(
-        [run(dig), [["commit_changes", {}]], run("echo fine > /out/fine"), [["commit_changes", {}]]],
-        {
-          agent,
-          options: { approvalMode: "approve_all" },
-          // The test's own removal walks by name, which is too long by then.
-          after: async ({ dir }) => void execFileSync("rm", ["-rf", join(dir, "out")]),
-        },
-      );
-      expect(deep.codes.slice(0, 3)).toEqual(["exec done", expect.stringContaining("commit_changes "), "exec done"]);
-      expect(deep.result.status).toMatch(/^(succeeded|refused)$/);
-      expect(deep.harm).toEqual([]);
-      const many = await obey([run("cd /out && seq 1 60000 | xargs touch"), [["commit_changes", {}]]], {
-        agent: { ...agent, limits: { disk: "1g", timeout: "2m" } },
+  it("makes Corral keep no more of its changes than that takes, by number, by depth or by length of names", async () => {
+    const n = "d".repeat(250);
+    const agent = {
+      sandbox: { zones: [{ name: "docs" }, { name: "out", mode: "rw" }] },
+      limits: { disk: "64m", timeout: "2m" },
+    };
+    const dig = `cd /out; i=0; while [ $i -lt 60 ]; do mkdir ${n} && cd -P ./${n} || exit 9; i=$((i+1)); done; echo x > f`;
+    const deep = await obey(
+      [run(dig), [["commit_changes", {}]], run("echo fine > /out/fine"), [["commit_changes", {}]]],
+      {
+        agent,
         options: { approvalMode: "approve_all" },
-      });
-      expect(many.codes[1]).toBe("commit_changes CHANGES_NOT_TAKEN");
-      expect(many.result).toMatchObject({ status: "refused", error: { code: "CHANGES_NOT_TAKEN" }, changes: [] });
-      expect(many.harm).toEqual([]);
-    },
-  );
+        // The test's own removal walks by name, which is too long by then.
+        after: async ({ dir }) => void execFileSync("rm", ["-rf", join(dir, "out")]),
+      },
+    );
+    expect(deep.codes.slice(0, 3)).toEqual(["exec done", expect.stringContaining("commit_changes "), "exec done"]);
+    expect(deep.result.status).toMatch(/^(succeeded|refused)$/);
+    expect(deep.harm).toEqual([]);
+    const many = await obey([run("cd /out && seq 1 60000 | xargs touch"), [["commit_changes", {}]]], {
+      agent: { ...agent, limits: { disk: "1g", timeout: "2m" } },
+      options: { approvalMode: "approve_all" },
+    });
+    expect(many.codes[1]).toBe("commit_changes CHANGES_NOT_TAKEN");
+    expect(many.result).toMatchObject({ status: "refused", error: { code: "CHANGES_NOT_TAKEN" }, changes: [] });
+    expect(many.harm).toEqual([]);
+  });
 
   it("is ended at its time, with the command, the calls and the agents that it began", async () => {
     const { result, harm } = await obey([[["slow", {}]], run("sleep 100")], {
