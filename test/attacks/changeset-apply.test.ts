@@ -58,7 +58,7 @@ describe("a directory in which others swap things while changes are applied", ()
     await once(flipper.stdout, "data");
     const seen = new Map<string, number>();
     try {
-      for (let round = 0; round < (AT_LENGTH ? 1500 : 500); round++) {
+      for (let round = 0; round < (AT_LENGTH ? 1500 : 250); round++) {
         for (const { outcome, reason } of await apply(staged, asItStands(staged, changeset)))
           seen.set(reason ?? outcome, (seen.get(reason ?? outcome) ?? 0) + 1);
       }

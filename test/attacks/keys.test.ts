@@ -90,7 +90,7 @@ async function inspectedWhile({ project }: ServedAgents, act: () => Promise<unkn
         if (inspected !== null) seen.add(JSON.stringify(inspected));
       }
       for (const text of await textsBelow(statePaths(stateDir).runc)) seen.add(text);
-      await new Promise((done) => setTimeout(done, 50));
+      await new Promise((done) => setTimeout(done, 150));
     }
   })();
   await act().finally(() => over.abort());

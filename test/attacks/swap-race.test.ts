@@ -49,18 +49,18 @@ afterEach(async () => {
 });
 
 it.each([
-  ["a directory below it", 60, { worker: "peek" }],
+  ["a directory below it", 30, { worker: "peek" }],
   [
     "a directory below it, by what the caller leaves",
-    40,
+    20,
     { worker: "inheritor", narrow: { allow_read: "/work/f/sub" } },
   ],
-  ["a file below it, as attachment", 40, { worker: "reader", attachments: ["/work/f/sub/note"] }],
+  ["a file below it, as attachment", 20, { worker: "reader", attachments: ["/work/f/sub/note"] }],
 ])(
   "a folder that is swapped for a link to outside shows no called worker %s",
   { timeout: 120_000 },
   async (_, rounds, request) => {
-    const count = AT_LENGTH ? 2 * rounds : rounds;
+    const count = AT_LENGTH ? 4 * rounds : rounds;
     await using project = await openProject({
       workers: {
         attacker: {

@@ -9,6 +9,7 @@ import { only } from "../../../src/changes/model/changeset.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import { lockOwner } from "../../../src/state/owner.ts";
 import { machinePair, OF, told, viewOf } from "../../blobs/machine-pair.ts";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { ALL_NAMES, byteTree, carryOut, type Operation, operations } from "../scan/byte-tree.ts";
 import { plant } from "../staged-folder.ts";
 
@@ -63,7 +64,7 @@ describe("changes of a run on another machine", () => {
         expect(settled.map(outcomeOf).sort()).toEqual(expected.outcomes.sort());
         expect(byteTree(pair.home)).toEqual(expected.tree);
       }),
-      { numRuns: 60 },
+      { numRuns: AT_LENGTH ? 60 : 30 },
     );
   });
 
