@@ -86,6 +86,7 @@ describe("a model that uses up what there is", () => {
     expect(harm).toEqual([]);
   });
 
+  // The host keeps them, for both drivers.
   it("makes Corral keep no more of its changes than that takes, by number, by depth or by length of names", async () => {
     const n = "d".repeat(250);
     const agent = {
