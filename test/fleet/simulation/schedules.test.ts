@@ -1,0 +1,204 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { FleetSpec } from "../../../src/fleet/model/item.ts";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
+import { brokenPromises, type Ended } from "./broken-promises.ts";
+import { SimulatedDatabase } from "./simulated-database.ts";
+import {
+  type Ledger,
+  SimulatedChanges,
+  type Simulation,
+  simulatedCoordinator,
+  simulatedMachine,
+} from "./simulated-fleet.ts";
+import { type VirtualProcess, VirtualWorld } from "./virtual-world.ts";
+
+const LABELS = ["big", "gpu"];
+/** After the last fault, all fleets have to end within this time. */
+const QUIET_MS = 180_000;
+
+const label = fc.subarray(LABELS);
+const machine = fc.record({ labels: label, slots: fc.integer({ min: 1, max: 3 }) });
+const fleet = fc.record({
+  items: fc.integer({ min: 1, max: 7 }),
+  needs: label,
+  priority: fc.integer({ min: 0, max: 1 }),
+  weight: fc.integer({ min: 1, max: 3 }),
+  concurrency: fc.integer({ min: 0, max: 2 }),
+  retries: fc.integer({ min: 0, max: 2 }),
+});
+const fault = fc.record({
+  at: fc.nat(15_000),
+  kind: fc.oneof(
+    { weight: 3, arbitrary: fc.constantFrom("kill" as const, "stop" as const, "cut" as const, "lossy" as const) },
+    { weight: 1, arbitrary: fc.constantFrom("drain" as const, "cancel" as const, "rival" as const) },
+  ),
+  /** A machine, or from {@link MACHINES} on the coordinator of a fleet. */
+  who: fc.nat(7),
+  ms: fc.integer({ min: 500, max: 22_000 }),
+});
+const schedule = fc.record({
+  seed: fc.nat(2 ** 31),
+  seesLeasesAlone: fc.boolean(),
+  machines: fc.array(machine, { minLength: 1, maxLength: 3 }),
+  fleets: fc.array(fleet, { minLength: 1, maxLength: 2 }),
+  faults: fc.array(fault, { maxLength: 7 }),
+});
+type Schedule = typeof schedule extends fc.Arbitrary<infer T> ? T : never;
+
+let database: SimulatedDatabase;
+beforeAll(async () => {
+  database = await SimulatedDatabase.open();
+});
+afterAll(async () => await database.close());
+
+/** Whatever a schedule has, in the same order each time. Returns the promises that were broken. */
+async function simulated({ seed, seesLeasesAlone, machines, fleets, faults }: Schedule): Promise<string[]> {
+  await database.clear();
+  using world = new VirtualWorld();
+  const ledger: Ledger = { effects: [], told: [], bugs: [] };
+  const simulation: Simulation = { world, database, ledger, seed, seesLeasesAlone };
+  const changes = new SimulatedChanges(simulation);
+  const specs = fleets.map(({ items, needs, priority, weight, concurrency, retries }) => {
+    const spec: FleetSpec = {
+      ...{ version: 1, worker: "w", policy: null, concurrency, reuse: "fresh", timeoutMs: null, retries },
+      ...{ maxFailures: null, cache: false, source: "", machines: { needs, priority, weight } },
+    };
+    return { id: null as string | null, spec, items };
+  });
+  let [made, isQuiet] = [0, false];
+  /** Healthy or not: when the last trouble of a coordinator ended, or Infinity. */
+  const troubles: { readonly from: number; to: number }[] = [];
+
+  const named = (kind: string): string => {
+    made += 1;
+    return `${kind}-${made}`;
+  };
+  interface Running {
+    process: VirtualProcess;
+    drain: AbortController;
+    cancel: AbortController;
+  }
+  const machineAt = ({ labels, slots }: Schedule["machines"][number]): Running => {
+    const drain = new AbortController();
+    const process = world.start(named("machine"), (own) =>
+      simulatedMachine(simulation, own, { labels, slots, drain: drain.signal }),
+    );
+    return { process, drain, cancel: new AbortController() };
+  };
+  const coordinatorOf = (fleet: (typeof specs)[number], running?: Running): Running => {
+    const drain = new AbortController();
+    const cancel = running?.cancel ?? new AbortController();
+    const process = world.start(named("coordinator"), async (own) => {
+      // As a person who resumes a fleet that has not ended.
+      for (;;) {
+        const coordinates = { fleet, drain: isQuiet ? new AbortController().signal : drain.signal, cancel: cancel.signal };
+        await simulatedCoordinator(simulation, own, changes, coordinates);
+        await world.pause(3000);
+        if (own.state === "dead" || (await isOver(fleet.id))) return;
+      }
+    });
+    return { process, drain, cancel };
+  };
+  const isOver = async (id: string | null): Promise<boolean> => {
+    const rows = await database.query<{ name: string }>("SELECT name FROM corral.fleets WHERE ended_at IS NOT NULL");
+    return id !== null && rows.some(({ name }) => name === id);
+  };
+
+  const working = machines.map(machineAt);
+  const coordinating = specs.map((fleet) => coordinatorOf(fleet));
+
+  for (const { at, kind, who, ms } of faults.toSorted((a, b) => a.at - b.at)) {
+    await world.advance(Math.max(0, at - world.now()));
+    const isMachine = who % 8 < 5;
+    const index = who % (isMachine ? working.length : coordinating.length);
+    const running = (isMachine ? working : coordinating)[index];
+    if (running === undefined || running.process.state === "dead") continue;
+    const { process } = running;
+    const trouble = { from: world.time, to: Number.POSITIVE_INFINITY };
+    if (!isMachine) troubles.push(trouble);
+    const later = (act: () => void): void => {
+      const over = (): void => {
+        act();
+        trouble.to = world.time;
+      };
+      world.start(named("fate"), async () => {
+        await world.pause(ms);
+        over();
+      });
+    };
+    if (kind === "kill") {
+      world.kill(process);
+      later(() => {
+        const again = isMachine ? machineAt(machines[index] ?? { labels: [], slots: 1 }) : specs[index] && coordinatorOf(specs[index], running);
+        if (again) Object.assign(running, again);
+      });
+    } else if (kind === "stop" || kind === "cut" || kind === "lossy") {
+      if (kind === "stop") process.state = "stopped";
+      else if (kind === "cut") process.isCut = true;
+      else process.lostAnswers = 0.3;
+      later(() => {
+        if (process.state === "stopped") process.state = "running";
+        Object.assign(process, { isCut: false, lostAnswers: 0 });
+      });
+    } else if (kind === "drain") {
+      world.as(process, () => running.drain.abort());
+      later(() => {});
+    } else if (kind === "cancel" && !isMachine) {
+      world.as(process, () => running.cancel.abort());
+      trouble.to = world.time;
+    } else if (kind === "rival" && !isMachine) {
+      const fleet = specs[index];
+      if (fleet?.id != null) {
+        const signal = new AbortController().signal;
+        world.start(named("coordinator"), (own) =>
+          simulatedCoordinator(simulation, own, changes, { fleet, drain: signal, cancel: signal }),
+        );
+      }
+      trouble.to = world.time;
+    } else trouble.to = world.time;
+  }
+  await world.advance(22_000);
+  isQuiet = true;
+  machineAt({ labels: LABELS, slots: 3 });
+  let left = specs.length;
+  for (let passed = 0; passed < QUIET_MS && left > 0; passed += 1000) {
+    await world.advance(1000);
+    const [row] = await database.query<{ left: number }>(
+      "SELECT count(*)::int AS left FROM corral.fleets WHERE ended_at IS NULL",
+    );
+    left = row?.left ?? 0;
+  }
+  await world.advance(500);
+  const troubled = (before: number): number =>
+    Math.max(0, ...troubles.map(({ from, to }) => (from > before ? 0 : Math.min(to, before))));
+  return brokenPromises(await database.steps(), ledger, await endOf(), troubled);
+}
+
+async function endOf(): Promise<Ended> {
+  return {
+    fleets: await database.query("SELECT id, name, state, total FROM corral.fleets ORDER BY id"),
+    items: await database.query(
+      `SELECT i.fleet, i.position, i.state, i.status, i.attempt, i.run,
+         (SELECT count(*)::int FROM corral.results r WHERE r.fleet = i.fleet AND r.position = i.position) AS results
+       FROM corral.items i ORDER BY i.fleet, i.position`,
+    ),
+    tallied: await database.query("SELECT fleet, count FROM corral.tallies"),
+    left: (
+      await database.query<{ n: number }>(
+        "SELECT ((SELECT count(*) FROM corral.deliveries) + (SELECT count(*) FROM corral.intents))::int AS n",
+      )
+    )[0]?.n as number,
+  };
+}
+
+it("keeps its promises under crashes, pauses, partitions, lost answers, rivals, drains and cancels", async () => {
+  const startedAt = process.cpuUsage();
+  await fc.assert(
+    fc.asyncProperty(schedule, async (one) => {
+      expect(await simulated(one)).toEqual([]);
+    }),
+    { numRuns: Number(process.env.CORRAL_SCHEDULES ?? (AT_LENGTH ? 1000 : 4)), endOnFailure: process.env.CORRAL_SHRINK === "0" },
+  );
+  if (process.env.CORRAL_SCHEDULES) console.log(process.cpuUsage(startedAt).user / 1e6);
+}, 3_600_000);

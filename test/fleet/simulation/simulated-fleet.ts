@@ -1,0 +1,274 @@
+import { unrunResult } from "../../../src/fleet/item-result.ts";
+import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
+import type { ClaimedItem } from "../../../src/fleet/model/queue.ts";
+import type { ClaimedWork, Delivery } from "../../../src/fleet/model/work.ts";
+import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
+import { type FleetParts, RunningFleet } from "../../../src/fleet/running-fleet.ts";
+import type { SettleChanges } from "../../../src/fleet/transport.ts";
+import type { Brought, HostFleet } from "../../../src/fleet/work/hosting.ts";
+import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
+import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
+import type { Job } from "../../../src/run/model/job.ts";
+import type { KeptChangesets } from "../../../src/run/model/reported.ts";
+import type { SimulatedDatabase } from "./simulated-database.ts";
+import { randomOf, type VirtualProcess, type VirtualWorld } from "./virtual-world.ts";
+
+const AGREEMENT = { declarations: {}, images: {}, trees: {} };
+const REJOIN_MS = 1000;
+
+/** What happened outside of the database. */
+export interface Ledger {
+  /** Effects that were applied, in their order. */
+  readonly effects: { readonly fleet: string; readonly index: number; readonly attempt: number; readonly run: string }[];
+  /** Final results that a coordinator reported. */
+  readonly told: { readonly fleet: string; readonly result: ItemResult }[];
+  /** Errors that are no part of any schedule. */
+  readonly bugs: unknown[];
+}
+
+export interface Simulation {
+  readonly world: VirtualWorld;
+  readonly database: SimulatedDatabase;
+  readonly ledger: Ledger;
+  readonly seed: number;
+  /** Coordinators see each other's leases alone, as in containers, and not whether a process lives. */
+  readonly seesLeasesAlone: boolean;
+}
+
+/** How an attempt ends, and how long it takes: the same for the same seed. */
+function fate(seed: number, index: number, run: string) {
+  const random = randomOf(seed ^ Math.imul(index + 1, 0x9e3779b1) ^ Number.parseInt(run.slice(0, 6), 36));
+  const takesMs = random() < 0.2 ? 4000 + random() * 9000 : 50 + random() * 1500;
+  const chance = random();
+  return { takesMs, chance, status: chance < 0.8 ? "succeeded" : chance < 0.9 ? "failed" : "lost" };
+}
+
+export function requestsOf(count: number): ItemRequest[] {
+  return Array.from({ length: count }, (_, index) => ({ index, key: `k${index}`, place: "", attachments: [] }));
+}
+
+async function storeOf({ world, database, seed, seesLeasesAlone }: Simulation, process: VirtualProcess) {
+  const random = randomOf(seed + world.now() + process.name.length);
+  return await PostgresStore.open(database.connection(world, process, random), {
+    ...{ project: "p", self: process.name },
+    isDead: (owner) => !seesLeasesAlone && world.find(owner)?.state === "dead",
+    isAlive: (owner) => !seesLeasesAlone && (world.find(owner)?.state ?? "dead") !== "dead",
+  });
+}
+
+/** A process that runs items of others' fleets, as `corral work` does: it joins again when its lease was lost. */
+export async function simulatedMachine(
+  simulation: Simulation,
+  process: VirtualProcess,
+  how: { readonly labels: readonly string[]; readonly slots: number; readonly drain: AbortSignal },
+): Promise<void> {
+  const { world, ledger, seed } = simulation;
+  const { labels, slots, drain } = how;
+  const host: HostFleet = async () => ({
+    ok: true,
+    fleet: {
+      worker: "w",
+      async attempt(item, { signal, turn }): Promise<Brought> {
+        await turn().catch(() => {});
+        const { takesMs, chance, status } = fate(seed, item.request.index, item.run);
+        const ended = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+        if (!signal.aborted) await Promise.race([world.pause(takesMs), ended]);
+        if (signal.aborted) return { outcome: "given_up", why: "it was ended", isUnwell: false };
+        if (chance > 0.98) return { outcome: "given_up", why: "no room", isUnwell: true };
+        if (chance > 0.96) throw new Error("a simulated bug of this machine");
+        return { outcome: "delivery", delivery: deliveryOf(item, status) };
+      },
+      async [Symbol.asyncDispose]() {},
+    },
+  });
+  try {
+    const { work } = await storeOf(simulation, process);
+    while (!drain.aborted) {
+      try {
+        const membership = await work.join({ name: process.name, labels, slots, version: "0" });
+        const parts = { membership, store: work, slots, host, onEvent: () => {}, now: world.now, pause: world.pause };
+        const end = await new WorkingMachine({ ...parts, drain, stop: new AbortController().signal }).run();
+        await membership[Symbol.asyncDispose]();
+        if (end !== "lost") return;
+      } catch (error) {
+        if (!/does not answer/.test(String(error))) throw error;
+      }
+      await world.pause(REJOIN_MS);
+    }
+  } catch (error) {
+    ledger.bugs.push(error);
+  }
+}
+
+function deliveryOf(item: ClaimedWork, status: string): Delivery {
+  const error = status === "succeeded" ? null : { code: "WORKER_FAILED", message: "no" };
+  const result = { ...unrunResult(item, status), run: item.run, attempt: item.attempt, exitCode: 0, error };
+  return { result, streams: null, changeset: "c".repeat(64), more: null };
+}
+
+/** The directory in which changes wait, which the coordinators of a project share: it outlives them. */
+export class SimulatedChanges {
+  readonly #kept = new Map<string, { fleet: string; index: number; attempt: number; run: string }>();
+  readonly #simulation: Simulation;
+
+  constructor(simulation: Simulation) {
+    this.#simulation = simulation;
+  }
+
+  /** As `settlingDelivered` does it: kept, begun in the queue, applied. A process may die between each two. */
+  readonly settle: SettleChanges = async ({ delivered, result }, { fleet, queue }) => {
+    const { run, index, attempt } = delivered;
+    if (result.status !== "succeeded") return { result, hasBegun: false };
+    this.#kept.delete(run);
+    await this.#step();
+    this.#kept.set(run, { fleet, index, attempt, run });
+    await this.#step();
+    const begun = await queue.begin(index, attempt, { result, cacheKey: null, streams: null });
+    if (!begun.ok) {
+      this.#kept.delete(run);
+      return null;
+    }
+    await this.#step();
+    if (!this.#kept.has(run)) throw new EngineTrouble("what was begun is no longer there");
+    this.#apply(run);
+    return { result, hasBegun: true };
+  };
+
+  /** Of the coordinator's own items. */
+  async own(claimed: { fleet: string; index: number; attempt: number; run: string }, begin: () => Promise<string | null>) {
+    this.#kept.set(claimed.run, claimed);
+    await this.#step();
+    if ((await begin()) !== null) return void this.#kept.delete(claimed.run);
+    await this.#step();
+    this.#apply(claimed.run);
+  }
+
+  readonly port = {
+    drop: async (run: string) => void this.#kept.delete(run),
+    withdraw: async (runs: readonly string[]) => {
+      for (const run of runs) this.#kept.delete(run);
+    },
+    finish: async (run: string) => {
+      await this.#step();
+      this.#apply(run);
+      return null;
+    },
+    forget: async () => {},
+  } as unknown as KeptChangesets;
+
+  /** The log of applications lets it happen once. */
+  #apply(run: string): void {
+    const kept = this.#kept.get(run);
+    if (kept === undefined) return;
+    this.#kept.delete(run);
+    this.#simulation.ledger.effects.push(kept);
+  }
+
+  async #step(): Promise<void> {
+    await this.#simulation.world.pause(20);
+  }
+}
+
+/** A process that makes a fleet, or takes one over, and runs it, as `corral map` and `corral fleet resume` do. */
+export async function simulatedCoordinator(
+  simulation: Simulation,
+  process: VirtualProcess,
+  changes: SimulatedChanges,
+  how: {
+    readonly fleet: { id: string | null; readonly spec: FleetSpec; readonly items: number };
+    readonly drain: AbortSignal;
+    readonly cancel: AbortSignal;
+  },
+): Promise<void> {
+  const { world, ledger, seed } = simulation;
+  const { fleet } = how;
+  try {
+    const store = await storeOf(simulation, process);
+    let applying: FleetParts["applying"] = [];
+    if (fleet.id === null) {
+      const id = await store.create(fleet.spec);
+      fleet.id = id;
+      const loaded = await store.load(id, from(requestsOf(fleet.items)), { collisionsIn: async () => null });
+      if (!loaded.ok) throw new Error("the items were not loaded");
+    } else {
+      const taken = await store.takeOver(fleet.id);
+      if (!taken.ok) return await store[Symbol.asyncDispose]();
+      await changes.port.withdraw(taken.running.map(({ run }) => run), "its process died");
+      for (const item of taken.running) await store.fenced(fleet.id, item);
+      applying = taken.applying;
+    }
+    const { id } = fleet;
+    await store.work.offer(id, AGREEMENT);
+    const claims = new Map<string, ClaimedItem>();
+    const queue = await store.queue(id);
+    const running = new RunningFleet({
+      ...{ id, spec: fleet.spec, store, cache: null, stop: new AbortController().signal, applying },
+      queue: Object.assign(Object.create(queue), {
+        claim: async (...asked: Parameters<typeof queue.claim>) => {
+          const claim = await queue.claim(...asked);
+          for (const item of claim.items) claims.set(item.run, item);
+          return claim;
+        },
+        begin: queue.begin.bind(queue),
+        settle: queue.settle.bind(queue),
+        requeue: queue.requeue.bind(queue),
+        counts: queue.counts.bind(queue),
+        cancelQueued: queue.cancelQueued.bind(queue),
+      }),
+      job: {
+        env: {
+          ...{ now: world.now, driver: { list: async () => [] }, changesets: changes.port },
+          project: { delegation: { maxDepth: 1, maxCalls: 1 } },
+        },
+        ...{ reads: [], worker: { name: "w" } },
+      },
+      executor: {
+        async run(job: Job) {
+          try {
+            await job.turn?.();
+          } catch {
+            const error = { code: "CANCELLED", message: "its fleet starts no more items" };
+            return { status: "cancelled", stderr: "", stdout: "", usage: {}, changeset: null, error };
+          }
+          const claimed = claims.get(job.run);
+          if (claimed === undefined) throw new Error("it runs what it did not claim");
+          const { attempt, request } = claimed;
+          const { takesMs, status } = fate(seed, request.index, job.run);
+          await world.pause(takesMs / 2);
+          const ran = { status, stderr: "", stdout: "", usage: {}, changeset: null };
+          const error = status === "succeeded" ? null : { code: "WORKER_FAILED", message: "no" };
+          const result = { ...ran, error } as unknown as Parameters<NonNullable<Job["begin"]>>[0];
+          const begin = async () => (await job.begin?.(result)) ?? null;
+          if (status === "succeeded") await changes.own({ fleet: id, index: request.index, attempt, run: job.run }, begin);
+          return result;
+        },
+      },
+      troubles: { take: () => [], add: () => {} },
+      share: {
+        concurrency: { running: fleet.spec.concurrency, warm: 0 },
+        look: async () => ({ running: fleet.spec.concurrency, warm: 0 }),
+      },
+      elsewhere: { work: store.work, settleChanges: changes.settle, pause: world.pause },
+      onEvent: () => {},
+    } as unknown as FleetParts);
+    const onDrain = (): void => running.drain("a person stopped it");
+    how.drain.addEventListener("abort", onDrain);
+    const onCancel = (): void =>
+      void queue.cancelQueued("a person cancelled it").catch((error: unknown) => ledger.bugs.push(error));
+    how.cancel.addEventListener("abort", onCancel);
+    if (how.cancel.aborted) onCancel();
+    const taking = (async () => {
+      for await (const result of running.results) ledger.told.push({ fleet: id, result });
+    })();
+    await running.run();
+    await taking;
+    await store[Symbol.asyncDispose]();
+  } catch (error) {
+    // The connection was away for long, or another process took the fleet over.
+    if (!(error instanceof EngineTrouble) && !/does not answer/.test(String(error))) ledger.bugs.push(error);
+  }
+}
+
+async function* from<T>(items: readonly T[]): AsyncGenerator<T> {
+  yield* items;
+}
