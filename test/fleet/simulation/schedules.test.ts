@@ -20,7 +20,7 @@ const QUIET_MS = 180_000;
 const label = fc.subarray(LABELS);
 const machine = fc.record({ labels: label, slots: fc.integer({ min: 1, max: 3 }) });
 const fleet = fc.record({
-  items: fc.integer({ min: 1, max: 7 }),
+  items: fc.integer({ min: 4, max: 12 }),
   needs: label,
   priority: fc.integer({ min: 0, max: 1 }),
   weight: fc.integer({ min: 1, max: 3 }),
@@ -31,10 +31,11 @@ const fault = fc.record({
   at: fc.nat(15_000),
   kind: fc.oneof(
     { weight: 3, arbitrary: fc.constantFrom("kill" as const, "stop" as const, "cut" as const, "lossy" as const) },
-    { weight: 1, arbitrary: fc.constantFrom("drain" as const, "cancel" as const, "rival" as const) },
+    { weight: 2, arbitrary: fc.constantFrom("outage" as const, "rival" as const) },
+    { weight: 1, arbitrary: fc.constantFrom("drain" as const, "cancel" as const) },
   ),
-  /** A machine, or from {@link MACHINES} on the coordinator of a fleet. */
-  who: fc.nat(7),
+  /** From 5 on the coordinator of a fleet, else a machine. */
+  who: fc.nat(9),
   ms: fc.integer({ min: 500, max: 22_000 }),
 });
 const schedule = fc.record({
@@ -42,7 +43,7 @@ const schedule = fc.record({
   seesLeasesAlone: fc.boolean(),
   machines: fc.array(machine, { minLength: 1, maxLength: 3 }),
   fleets: fc.array(fleet, { minLength: 1, maxLength: 2 }),
-  faults: fc.array(fault, { maxLength: 7 }),
+  faults: fc.array(fault, { minLength: 1, maxLength: 9, size: "max" }),
 });
 type Schedule = typeof schedule extends fc.Arbitrary<infer T> ? T : never;
 
@@ -110,7 +111,7 @@ async function simulated({ seed, seesLeasesAlone, machines, fleets, faults }: Sc
 
   for (const { at, kind, who, ms } of faults.toSorted((a, b) => a.at - b.at)) {
     await world.advance(Math.max(0, at - world.now()));
-    const isMachine = who % 8 < 5;
+    const isMachine = who < 5;
     const index = who % (isMachine ? working.length : coordinating.length);
     const running = (isMachine ? working : coordinating)[index];
     if (running === undefined || running.process.state === "dead") continue;
@@ -141,6 +142,13 @@ async function simulated({ seed, seesLeasesAlone, machines, fleets, faults }: Sc
         if (process.state === "stopped") process.state = "running";
         Object.assign(process, { isCut: false, lostAnswers: 0 });
       });
+    } else if (kind === "outage") {
+      const all = [...working, ...coordinating].map((one) => one.process);
+      for (const each of all) each.isCut = true;
+      if (isMachine) troubles.push(trouble);
+      later(() => {
+        for (const each of all) each.isCut = false;
+      });
     } else if (kind === "drain") {
       world.as(process, () => running.drain.abort());
       later(() => {});
@@ -149,12 +157,12 @@ async function simulated({ seed, seesLeasesAlone, machines, fleets, faults }: Sc
       trouble.to = world.time;
     } else if (kind === "rival" && !isMachine) {
       const fleet = specs[index];
-      if (fleet?.id != null) {
-        const signal = new AbortController().signal;
-        world.start(named("coordinator"), (own) =>
-          simulatedCoordinator(simulation, own, changes, { fleet, drain: signal, cancel: signal }),
-        );
-      }
+      const signal = new AbortController().signal;
+      const until = world.now() + ms;
+      world.start(named("coordinator"), async (own) => {
+        for (; fleet?.id != null && world.now() < until; await world.pause(1000))
+          await simulatedCoordinator(simulation, own, changes, { fleet, drain: signal, cancel: signal });
+      });
       trouble.to = world.time;
     } else trouble.to = world.time;
   }

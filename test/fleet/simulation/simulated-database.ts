@@ -8,6 +8,12 @@ import type { VirtualProcess, VirtualWorld } from "./virtual-world.ts";
 /** A connection that is lost for so long fails, as that to a server does. */
 const LONGEST_LOST_MS = 60_000;
 const MAX_LATENCY_MS = 12;
+/** Until it is noticed that an answer is lost. */
+const MAX_NOTICED_MS = 7000;
+/** What a network may bring once more, and late: its answer goes to no one. */
+const ONCE_MORE = /machine_(deliver|give_back)\(/;
+const AGAIN_SHARE = 0.3;
+const LATEST_AGAIN_MS = 6000;
 const TABLES = [
   ...["processes", "fleets", "items", "requests", "results", "streams", "intents", "attempts", "outputs", "tallies"],
   ...["deliveries", "paces", "stands"],
@@ -94,6 +100,7 @@ export class SimulatedDatabase {
         const isLost = random() < process.lostAnswers;
         await latency();
         if (!isLost && !process.isCut) return answer;
+        await world.pause(random() * MAX_NOTICED_MS);
       }
     };
     const on = (session: Pick<PGlite, "query">): Statements => ({
@@ -101,7 +108,12 @@ export class SimulatedDatabase {
         (await session.query<Row>(text, values.map(storable))).rows,
     });
     return {
-      query: (text, values) => ask(() => on(this.#database).query(text, values)),
+      query: async (text, values) => {
+        const work = () => on(this.#database).query<never>(text, values);
+        if (ONCE_MORE.test(text) && random() < AGAIN_SHARE)
+          void world.pause(random() * LATEST_AGAIN_MS).then(() => ask(work)).catch(() => {});
+        return await ask(work);
+      },
       transaction: (work) =>
         ask((again) => this.#database.transaction(async (session) => await work(on(session as unknown as PGlite), again))),
       listen: async (heard) => {

@@ -38,7 +38,7 @@ export interface Simulation {
 /** How an attempt ends, and how long it takes: the same for the same seed. */
 function fate(seed: number, index: number, run: string) {
   const random = randomOf(seed ^ Math.imul(index + 1, 0x9e3779b1) ^ Number.parseInt(run.slice(0, 6), 36));
-  const takesMs = random() < 0.2 ? 4000 + random() * 9000 : 50 + random() * 1500;
+  const takesMs = random() < 0.5 ? 2000 + random() * 8000 : 50 + random() * 1500;
   const chance = random();
   return { takesMs, chance, status: chance < 0.8 ? "succeeded" : chance < 0.9 ? "failed" : "lost" };
 }
