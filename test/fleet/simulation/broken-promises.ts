@@ -3,7 +3,12 @@ import type { Ledger } from "./simulated-fleet.ts";
 
 /** Of the database when all is quiet. */
 export interface Ended {
-  readonly fleets: readonly { readonly id: number; readonly name: string; readonly state: string; readonly total: number }[];
+  readonly fleets: readonly {
+    readonly id: number;
+    readonly name: string;
+    readonly state: string;
+    readonly total: number;
+  }[];
   readonly items: readonly {
     readonly fleet: number;
     readonly position: number;
@@ -62,7 +67,12 @@ function* brokenSteps(steps: readonly Step[], troubled: (before: number) => numb
   const fleets = new Map<number, FleetRow & { readonly ownedSince: number }>();
   for (const { who, at, of, row, was } of steps) {
     if (of === "lease") {
-      const { id, lease_until, labels, is_machine } = row as { id: string; lease_until: number; labels: string[]; is_machine: boolean };
+      const { id, lease_until, labels, is_machine } = row as {
+        id: string;
+        lease_until: number;
+        labels: string[];
+        is_machine: boolean;
+      };
       leases.set(id, { until: lease_until, labels, isMachine: is_machine, who: leases.get(id)?.who ?? who });
       continue;
     }
@@ -127,12 +137,15 @@ function* brokenEnd(ledger: Ledger, { fleets, items, tallied, left }: Ended): Ge
       if (at === "done" && results !== (status === "cancelled" ? 0 : 1)) yield say(`it has ${results} results`);
       const effects = ledger.effects.filter((effect) => effect.fleet === name && effect.index === position);
       if (effects.length !== (status === "succeeded" ? 1 : 0))
-        yield say(`its effects were applied ${effects.length} times, of the attempts ${effects.map((one) => one.attempt)}`);
+        yield say(
+          `its effects were applied ${effects.length} times, of the attempts ${effects.map((one) => one.attempt)}`,
+        );
       const other = effects.find((effect) => effect.run !== run || effect.attempt !== attempt);
       if (other !== undefined) yield say(`the effect is that of attempt ${other.attempt}`);
       const told = ledger.told.filter(({ fleet, result }) => fleet === name && result.index === position);
       if (told.length > 1) yield say(`it was reported ${told.length} times`);
-      if (told.some(({ result }) => result.status !== status)) yield say(`it was reported as ${told[0]?.result.status}`);
+      if (told.some(({ result }) => result.status !== status))
+        yield say(`it was reported as ${told[0]?.result.status}`);
     }
   }
   if (left > 0) yield `${left} rows of attempts are left`;

@@ -1,5 +1,5 @@
 import type { PGlite } from "@electric-sql/pglite";
-import type { Connection, Statements } from "../../../src/fleet/postgres/connection.ts";
+import type { Connection, Rows, Statements } from "../../../src/fleet/postgres/connection.ts";
 import { storable } from "../../../src/fleet/postgres/connection.ts";
 import { migrate } from "../../../src/fleet/postgres/migrate.ts";
 import { openPglite, pgliteConnection } from "../postgres/pglite-connection.ts";
@@ -107,15 +107,27 @@ export class SimulatedDatabase {
       query: async <Row>(text: string, values: readonly unknown[] = []) =>
         (await session.query<Row>(text, values.map(storable))).rows,
     });
+    const transaction: Connection["transaction"] = (work) =>
+      ask((again) =>
+        this.#database.transaction(async (session) => await work(on(session as unknown as PGlite), again)),
+      );
     return {
       query: async (text, values) => {
         const work = () => on(this.#database).query<never>(text, values);
         if (ONCE_MORE.test(text) && random() < AGAIN_SHARE)
-          void world.pause(random() * LATEST_AGAIN_MS).then(() => ask(work)).catch(() => {});
+          void world
+            .pause(random() * LATEST_AGAIN_MS)
+            .then(() => ask(work))
+            .catch(() => {});
         return await ask(work);
       },
-      transaction: (work) =>
-        ask((again) => this.#database.transaction(async (session) => await work(on(session as unknown as PGlite), again))),
+      transaction,
+      together: async (statements) =>
+        await transaction(async (within, again) => {
+          const rows: Rows[] = [];
+          for (const { text, values } of statements(again)) rows.push(await within.query(text, values));
+          return rows;
+        }),
       listen: async (heard) => {
         // What the notice is about is committed later than it is sent here, and some are lost.
         const told = (): void => world.as(process, () => void latency().then(() => process.isCut || heard()));

@@ -1,9 +1,10 @@
+import type { FleetParts } from "../../../src/fleet/fleet-parts.ts";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { ClaimedItem } from "../../../src/fleet/model/queue.ts";
 import type { ClaimedWork, Delivery } from "../../../src/fleet/model/work.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
-import { type FleetParts, RunningFleet } from "../../../src/fleet/running-fleet.ts";
+import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
 import type { SettleChanges } from "../../../src/fleet/transport.ts";
 import type { Brought, HostFleet } from "../../../src/fleet/work/hosting.ts";
 import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
@@ -19,7 +20,12 @@ const REJOIN_MS = 1000;
 /** What happened outside of the database. */
 export interface Ledger {
   /** Effects that were applied, in their order. */
-  readonly effects: { readonly fleet: string; readonly index: number; readonly attempt: number; readonly run: string }[];
+  readonly effects: {
+    readonly fleet: string;
+    readonly index: number;
+    readonly attempt: number;
+    readonly run: string;
+  }[];
   /** Final results that a coordinator reported. */
   readonly told: { readonly fleet: string; readonly result: ItemResult }[];
   /** Errors that are no part of any schedule. */
@@ -135,7 +141,10 @@ export class SimulatedChanges {
   };
 
   /** Of the coordinator's own items. */
-  async own(claimed: { fleet: string; index: number; attempt: number; run: string }, begin: () => Promise<string | null>) {
+  async own(
+    claimed: { fleet: string; index: number; attempt: number; run: string },
+    begin: () => Promise<string | null>,
+  ) {
     this.#kept.set(claimed.run, claimed);
     await this.#step();
     if ((await begin()) !== null) return void this.#kept.delete(claimed.run);
@@ -193,7 +202,10 @@ export async function simulatedCoordinator(
     } else {
       const taken = await store.takeOver(fleet.id);
       if (!taken.ok) return await store[Symbol.asyncDispose]();
-      await changes.port.withdraw(taken.running.map(({ run }) => run), "its process died");
+      await changes.port.withdraw(
+        taken.running.map(({ run }) => run),
+        "its process died",
+      );
       for (const item of taken.running) await store.fenced(fleet.id, item);
       applying = taken.applying;
     }
@@ -239,7 +251,8 @@ export async function simulatedCoordinator(
           const error = status === "succeeded" ? null : { code: "WORKER_FAILED", message: "no" };
           const result = { ...ran, error } as unknown as Parameters<NonNullable<Job["begin"]>>[0];
           const begin = async () => (await job.begin?.(result)) ?? null;
-          if (status === "succeeded") await changes.own({ fleet: id, index: request.index, attempt, run: job.run }, begin);
+          if (status === "succeeded")
+            await changes.own({ fleet: id, index: request.index, attempt, run: job.run }, begin);
           return result;
         },
       },
