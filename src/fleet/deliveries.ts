@@ -11,6 +11,14 @@ import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
 /** The longest wait for a notice of machines, since one can be lost. */
 const IDLE_MS = 1000;
 
+/** Beyond twice its time limit: for the wait for its turn, the start of its cell, and what it delivers. */
+const GRACE_MS = 15 * 60_000;
+
+/** How long a machine may have an item. It waits for its turn behind at most one other. */
+function longestAttemptMs({ spec, job: { sandbox } }: FleetParts): number {
+  return 2 * (spec.timeoutMs ?? sandbox.limits.timeoutMs ?? sandbox.policy.maxLimits.timeoutMs) + GRACE_MS;
+}
+
 /** What machines do for a fleet: their attempts are checked, their changes settled, and their results recorded. */
 export class Deliveries implements AsyncDisposable {
   readonly #fleet: FleetParts;
@@ -40,6 +48,7 @@ export class Deliveries implements AsyncDisposable {
       onChange: wake,
       onTrouble: (detail) => onEvent({ type: "trouble", detail }),
       now: job.env.now,
+      longestMs: longestAttemptMs(fleet),
     });
   }
 

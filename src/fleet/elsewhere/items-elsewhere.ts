@@ -5,6 +5,8 @@ interface Parts {
   /** The fleet, which this process owns. */
   readonly id: string;
   readonly work: WorkStore;
+  /** An attempt that a machine has had for longer is taken from it. */
+  readonly longestMs: number;
   /** Records what a machine delivered, or queues the item again. Rejects for bugs alone. */
   readonly settle: (delivered: Delivered) => Promise<void>;
   /** Which machines run items of it, now and then. */
@@ -64,9 +66,9 @@ export class ItemsElsewhere {
   }
 
   async #look(): Promise<void> {
-    const { id, work, onChange, onTrouble } = this.#parts;
+    const { id, work, longestMs, onChange, onTrouble } = this.#parts;
     try {
-      await work.reclaim(id);
+      await work.reclaim(id, longestMs);
       for (const delivered of await work.deliveries(id, MAX_TAKEN)) this.#take(delivered);
       await this.#lookWhoRuns();
       this.#isTroubled = false;

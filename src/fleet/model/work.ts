@@ -38,8 +38,11 @@ export interface WorkStore {
    * begun, settled or queued again by {@link FleetQueue}.
    */
   deliveries(fleet: string, limit: number): Promise<readonly Delivered[]>;
-  /** Queues the items again whose machine's lease has ended. Returns their number. Only of a fleet that this process owns. */
-  reclaim(fleet: string): Promise<number>;
+  /**
+   * Queues the items again whose machine's lease has ended, and those that a machine has had for longer than `longestMs`. Returns their
+   * number. Only of a fleet that this process owns.
+   */
+  reclaim(fleet: string, longestMs: number): Promise<number>;
 
   /** Resolves if something may have changed, after `ms`, or when the signal is aborted. It never rejects. */
   wake(ms: number, signal: AbortSignal): Promise<void>;
@@ -67,7 +70,8 @@ export interface Membership extends AsyncDisposable {
   stands(fleet: string, why: string | null): Promise<void>;
   /**
    * Claims up to `count` items of these fleets, at most {@link MAX_CLAIM}: by priority, then of the fleet that runs fewest for its
-   * weight, then of the oldest. Fleets whose labels it does not have give none.
+   * weight, then of the oldest. Fleets whose labels it does not have give none. It holds no more than it runs at the same time, and four
+   * more. `newAttempt` only names what is asked for, in case that the answer is lost: the ids of the runs are the store's.
    */
   claim(fleets: readonly string[], count: number, newAttempt: () => NewAttempt): Promise<readonly ClaimedWork[]>;
   /** Brings what an attempt made. All of its blobs must be stored before. */

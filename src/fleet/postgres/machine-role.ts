@@ -7,7 +7,7 @@ const FUNCTIONS = [
   "corral.machine_leave(text)",
   "corral.machine_offers(text)",
   "corral.machine_stands(text, text, text)",
-  "corral.machine_claim(text, text[], text[], text[])",
+  "corral.machine_claim(text, text[], text[])",
   "corral.machine_deliver(text, text, integer, integer, text, text, text, text, text)",
   "corral.machine_give_back(text, text, integer, integer, double precision)",
   "corral.machine_withdrawn(text, text[], integer[], integer[])",

@@ -44,16 +44,23 @@ DECLARE
   now bigint := corral.now_ms();
 BEGIN
   IF length(machine_name) > 200 OR length(machine_version) > 100 OR cardinality(machine_labels) > 100
-    OR machine_slots NOT BETWEEN 1 AND 10000 OR lease_ms NOT BETWEEN 1 AND 60000 THEN
+    OR machine_slots NOT BETWEEN 1 AND 10000 OR lease_ms NOT BETWEEN 1 AND 60000
+    OR EXISTS (SELECT 1 FROM unnest(machine_labels) AS label WHERE label IS NULL OR length(label) > 200) THEN
     RAISE EXCEPTION 'these are no facts of a machine';
   END IF;
-  -- Machines that ended long ago; what they ran was queued again by the owners of their fleets.
-  DELETE FROM corral.processes p WHERE p.lease_until < now - 3600000
+  -- Machines that have ended; what they ran was queued again by the owners of their fleets.
+  DELETE FROM corral.processes p WHERE p.lease_until < now - CASE WHEN p.is_machine THEN 60000 ELSE 3600000 END
     AND NOT EXISTS (SELECT 1 FROM corral.items i WHERE i.owner = p.id AND i.state = 'away');
   DELETE FROM corral.stands s WHERE NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = s.machine);
   DELETE FROM corral.paces WHERE minute < now / 60000 - 10;
-  INSERT INTO corral.processes (id, is_machine, name, labels, slots, version, joined_at, seen_at, lease_until)
-  VALUES (new_id, true, machine_name, machine_labels, machine_slots, machine_version, now, now, now + lease_ms);
+  -- One joins at a time, so that all are counted.
+  LOCK TABLE corral.limits IN SHARE ROW EXCLUSIVE MODE;
+  IF (SELECT count(*) FROM corral.processes p WHERE p.is_machine AND p.role = session_user)
+    >= (SELECT machines_per_role FROM corral.limits) THEN
+    RAISE EXCEPTION 'the database user % has too many machines: see corral.limits', session_user USING ERRCODE = '53400';
+  END IF;
+  INSERT INTO corral.processes (id, is_machine, name, labels, slots, version, joined_at, seen_at, lease_until, role)
+  VALUES (new_id, true, machine_name, machine_labels, machine_slots, machine_version, now, now, now + lease_ms, session_user);
   RETURN new_id;
 END $$;
 
@@ -108,8 +115,8 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION corral.machine_claim(machine_id text, fleet_names text[], runs text[], cells text[])
-RETURNS TABLE (fleet text, attempt integer, earlier integer, run text, cell text, request text)
+CREATE FUNCTION corral.machine_claim(machine_id text, fleet_names text[], tickets text[])
+RETURNS TABLE (fleet text, attempt integer, earlier integer, run text, request text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now bigint := corral.now_ms();
@@ -122,13 +129,21 @@ DECLARE
   best integer;
   got integer;
   n integer := 0;
+  most integer;
 BEGIN
-  -- What an earlier call with the same runs claimed counts: its answer was lost.
-  RETURN QUERY SELECT f.name, i.attempt, i.earlier, i.run, i.cell, r.json
+  IF cardinality(tickets) > 1000 OR cardinality(fleet_names) > 1000
+    OR EXISTS (SELECT 1 FROM unnest(tickets) AS ticket WHERE ticket IS NULL OR length(ticket) > 100) THEN
+    RAISE EXCEPTION 'this claim is too large';
+  END IF;
+  -- What an earlier call with the same tickets claimed counts: its answer was lost. An item of a machine has its ticket as its cell.
+  RETURN QUERY SELECT f.name, i.attempt, i.earlier, i.run, r.json
     FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
     JOIN corral.requests r ON r.fleet = i.fleet AND r.position = i.position
-    WHERE i.owner = machine_id AND i.state = 'away' AND i.run = ANY (runs) AND corral.is_member(machine_id);
-  IF FOUND OR cardinality(runs) > 1000 THEN RETURN; END IF;
+    WHERE i.owner = machine_id AND i.state = 'away' AND i.cell = ANY (tickets) AND corral.is_member(machine_id);
+  IF FOUND THEN RETURN; END IF;
+  -- It holds as many as it runs at once, and a few that are prepared meanwhile. Its row is locked: it may claim twice at the same time.
+  SELECT p.slots + least(p.slots, 4) INTO most FROM corral.processes p WHERE p.id = machine_id FOR UPDATE;
+  most := least(cardinality(tickets), most - (SELECT count(*)::integer FROM corral.items i WHERE i.owner = machine_id AND i.state = 'away'));
   SELECT array_agg(f.id ORDER BY f.id), array_agg(f.name ORDER BY f.id), array_agg(f.weight ORDER BY f.id),
     array_agg(f.priority ORDER BY f.id),
     array_agg((SELECT count(*)::integer FROM corral.items i
@@ -137,9 +152,9 @@ BEGIN
   INTO ids, names, weights, ranks, loads
   FROM corral.offered(machine_id) f WHERE f.name = ANY (fleet_names);
   -- Shares are given out first, then each fleet's items are claimed together. A fleet that has fewer gets no more.
-  WHILE n < cardinality(runs) AND ids IS NOT NULL LOOP
+  WHILE n < most AND ids IS NOT NULL LOOP
     wanted := array_fill(0, ARRAY[cardinality(ids)]);
-    FOR turn IN n + 1 .. cardinality(runs) LOOP
+    FOR turn IN n + 1 .. most LOOP
       SELECT c.at INTO best FROM unnest(ids, weights, ranks, loads) WITH ORDINALITY AS c (id, weight, rank, load, at)
       WHERE c.id IS NOT NULL ORDER BY c.rank DESC, c.load::float8 / c.weight, c.id LIMIT 1;
       EXIT WHEN best IS NULL;
@@ -155,10 +170,12 @@ BEGIN
           WHERE i.fleet = ids[at] AND i.state = 'queued' AND i.not_before <= now
           ORDER BY i.not_before, i.position LIMIT wanted[at] FOR UPDATE SKIP LOCKED) AS q),
       taken AS (
-        UPDATE corral.items i SET state = 'away', attempt = i.attempt + 1, run = runs[due.turn], cell = cells[due.turn], owner = machine_id
+        UPDATE corral.items i SET state = 'away', attempt = i.attempt + 1, owner = machine_id, cell = tickets[due.turn], claimed_at = now,
+          -- A machine does not choose the id under which its changes wait.
+          run = left(replace(gen_random_uuid()::text, '-', ''), 12)
         FROM due WHERE i.fleet = ids[at] AND i.position = due.position
-        RETURNING i.position, i.attempt, i.earlier, i.run, i.cell, due.turn)
-      SELECT names[at], t.attempt, t.earlier, t.run, t.cell, r.json
+        RETURNING i.position, i.attempt, i.earlier, i.run, due.turn)
+      SELECT names[at], t.attempt, t.earlier, t.run, r.json
       FROM taken t JOIN corral.requests r ON r.fleet = ids[at] AND r.position = t.position ORDER BY t.turn;
       GET DIAGNOSTICS got = ROW_COUNT;
       n := n + got;
@@ -180,7 +197,7 @@ BEGIN
     RAISE EXCEPTION 'this delivery is too large';
   END IF;
   IF NOT corral.is_member(machine_id) THEN RETURN 'the lease of this machine has ended'; END IF;
-  UPDATE corral.items SET state = 'delivered', owner = NULL
+  UPDATE corral.items SET state = 'delivered', owner = NULL, cell = NULL
   WHERE fleet = fleet_id AND position = item AND state = 'away' AND owner = machine_id AND attempt = item_attempt
   RETURNING run INTO item_run;
   IF NOT FOUND THEN
@@ -224,7 +241,16 @@ END $$;
 
 CREATE FUNCTION corral.machine_withdrawn(machine_id text, fleet_names text[], items integer[], attempts integer[])
 RETURNS TABLE (fleet text, item integer, attempt integer, why text)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+  IF cardinality(items) > 20000 THEN RAISE EXCEPTION 'this question is too large'; END IF;
+  -- What it does not know of: the answer to its claim never came.
+  UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
+  WHERE i.owner = machine_id AND i.state = 'away' AND i.claimed_at < corral.now_ms() - 60000
+    AND NOT EXISTS (SELECT 1 FROM unnest(fleet_names, items, attempts) AS h (fleet, item, attempt)
+      JOIN corral.fleets f ON f.name = h.fleet WHERE f.id = i.fleet AND h.item = i.position AND h.attempt = i.attempt);
+  RETURN QUERY
   SELECT * FROM (
     SELECT h.fleet, h.item, h.attempt, CASE
       WHEN i.state IS DISTINCT FROM 'away' OR i.owner <> machine_id OR i.attempt <> h.attempt THEN 'fenced'
@@ -233,8 +259,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
     FROM unnest(fleet_names, items, attempts) AS h (fleet, item, attempt)
     LEFT JOIN corral.fleets f ON f.name = h.fleet
     LEFT JOIN corral.items i ON i.fleet = f.id AND i.position = h.item) AS held
-  WHERE why IS NOT NULL ORDER BY fleet, item
-$$;
+  WHERE held.why IS NOT NULL ORDER BY held.fleet, held.item;
+END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM PUBLIC;
 `;

@@ -77,15 +77,15 @@ export class PostgresMembership implements Membership {
     if (this.#lost.signal.aborted) return [];
     const attempts = Array.from({ length: Math.max(0, Math.min(count, MAX_CLAIM)) }, newAttempt);
     if (attempts.length === 0) return [];
-    const rows = await this.#db.query<Omit<ClaimedWork, "request"> & { request: string }>(
-      "SELECT * FROM corral.machine_claim($1, $2, $3, $4)",
-      [this.id, fleets, attempts.map(({ run }) => run), attempts.map(({ cell }) => cell)],
+    const rows = await this.#db.query<Omit<ClaimedWork, "request" | "cell"> & { request: string }>(
+      "SELECT * FROM corral.machine_claim($1, $2, $3)",
+      [this.id, fleets, attempts.map(({ run }) => run)],
     );
     return rows.map(({ request: json, ...claimed }) => {
       const request = JSON.parse(json) as ItemRequest;
       const { fleet, attempt } = claimed;
       this.#held.set(nameOf(fleet, request.index, attempt), { fleet, index: request.index, attempt });
-      return { ...claimed, request };
+      return { ...claimed, cell: null, request };
     });
   }
 

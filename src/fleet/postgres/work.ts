@@ -19,6 +19,9 @@ import { PostgresMembership } from "./membership.ts";
 import type { Place } from "./place.ts";
 import { ACTIVE } from "./states.ts";
 
+/** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each. */
+const MAX_TAKEN_BYTES = 32 * 1024 ** 2;
+
 /** How machines share the items of fleets in a PostgreSQL database. */
 export class PostgresWork implements WorkStore {
   readonly #place: Place;
@@ -109,11 +112,15 @@ export class PostgresWork implements WorkStore {
 
   async deliveries(fleet: string, limit: number): Promise<readonly Delivered[]> {
     const rows = await this.#place.db.query<DeliveredRow>(
-      `SELECT d.position AS "index", i.key, d.attempt, i.earlier, d.run, d.machine_name AS machine, d.json, d.stdout, d.stderr,
-         d.changeset, d.more
-       FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
-       WHERE d.fleet = $1 AND i.state = 'delivered' AND i.attempt = d.attempt ORDER BY d.delivered_at, d.position LIMIT $2`,
-      [await idOf(this.#place, fleet), limit],
+      `SELECT "index", key, attempt, earlier, run, machine, json, stdout, stderr, changeset, more FROM (
+         SELECT d.position AS "index", i.key, d.attempt, i.earlier, d.run, d.machine_name AS machine, d.json, d.stdout, d.stderr,
+           d.changeset, d.more, row_number() OVER first AS n,
+           sum(octet_length(d.json) + coalesce(octet_length(d.stdout), 0) + coalesce(octet_length(d.stderr), 0)) OVER first AS bytes
+         FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
+         WHERE d.fleet = $1 AND i.state = 'delivered' AND i.attempt = d.attempt
+         WINDOW first AS (ORDER BY d.delivered_at, d.position) ORDER BY n LIMIT $2) AS oldest
+       WHERE n = 1 OR bytes <= $3 ORDER BY n`,
+      [await idOf(this.#place, fleet), limit, MAX_TAKEN_BYTES],
     );
     return rows.map(({ json, stdout, stderr, more, ...delivered }) => ({
       ...delivered,
@@ -123,16 +130,17 @@ export class PostgresWork implements WorkStore {
     }));
   }
 
-  async reclaim(fleet: string): Promise<number> {
+  async reclaim(fleet: string, longestMs: number): Promise<number> {
     const { db, project, self } = this.#place;
     const rows = await db.query(
       `UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
        FROM corral.fleets f
        WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND i.fleet = f.id
          AND i.state IN ('running', 'away', 'delivered', 'applying') AND i.state = 'away'
-         AND NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = i.owner AND p.lease_until > corral.now_ms())
+         AND (i.claimed_at < corral.now_ms() - $4::float8
+           OR NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = i.owner AND p.lease_until > corral.now_ms()))
        RETURNING i.position`,
-      [project, fleet, self],
+      [project, fleet, self, longestMs],
     );
     return rows.length;
   }

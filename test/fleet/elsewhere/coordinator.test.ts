@@ -57,6 +57,7 @@ function coordinatorOf(
       },
       reads: [],
       worker: { name: "w" },
+      sandbox: { limits: { timeoutMs: 60_000 } },
     },
     executor: {
       run: async (job: Job) => ({

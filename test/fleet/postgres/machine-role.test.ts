@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { type Content, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
 import { openPostgresBlobs } from "../../../src/blobs/postgres/postgres-blobs.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { machineGrants } from "../../../src/fleet/postgres/machine-role.ts";
@@ -74,6 +75,34 @@ describe("the role of machines", () => {
     await expect(asStranger.query(join)).rejects.toThrow(/permission denied for function/);
   });
 
+  it("stores no more in an hour than the owner lets it; the owner may store more", async () => {
+    await using asOwner = await connectServer(inject("postgres") ?? "", schema);
+    await asOwner.query("UPDATE corral.limits SET blob_bytes_per_hour = 100");
+    const blobs = [await machine.work.blobs(), await owner.work.blobs()] as const;
+    const content = (letter: string) => Buffer.from(letter.repeat(60));
+    const first = await putBytes(blobs[0], content("a"));
+    // What is there already costs nothing.
+    await blobs[0].put({ digest: first, bytes: 60 }, [content("a")] as unknown as Content);
+    await expect(putBytes(blobs[0], content("b"))).rejects.toThrow(
+      /has stored too much in this hour: see corral.limits/,
+    );
+    await putBytes(blobs[1], content("c"));
+    expect((await blobs[0].has([first, digestOf(content("b"))])).size).toBe(1);
+    await asOwner.query("UPDATE corral.limits SET blob_bytes_per_hour = DEFAULT");
+  });
+
+  it("joins no more often than the owner lets it, also with leases that end at once", async () => {
+    await using asOwner = await connectServer(inject("postgres") ?? "", schema);
+    await asOwner.query("UPDATE corral.limits SET machines_per_role = 3");
+    const join = () => asMachine.query<{ id: string }>("SELECT corral.machine_join('m', '{}', 1, '0', 1) AS id");
+    const ids: string[] = [];
+    for (let n = 0; n < 3; n += 1) ids.push((await join())[0]?.id ?? "");
+    await expect(join()).rejects.toThrow(/has too many machines: see corral.limits/);
+    await using _other = await owner.work.join({ name: "of another role", labels: [], slots: 1, version: "0" });
+    for (const id of ids) await asMachine.query("SELECT corral.machine_leave($1)", [id]);
+    await asOwner.query("UPDATE corral.limits SET machines_per_role = DEFAULT");
+  });
+
   it("cannot decide, settle, or take a fleet over", async () => {
     const queue = () => machine.queue(fleet);
     const denied = /permission denied/;
@@ -96,6 +125,8 @@ describe("the role of machines", () => {
     "SELECT json FROM corral.results",
     "SELECT json FROM corral.requests",
     "UPDATE corral.version SET version = 99",
+    "UPDATE corral.limits SET machines_per_role = 1000000",
+    "DELETE FROM corral.stored",
     "SELECT * FROM corral.offered('x')",
     "CREATE TABLE corral.mine (x int)",
     "CREATE FUNCTION corral.now_ms(int) RETURNS int LANGUAGE sql AS 'SELECT 1'",

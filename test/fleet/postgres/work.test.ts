@@ -8,6 +8,9 @@ import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/jo
 import { type PostgresFixture, postgresFixture } from "./postgres-fixture.ts";
 
 const AGREEMENT: Agreement = { declarations: { worker: "a".repeat(64) }, images: {}, trees: {} };
+/** The store makes the ids of the runs of machines. */
+const RUN = /^[0-9a-f]{12}$/;
+const DAY_MS = 86_400_000;
 const SHARED = { needs: [], priority: 0, weight: 1 };
 
 let fixture: PostgresFixture;
@@ -35,7 +38,7 @@ function workOf({ work }: FleetStore): WorkStore {
 }
 
 async function machine(name: string, labels: readonly string[] = [], at = work): Promise<Membership> {
-  const member = await at.join({ name, labels, slots: 2, version: "0" });
+  const member = await at.join({ name, labels, slots: 500, version: "0" });
   members.push(member);
   return member;
 }
@@ -150,8 +153,8 @@ describe("a machine", () => {
     ]);
     const claimed = await member.claim([fleet], 2, newAttempt);
     expect(claimed).toMatchObject([
-      { fleet, request: { index: 0 }, attempt: 1, earlier: 0, run: "r1" },
-      { request: { index: 1 }, run: "r2" },
+      { fleet, request: { index: 0 }, attempt: 1, earlier: 0, run: expect.stringMatching(RUN) },
+      { request: { index: 1 }, run: expect.stringMatching(RUN) },
     ]);
     const queue = await store.queue(fleet);
     expect(await queue.counts()).toMatchObject({ running: 2, queued: 2 });
@@ -160,7 +163,15 @@ describe("a machine", () => {
     expect(await queue.requeue(0, 1, 0)).toMatchObject({ ok: false });
     expect(await member.deliver(fleet, 0, 1, deliveryOf(0))).toEqual({ ok: true });
     expect(await work.deliveries(fleet, 10)).toEqual([
-      { ...deliveryOf(0), index: 0, key: "doc-0.pdf", attempt: 1, earlier: 0, run: "r1", machine: "m1" },
+      {
+        ...deliveryOf(0),
+        index: 0,
+        key: "doc-0.pdf",
+        attempt: 1,
+        earlier: 0,
+        run: expect.stringMatching(RUN),
+        machine: "m1",
+      },
     ]);
     expect((await queue.claim(0, newAttempt)).elsewhere).toBe(2);
     expect(await queue.begin(0, 1, settlementOf(0))).toEqual({ ok: true });
@@ -192,11 +203,11 @@ describe("a machine", () => {
     const fleet = await offered(2);
     const [dead, other] = [await machine("dead"), await machine("other")];
     await dead.claim([fleet], 2, newAttempt);
-    expect(await work.reclaim(fleet)).toBe(0);
+    expect(await work.reclaim(fleet, DAY_MS)).toBe(0);
     await endLease(dead);
     expect(await dead.deliver(fleet, 0, 1, deliveryOf(0))).toMatchObject({ ok: false, reason: /lease/ });
     expect(await dead.claim([fleet], 1, newAttempt)).toEqual([]);
-    expect(await work.reclaim(fleet)).toBe(2);
+    expect(await work.reclaim(fleet, DAY_MS)).toBe(2);
     const again = await other.claim([fleet], 1, newAttempt);
     expect(again).toMatchObject([{ attempt: 2, request: { index: 0 } }]);
     // Even if its lease were given back.
@@ -212,7 +223,7 @@ describe("a machine", () => {
     const fleet = await offered(2);
     const member = await machine("m");
     await member.claim([fleet], 2, newAttempt);
-    await fixture.query("UPDATE corral.items SET state = 'queued' WHERE run = 'r1' AND owner = $1", [member.id]);
+    await fixture.query("UPDATE corral.items SET state = 'queued' WHERE position = 0 AND owner = $1", [member.id]);
     await (await store.queue(fleet)).cancelQueued("enough");
     expect(await member.withdrawn()).toEqual([
       { fleet, index: 0, attempt: 1, why: "fenced" },
@@ -282,6 +293,67 @@ describe("a machine", () => {
     await member[Symbol.asyncDispose]();
     expect(await listed()).toEqual([]);
     expect((await store.find(fleet))?.counts).toMatchObject({ queued: 2, running: 1 });
+  });
+});
+
+describe("a machine that takes more than its share", () => {
+  it("holds no more items than it has room for, whatever it asks", async () => {
+    const fleet = await offered(9);
+    const small = await work.join({ name: "small", labels: [], slots: 1, version: "0" });
+    members.push(small);
+    expect(await small.claim([fleet], 9, newAttempt)).toHaveLength(2);
+    expect(await small.claim([fleet], 9, newAttempt)).toEqual([]);
+    await small.deliver(fleet, 0, 1, deliveryOf(0));
+    expect(await small.claim([fleet], 9, newAttempt)).toHaveLength(1);
+  });
+
+  it("keeps an item no longer than its coordinator lets it, although it renews its lease", async () => {
+    const fleet = await offered(2);
+    const member = await machine("m");
+    await member.claim([fleet], 2, newAttempt);
+    await fixture.query("UPDATE corral.items SET claimed_at = claimed_at - 5000 WHERE owner = $1 AND position = 1", [
+      member.id,
+    ]);
+    expect(await work.reclaim(fleet, 6000)).toBe(0);
+    expect(await work.reclaim(fleet, 4000)).toBe(1);
+    expect(await member.withdrawn()).toEqual([{ fleet, index: 1, attempt: 1, why: "fenced" }]);
+    expect(await member.deliver(fleet, 1, 1, deliveryOf(1))).toMatchObject({ ok: false });
+    expect(await member.deliver(fleet, 0, 1, deliveryOf(0))).toEqual({ ok: true });
+  });
+
+  it("does not keep an item of which it never heard", async () => {
+    const fleet = await offered(2);
+    const member = await machine("m");
+    const [known] = await member.claim([fleet], 1, newAttempt);
+    await fixture.query("SELECT * FROM corral.machine_claim($1, $2, '{lost}')", [member.id, [fleet]]);
+    await member.withdrawn();
+    expect((await store.find(fleet))?.counts).toMatchObject({ queued: 0, running: 2 });
+    await fixture.query("UPDATE corral.items SET claimed_at = claimed_at - 61000 WHERE owner = $1", [member.id]);
+    expect(await member.withdrawn()).toEqual([]);
+    expect((await store.find(fleet))?.counts).toMatchObject({ queued: 1, running: 1 });
+    expect(await member.deliver(fleet, known?.request.index ?? -1, 1, deliveryOf(0))).toEqual({ ok: true });
+  });
+
+  it("fills no memory of its coordinator with large deliveries: they are read a few at a time", async () => {
+    const fleet = await offered(3);
+    const member = await machine("m");
+    for (const { request } of await member.claim([fleet], 3, newAttempt))
+      await member.deliver(fleet, request.index, 1, deliveryOf(request.index));
+    await fixture.query(
+      "UPDATE corral.deliveries SET stdout = repeat('x', 20000000) WHERE fleet = (SELECT id FROM corral.fleets WHERE name = $1)",
+      [fleet],
+    );
+    expect((await work.deliveries(fleet, 10)).map(({ index }) => index)).toEqual([0]);
+  });
+
+  it.each([
+    ["a label", "SELECT corral.machine_join('m', ARRAY[repeat('x', 201)], 1, '0', 1000)"],
+    ["a name", "SELECT corral.machine_join(repeat('x', 201), '{}', 1, '0', 1000)"],
+    ["a ticket", "SELECT * FROM corral.machine_claim('m', '{f}', ARRAY[repeat('x', 101)])"],
+    ["a list of tickets", "SELECT * FROM corral.machine_claim('m', '{f}', array_fill('t'::text, ARRAY[1001]))"],
+    ["a list of items", "SELECT * FROM corral.machine_withdrawn('m', '{}', array_fill(1, ARRAY[20001]), '{}')"],
+  ])("is refused with %s that is too long", async (_what, statement) => {
+    await expect(fixture.query(statement)).rejects.toThrow(/no facts of a machine|is too large/);
   });
 });
 

@@ -15,7 +15,7 @@ import { type VirtualProcess, VirtualWorld } from "./virtual-world.ts";
 
 /** More or fewer for a try; then a counterexample is not made smaller. */
 const SCHEDULES_ASKED = process.env.CORRAL_SCHEDULES;
-const SCHEDULES = Number(SCHEDULES_ASKED ?? (AT_LENGTH ? 2000 : 4));
+const SCHEDULES = Number(SCHEDULES_ASKED ?? (AT_LENGTH ? 2000 : 3));
 const LABELS = ["big", "gpu"];
 /** After the last fault, all fleets have to end within this time. */
 const QUIET_MS = 180_000;

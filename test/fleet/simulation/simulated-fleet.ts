@@ -232,7 +232,7 @@ export async function simulatedCoordinator(
           ...{ now: world.now, driver: { list: async () => [] }, changesets: changes.port },
           project: { delegation: { maxDepth: 1, maxCalls: 1 } },
         },
-        ...{ reads: [], worker: { name: "w" } },
+        ...{ reads: [], worker: { name: "w" }, sandbox: { limits: { timeoutMs: 60_000 } } },
       },
       executor: {
         async run(job: Job) {

@@ -27,6 +27,7 @@ export interface ModelItem {
   /** Null: its coordinator. */
   machine: ModelMachine | null;
   notBefore: number;
+  claimedAt: number;
   delivery: Delivery | null;
   intent: Intent | null;
   settlement: Settlement | null;
@@ -65,7 +66,7 @@ export class MemoryWork implements WorkStore {
   addFleet(id: string, spec: FleetSpec, requests: readonly ItemRequest[]): ModelFleet {
     const items = requests.map(
       (request): ModelItem => ({
-        ...{ request, state: "queued", attempt: 0, run: null, machine: null, notBefore: 0 },
+        ...{ request, state: "queued", attempt: 0, run: null, machine: null, notBefore: 0, claimedAt: 0 },
         ...{ delivery: null, intent: null, settlement: null },
       }),
     );
@@ -123,9 +124,12 @@ export class MemoryWork implements WorkStore {
       });
   }
 
-  async reclaim(fleet: string): Promise<number> {
+  async reclaim(fleet: string, longestMs: number): Promise<number> {
     const left = this.fleetOf(fleet).items.filter(
-      ({ state, machine }) => state === "running" && machine !== null && !this.isAlive(machine),
+      ({ state, machine, claimedAt }) =>
+        state === "running" &&
+        machine !== null &&
+        !(this.isAlive(machine) && this.clock.now() - claimedAt <= longestMs),
     );
     for (const item of left) this.#queue(item, 0);
     if (left.length > 0) this.notify();
@@ -318,7 +322,15 @@ export class MemoryWork implements WorkStore {
   }
 
   #take(item: ModelItem, machine: ModelMachine | null, attempt: NewAttempt) {
-    Object.assign(item, { state: "running", machine, run: attempt.run, attempt: item.attempt + 1, delivery: null });
+    const claimedAt = this.clock.now();
+    Object.assign(item, {
+      state: "running",
+      machine,
+      run: attempt.run,
+      attempt: item.attempt + 1,
+      delivery: null,
+      claimedAt,
+    });
     return { request: item.request, attempt: item.attempt, earlier: 0, ...attempt };
   }
 

@@ -235,7 +235,7 @@ describe("a machine", () => {
     expect(machine.told("lost")).toHaveLength(1);
     expect(machine.told("delivered")).toEqual([]);
     await clock.advance(5000);
-    expect(await store.reclaim("a")).toBe(2);
+    expect(await store.reclaim("a", 86_400_000)).toBe(2);
     expect(states(fleet)).toEqual({ queued: 2 });
   });
 
