@@ -83,9 +83,7 @@ describe("the role of machines", () => {
     const first = await putBytes(blobs[0], content("a"));
     // What is there already costs nothing.
     await blobs[0].put({ digest: first, bytes: 60 }, [content("a")] as unknown as Content);
-    await expect(putBytes(blobs[0], content("b"))).rejects.toThrow(
-      /has stored too much in this hour: see corral.limits/,
-    );
+    await expect(putBytes(blobs[0], content("b"))).rejects.toThrow(/has stored too much in this hour: see .*\.limits/);
     await putBytes(blobs[1], content("c"));
     expect((await blobs[0].has([first, digestOf(content("b"))])).size).toBe(1);
     await asOwner.query("UPDATE corral.limits SET blob_bytes_per_hour = DEFAULT");
@@ -97,7 +95,7 @@ describe("the role of machines", () => {
     const join = () => asMachine.query<{ id: string }>("SELECT corral.machine_join('m', '{}', 1, '0', 1) AS id");
     const ids: string[] = [];
     for (let n = 0; n < 3; n += 1) ids.push((await join())[0]?.id ?? "");
-    await expect(join()).rejects.toThrow(/has too many machines: see corral.limits/);
+    await expect(join()).rejects.toThrow(/has too many machines: see .*\.limits/);
     await using _other = await owner.work.join({ name: "of another role", labels: [], slots: 1, version: "0" });
     for (const id of ids) await asMachine.query("SELECT corral.machine_leave($1)", [id]);
     await asOwner.query("UPDATE corral.limits SET machines_per_role = DEFAULT");
