@@ -33,6 +33,8 @@ export interface ApprovalRequest {
   readonly why?: string;
   /** A unified diff of the change. It may be long. */
   readonly diff?: string;
+  /** The run is on another machine of this name, which has written all texts of the question. */
+  readonly machine?: string;
   /** Nothing is done with the approval now, so approving once would have no effect. */
   readonly lastingOnly?: true;
 }

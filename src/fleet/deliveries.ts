@@ -4,6 +4,7 @@ import { deliveredResult } from "./elsewhere/delivered-result.ts";
 import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
 import type { Elsewhere, FleetLoop, FleetParts } from "./fleet-parts.ts";
 import { unrunResult } from "./item-result.ts";
+import { decidedHere } from "./machine-questions.ts";
 import type { ClaimedItem } from "./model/queue.ts";
 import type { Delivered, Runner } from "./model/work.ts";
 import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
@@ -41,12 +42,14 @@ export class Deliveries implements AsyncDisposable {
     this.#recorder = recorder;
     const { id, onEvent, job } = fleet;
     const { work, pause } = elsewhere;
+    const onTrouble = (detail: string): void => onEvent({ type: "trouble", detail });
     this.#items = new ItemsElsewhere({
       ...{ id, work, pause, onFailure },
       settle: (delivered) => this.#settle(delivered),
       onRunners: (runners) => this.#tellRunners(runners),
       onChange: wake,
-      onTrouble: (detail) => onEvent({ type: "trouble", detail }),
+      onTrouble,
+      decide: decidedHere(job, onTrouble),
       now: job.env.now,
       longestMs: longestAttemptMs(fleet),
     });

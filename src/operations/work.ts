@@ -1,6 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Mirrors } from "../blobs/mirror/mirrors.ts";
+import type { Project } from "../declarations/project.ts";
 import { capacityOf } from "../fleet/share.ts";
+import { AskingCoordinator } from "../fleet/work/asking-coordinator.ts";
 import { hostFleets } from "../fleet/work/host-fleet.ts";
 import type { OnWorkEvent } from "../fleet/work/work-events.ts";
 import { WorkingMachine } from "../fleet/work/working-machine.ts";
@@ -18,10 +20,17 @@ export interface WorkRequest {
   /** Environment variables, for the queue and the blobs. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly onEvent: OnWorkEvent;
+  /** The approver of this machine's runs, see {@link coordinatorsOf}. */
+  readonly questions: AskingCoordinator;
   /** Claims no more, gives back what waits, and ends when what runs has ended. */
   readonly drain: AbortSignal;
   /** Ends everything at once. */
   readonly stop: AbortSignal;
+}
+
+/** Asks the coordinators what items need approval for and no rule of the project decides. */
+export function coordinatorsOf({ approval }: Pick<Project, "approval">): AskingCoordinator {
+  return new AskingCoordinator({ timeoutMs: approval.timeoutMs, pause });
 }
 
 /** Between two attempts to join after the lease was lost. */
@@ -35,17 +44,18 @@ const REJOIN_MS = 1000;
  */
 export async function workOn(corral: Corral, request: WorkRequest): Promise<void> {
   const { environment: run, project, stateDir } = corral;
-  const { name, labels, onEvent, drain, stop } = request;
+  const { name, labels, onEvent, questions, drain, stop } = request;
   await using place = await openWorkPlace(stateDir, project.dir, request.env);
   const mirrorsDir = statePaths(stateDir).mirrors;
   const mirrors = new Mirrors({ dir: mirrorsDir, owner: lockOwner() });
   await mirrors.sweep();
   const version = packageVersion();
-  const host = hostFleets({ run, version, blobs: place.blobs, mirrors, mirrorsDir });
+  const host = hostFleets({ run, version, blobs: place.blobs, mirrors, mirrorsDir, questions });
   const slots = request.slots === "auto" ? await automaticSlots(corral) : request.slots;
   const isOver = (): boolean => drain.aborted || stop.aborted;
   while (!isOver()) {
     const membership = await place.work.join({ name, labels, slots, version });
+    using _ = questions.through({ membership, store: place.work });
     onEvent({ type: "joined", name, slots, labels });
     const parts = {
       membership,

@@ -82,6 +82,7 @@ export const ON_SERVER = [
   "machine-over-tls",
   "state-directories",
   "named-later",
+  "questions",
 ].map((name) => `test/fleet/postgres/${name}.test.ts`);
 
 /**

@@ -1,11 +1,10 @@
 import { hostname } from "node:os";
-import { unasked } from "../../approval/approver.ts";
 import { loadProject } from "../../declarations/project.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
 import { machineRoleScript, roleFault } from "../../fleet/postgres/machine-role.ts";
 import type { WorkEvent } from "../../fleet/work/work-events.ts";
 import { packageVersion } from "../../operations/package-version.ts";
-import { workOn } from "../../operations/work.ts";
+import { coordinatorsOf, workOn } from "../../operations/work.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
@@ -35,6 +34,7 @@ export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Pr
     slots: slotsOf(options.concurrency),
   };
   const project = await loadProject(options.project, terminal.env);
+  const questions = coordinatorsOf(project);
   const [drain, stop] = [new AbortController(), new AbortController()];
   using screen = new WorkScreen(terminal, options.json === true);
   const images = new ImageLines();
@@ -57,14 +57,21 @@ export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Pr
     await using corral = await openCorralFor(project, {
       stateDir: stateDirFrom(terminal.env),
       engineEnv: terminal.env,
-      approver: ASKS_NOBODY,
+      approver: questions,
       emit(event) {
         for (const line of images.see(event)) screen.tell(line);
       },
     });
     if (corral.reapTrouble !== null) say(terminal, `corral: warning: ${corral.reapTrouble}`);
     keepHeapSmall();
-    await workOn(corral, { ...machine, env: terminal.env, onEvent: see, drain: drain.signal, stop: stop.signal });
+    await workOn(corral, {
+      ...machine,
+      env: terminal.env,
+      onEvent: see,
+      questions,
+      drain: drain.signal,
+      stop: stop.signal,
+    });
     screen.end();
     return stop.signal.aborted ? EXIT.cancelled : 0;
   } finally {
@@ -79,12 +86,6 @@ function grantsVerb(role: string, terminal: Terminal): number {
   terminal.stdout.write(machineRoleScript(role, packageVersion()));
   return 0;
 }
-
-/** The user of this machine does not know the fleet. */
-const ASKS_NOBODY = {
-  decide: async () =>
-    unasked("the item runs on another machine, which asks no person; a rule of the project can approve it"),
-};
 
 function nameOf(text: string): string {
   const name = text.trim();

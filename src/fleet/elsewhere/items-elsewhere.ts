@@ -1,5 +1,8 @@
 import PQueue from "p-queue";
+import type { Decision } from "../../approval/approver.ts";
+import type { AskedElsewhere } from "../model/question.ts";
 import type { Delivered, Runner, WorkStore } from "../model/work.ts";
+import { QuestionsElsewhere } from "./questions-elsewhere.ts";
 
 interface Parts {
   /** The fleet, which this process owns. */
@@ -11,6 +14,8 @@ interface Parts {
   readonly settle: (delivered: Delivered) => Promise<void>;
   /** Which machines run items of it, now and then. */
   readonly onRunners: (runners: readonly Runner[]) => void;
+  /** Decides on what a run on a machine asks. */
+  readonly decide: (asked: AskedElsewhere, signal: AbortSignal) => Promise<Decision>;
   /** Something has changed: items were queued again, or recorded. */
   readonly onChange: () => void;
   readonly onTrouble: (detail: string) => void;
@@ -31,19 +36,21 @@ const MAX_TAKEN = 200;
 /** Deliveries whose changes are judged and applied at once. */
 const AT_ONCE = 4;
 
-/** What machines run of a fleet: takes what they deliver, and queues again what dead ones ran. */
+/** What machines run of a fleet: takes what they deliver, answers what they ask, and queues again what dead ones ran. */
 export class ItemsElsewhere {
   readonly #parts: Parts;
   readonly #ended = new AbortController();
   readonly #settling = new PQueue({ concurrency: AT_ONCE });
   /** By index and attempt, so that none is taken twice. */
   readonly #taken = new Set<string>();
+  readonly #questions: QuestionsElsewhere;
   readonly #watching: Promise<void>;
   #isTroubled = false;
   #runnersAt = Number.NEGATIVE_INFINITY;
 
   constructor(parts: Parts) {
     this.#parts = parts;
+    this.#questions = new QuestionsElsewhere(parts);
     this.#watching = this.#watch();
   }
 
@@ -51,6 +58,7 @@ export class ItemsElsewhere {
   async end(): Promise<void> {
     this.#ended.abort();
     await this.#watching;
+    await this.#questions.end();
     await this.#settling.onIdle();
   }
 
@@ -70,6 +78,7 @@ export class ItemsElsewhere {
     try {
       await work.reclaim(id, longestMs);
       for (const delivered of await work.deliveries(id, MAX_TAKEN)) this.#take(delivered);
+      await this.#questions.look();
       await this.#lookWhoRuns();
       this.#isTroubled = false;
     } catch (error) {

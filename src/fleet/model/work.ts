@@ -1,6 +1,7 @@
 import type { BlobStore } from "../../blobs/model/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import type { ItemRequest, ItemResult } from "./item.ts";
+import type { AskedElsewhere, AsksCoordinators, QuestionName } from "./question.ts";
 import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
 
 /**
@@ -38,6 +39,10 @@ export interface WorkStore {
    * begun, settled or queued again by {@link FleetQueue}.
    */
   deliveries(fleet: string, limit: number): Promise<readonly Delivered[]>;
+  /** What runs of this fleet on machines ask and nothing was answered to yet, the oldest first. Only of a fleet that this process owns. */
+  questions(fleet: string, limit: number): Promise<readonly AskedElsewhere[]>;
+  /** Answers a question. False: its attempt no longer counts, no run waits for it, or it is answered already. */
+  answer(question: QuestionName, json: string): Promise<boolean>;
   /**
    * Queues the items again whose machine's lease has ended, and those that a machine has had for longer than `longestMs`. Returns their
    * number. Only of a fleet that this process owns.
@@ -78,6 +83,8 @@ export interface Membership extends AsyncDisposable {
   deliver(fleet: string, index: number, attempt: number, delivery: Delivery): Promise<Taken>;
   /** Gives up an attempt: the item can be claimed again, by any process, after `afterMs`. */
   giveBack(fleet: string, index: number, attempt: number, afterMs: number): Promise<Taken>;
+  /** How its runs ask the coordinators. */
+  readonly questions: AsksCoordinators;
   /** The attempts of this machine that should end, and why. */
   withdrawn(): Promise<readonly Withdrawn[]>;
 }

@@ -2,7 +2,7 @@ import type { Statements } from "./connection.ts";
 import type { Place } from "./place.ts";
 
 const CHUNK = 5000;
-const TABLES = ["requests", "results", "streams", "attempts", "intents", "deliveries"];
+const TABLES = ["requests", "results", "streams", "attempts", "intents", "deliveries", "questions"];
 
 /** Deletes a fleet whose loading did not finish. False if there is none. */
 export async function discardLoading(place: Place, name: string): Promise<boolean> {

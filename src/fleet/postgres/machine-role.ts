@@ -11,6 +11,9 @@ const FUNCTIONS = [
   "corral.machine_deliver(text, text, integer, integer, text, text, text, text, text)",
   "corral.machine_give_back(text, text, integer, integer, double precision)",
   "corral.machine_withdrawn(text, text[], integer[], integer[])",
+  "corral.machine_ask(text, text, integer, integer, integer, text)",
+  "corral.machine_unask(text, text, integer, integer, integer)",
+  "corral.machine_answers(text)",
 ];
 
 /** What a machine may do with tables: it reads the version, and reads and stores blobs. */

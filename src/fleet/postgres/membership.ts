@@ -1,5 +1,6 @@
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
+import type { AsksCoordinators } from "../model/question.ts";
 import { MAX_CLAIM, type NewAttempt, type Taken } from "../model/queue.ts";
 import { QueueError } from "../model/queue-error.ts";
 import type { Agreement, ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
@@ -8,6 +9,7 @@ import { bounded } from "../stored/stream-encoding.ts";
 import type { Connection } from "./connection.ts";
 import { LEASE_MS, RENEW_MS } from "./lease.ts";
 import { lackingRights } from "./machine-role.ts";
+import { questionsBy } from "./questions.ts";
 import { type Answer, Turns } from "./turns.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
@@ -24,6 +26,7 @@ const LOOK_MS = 500;
 /** A machine at the queue. Everything that it says goes through functions of the database, which check it. */
 export class PostgresMembership implements Membership {
   readonly id: string;
+  readonly questions: AsksCoordinators;
   readonly #db: Connection;
   readonly #lost = new AbortController();
   readonly #held = new Map<string, Omit<Withdrawn, "why">>();
@@ -34,6 +37,7 @@ export class PostgresMembership implements Membership {
 
   private constructor(db: Connection, id: string, renewedAt: number) {
     this.id = id;
+    this.questions = questionsBy(db, id);
     this.#db = db;
     this.#renewedAt = renewedAt;
     this.#timers = [setInterval(() => void this.#renew(), RENEW_MS), setInterval(() => this.#look(), LOOK_MS)];

@@ -4,9 +4,10 @@ import type { Connection, Statements } from "./connection.ts";
 import { isDenied } from "./explained-error.ts";
 import { LIMITS } from "./machine-limits.ts";
 import { ITEM_MACHINES, MACHINES } from "./machines-schema.ts";
+import { QUESTIONS } from "./questions-schema.ts";
 import { ATTACHED, FLEETS } from "./schema.ts";
 
-const MIGRATIONS: readonly string[] = [FLEETS, MACHINES, `${ATTACHED}${BLOB_TABLE}`, ITEM_MACHINES, LIMITS];
+const MIGRATIONS: readonly string[] = [FLEETS, MACHINES, `${ATTACHED}${BLOB_TABLE}`, ITEM_MACHINES, LIMITS, QUESTIONS];
 /** Any number, the same for all: one process migrates at a time. */
 const LOCK = 7_215_318;
 

@@ -1,6 +1,7 @@
 import { openPostgresBlobs, type PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
+import type { AskedElsewhere, QuestionName } from "../model/question.ts";
 import {
   type Agreement,
   type Delivered,
@@ -17,6 +18,7 @@ import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
 import { PostgresMembership } from "./membership.ts";
 import type { Place } from "./place.ts";
+import { answerTo, questionsOf } from "./questions.ts";
 import { ACTIVE } from "./states.ts";
 
 /** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each. */
@@ -128,6 +130,14 @@ export class PostgresWork implements WorkStore {
       streams: stdout === null || stderr === null ? null : { stdout, stderr },
       more: JSON.parse(more) as unknown,
     }));
+  }
+
+  async questions(fleet: string, limit: number): Promise<readonly AskedElsewhere[]> {
+    return await questionsOf(this.#place, fleet, limit);
+  }
+
+  async answer(question: QuestionName, json: string): Promise<boolean> {
+    return await answerTo(this.#place, question, json);
   }
 
   async reclaim(fleet: string, longestMs: number): Promise<number> {

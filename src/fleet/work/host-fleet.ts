@@ -9,9 +9,11 @@ import { freshCells } from "../fresh-cells.ts";
 import { type FleetJob, readByAll } from "../item-job.ts";
 import type { Offer } from "../model/work.ts";
 import { RunTroubles } from "../run-troubles.ts";
+import type { AskingCoordinator } from "./asking-coordinator.ts";
 import type { HostFleet, Hosting } from "./hosting.ts";
 import { attemptWith } from "./item-attempt.ts";
 import { inheriting, mirrored } from "./mirrored-job.ts";
+import { deniesDirectories } from "./no-directories.ts";
 import { offeredSpec } from "./offered-spec.ts";
 import { SentChanges } from "./sent-changes.ts";
 import { whatIsMissing } from "./what-is-missing.ts";
@@ -26,13 +28,15 @@ export interface MachineParts {
   readonly mirrors: Mirrors;
   /** The directory of the mirrors: what cells may be shown of Corral's own. */
   readonly mirrorsDir: string;
+  /** What runs need approval for. */
+  readonly questions: Pick<AskingCoordinator, "of">;
 }
 
 /**
  * Takes a fleet only if the declarations and images here are those of its coordinator: neither it nor the database can make this machine
  * run what is not declared here. Each item has a cell of its own, whatever `reuse` says.
  */
-export function hostFleets({ run, version, blobs, mirrors, mirrorsDir }: MachineParts): HostFleet {
+export function hostFleets({ run, version, blobs, mirrors, mirrorsDir, questions }: MachineParts): HostFleet {
   return async (offer: Offer, signal: AbortSignal): Promise<Hosting> => {
     const spec = offeredSpec(offer.spec);
     if (spec === null) return refused("another version of Corral wrote its declaration");
@@ -49,6 +53,7 @@ export function hostFleets({ run, version, blobs, mirrors, mirrorsDir }: Machine
     const troubles = new RunTroubles();
     const env = troubles.listeningIn({
       ...run,
+      approver: deniesDirectories(run),
       refusedSources: { ...run.refusedSources, mirrors: mirrorsDir },
       handsOver: (job, changeset) => sent.send(job, changeset),
     });
@@ -60,7 +65,7 @@ export function hostFleets({ run, version, blobs, mirrors, mirrorsDir }: Machine
       ok: true,
       fleet: {
         worker: worker.name,
-        attempt: attemptWith({ fleet: offer.fleet, job, cells, troubles, sent }),
+        attempt: attemptWith({ fleet: offer.fleet, job, cells, troubles, sent, questions }),
         async [Symbol.asyncDispose]() {
           await cells[Symbol.asyncDispose]();
           await shown[Symbol.asyncDispose]();

@@ -8,6 +8,7 @@ import type { ClaimedWork, Delivery } from "../model/work.ts";
 import type { RunTroubles } from "../run-troubles.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { boundedStream } from "../stored/stream-encoding.ts";
+import type { AskingCoordinator } from "./asking-coordinator.ts";
 import { claimedRequest } from "./claimed-request.ts";
 import type { Brought, HostedFleet } from "./hosting.ts";
 import type { SentChanges } from "./sent-changes.ts";
@@ -18,6 +19,7 @@ interface Parts {
   readonly cells: ItemExecutor;
   readonly troubles: RunTroubles;
   readonly sent: SentChanges;
+  readonly questions: Pick<AskingCoordinator, "of">;
 }
 
 /** Attempts that end by an error of this machine or of Corral, before the item counts as lost. */
@@ -26,7 +28,7 @@ const MAX_BROKEN = 6;
 const UNWELL: ReadonlySet<string> = new Set(["HOST_TROUBLE", "ENGINE_TROUBLE"]);
 
 /** How items of one fleet run on this machine. */
-export function attemptWith({ fleet, job, cells, troubles, sent }: Parts): HostedFleet["attempt"] {
+export function attemptWith({ fleet, job, cells, troubles, sent, questions }: Parts): HostedFleet["attempt"] {
   return async (item, { signal, turn }) => {
     const { run } = item;
     const refused = (message: string): Brought => {
@@ -37,6 +39,7 @@ export function attemptWith({ fleet, job, cells, troubles, sent }: Parts): Hoste
     if (request === null) return refused("what its coordinator asks for is no request of an item");
     const refusal = request.refusal ?? whyNotHere(request);
     if (refusal !== null) return refused(refusal);
+    using _ = questions.of(item);
     let startedAt: Date | null = null;
     const begun = async (): Promise<void> => {
       await turn();

@@ -37,10 +37,12 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
   const subject = fits ? { above: [], rest: [] } : subjectLines(question, columns, room);
   const callers = through.slice(0, -1).map((name) => printableLine(name, 80));
   const called = callers.length === 0 ? [] : quotedLines(`called through ${callers.join(" > ")}`, columns);
+  const from =
+    question.machine === undefined ? [] : quotedLines(`on the machine ${printableLine(question.machine, 80)}`, columns);
   const why = question.why === undefined ? [] : quotedLines(`reason: ${printableLine(question.why, 500)}`, columns);
   const diff = diffLines(question.diff, columns, colors, room);
   return {
-    above: [...subject.above, ...called, ...why, ...reachedLines(question, columns), ...diff.above],
+    above: [...subject.above, ...called, ...from, ...why, ...reachedLines(question, columns), ...diff.above],
     rest: [...subject.rest, ...diff.rest],
     message: fits ? short : `${asks} ${longDeed(question)}. Allow it?`,
   };

@@ -14,9 +14,13 @@ export type Ask = (
 ) => Promise<void>;
 
 /** Asks for the consent that a tool of this run needs. */
-export function askFor({ run, root, worker }: Pick<Job, "run" | "root" | "worker">, { approver }: Consent): Ask {
+export function askFor(
+  { run, root, worker, path }: Pick<Job, "run" | "root" | "worker" | "path">,
+  { approver }: Consent,
+): Ask {
+  const called = path.length > 1 ? { through: path } : {};
   return async (what, said, signal) => {
-    const decision = await approver.decide({ run, root, worker: worker.name, ...what }, signal);
+    const decision = await approver.decide({ run, root, worker: worker.name, ...called, ...what }, signal);
     if (decision.outcome === "approved") return;
     const timedOut = decision.outcome === "timed_out";
     const answer = timedOut ? "no answer came in time" : `it was denied: ${decision.reason}`;

@@ -39,6 +39,7 @@ const approval = z
         callee: z.string().optional(),
         input: z.string().optional().describe("Of a call: its input as JSON, cut if it is long"),
         command: z.string().optional(),
+        machine: z.string().optional().describe("The run is on this machine of the queue, which has written the texts"),
         why: z.string().optional().describe("Often written by the worker, so it may be false"),
         diff: z.string().optional().describe("A unified diff"),
         lastingOnly: z.boolean().optional().describe("Nothing is done with the answer now"),

@@ -75,6 +75,7 @@ async function attempted(request: unknown, blobs: BlobStore = pair.store, signal
     cells: executor,
     troubles: { take: () => [], add: () => {} } as never,
     sent: { take: () => null } as never,
+    questions: { of: () => ({ [Symbol.dispose]() {} }) },
   });
   const claimed = { request, attempt: 1, earlier: 0, run: "r1", cell: null, fleet: "f" } as unknown as ClaimedWork;
   const brought = await attempt(claimed, { signal, turn: async () => {} });

@@ -108,6 +108,8 @@ describe("the role of machines", () => {
     await expect(machine.takeOver(fleet)).rejects.toThrow(denied);
     await expect(machine.create(SPEC)).rejects.toThrow(denied);
     await expect(machine.work.offer(fleet, { declarations: {}, images: {}, trees: {} })).rejects.toThrow(denied);
+    await expect(machine.work.answer({ fleet, index: 0, attempt: 1, number: 0 }, "{}")).rejects.toThrow(denied);
+    await expect(machine.work.questions(fleet, 1)).rejects.toThrow(denied);
     await expect(machine.reviewed([{ fleet, item: 0, run: "r1", counts: { applied: 1 } }])).rejects.toThrow(denied);
   });
 
@@ -117,6 +119,9 @@ describe("the role of machines", () => {
     "UPDATE corral.items SET state = 'done', status = 'succeeded'",
     "INSERT INTO corral.results (fleet, position, json) VALUES (1, 0, '{}')",
     "INSERT INTO corral.intents (fleet, position, json, is_printed) VALUES (1, 0, '{}', false)",
+    "UPDATE corral.questions SET answer = '{}'",
+    "INSERT INTO corral.questions (fleet, position) VALUES (1, 0)",
+    "SELECT json, answer FROM corral.questions",
     "UPDATE corral.deliveries SET json = '{}'",
     "DELETE FROM corral.fleets",
     "SELECT spec FROM corral.fleets",

@@ -124,6 +124,14 @@ export class MemoryWork implements WorkStore {
       });
   }
 
+  async questions() {
+    return [];
+  }
+
+  async answer(): Promise<boolean> {
+    return false;
+  }
+
   async reclaim(fleet: string, longestMs: number): Promise<number> {
     const left = this.fleetOf(fleet).items.filter(
       ({ state, machine, claimedAt }) =>
@@ -178,6 +186,11 @@ export class MemoryWork implements WorkStore {
       model,
       id: model.id,
       lost: model.lost.signal,
+      questions: {
+        ask: async () => ({ ok: false, reason: "nothing is asked here" }),
+        unask: async () => {},
+        answers: async () => [],
+      },
       offers: async () => {
         reached();
         return this.#offersFor(model);

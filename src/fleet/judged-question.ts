@@ -1,0 +1,158 @@
+import type { ApprovalRequest } from "../approval/approver.ts";
+import { checkedPath } from "../approval/path-glob.ts";
+import { decideShell } from "../approval/shell-rules/decide.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import { callConsent } from "../run/calls/call-consent.ts";
+import { judgeHost } from "../run/grants/judge-host.ts";
+import { permissionOf } from "../run/model/permission.ts";
+import { consentTo, governingMount } from "../sandbox/access.ts";
+import { consentOf } from "../sandbox/approval.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { withheldAt } from "../sandbox/withheld.ts";
+import { type FleetJob, itemJob } from "./item-job.ts";
+import type { AskedElsewhere } from "./model/question.ts";
+import { parsedQuestion, type WireQuestion } from "./stored/question-text.ts";
+
+/** One run of the chain from the item's own run to the one that asks, as it would be here. */
+interface Level {
+  readonly worker: WorkerDefinition;
+  readonly sandbox: Sandbox;
+  /** Its caller took something away for it. */
+  readonly limited: boolean;
+}
+
+export type Judged =
+  | { readonly ok: true; readonly request: ApprovalRequest }
+  /** Why no run of this item asks that. */
+  | { readonly ok: false; readonly why: string };
+
+/**
+ * What a machine says that a run of an item asks, as a question for this process's approver. All that can be derived here is: whose it is,
+ * which workers are on the way, what these may do. Texts such as a command are the machine's word, as they are a worker's at home.
+ */
+export async function judgedQuestion(asked: AskedElsewhere, fleet: FleetJob): Promise<Judged> {
+  const question = parsedQuestion(asked.json);
+  if (question === null) return refused("it is no question");
+  const chain = await chainOf(question, asked, fleet);
+  if (typeof chain === "string") return refused(chain);
+  const why = whyNot(question, chain, fleet.caller);
+  if (why !== null) return refused(why);
+  const { to } = question;
+  const reaches = to === undefined ? {} : { reaches: reachedBy(chain) };
+  // Nested runs are known to the machine alone, and it could name those of other items.
+  const of = { run: asked.run, root: asked.run, machine: asked.machine };
+  return { ok: true, request: { ...(withoutAbsent(question) as ApprovalRequest), ...reaches, ...of } };
+}
+
+function refused(why: string): Judged {
+  return { ok: false, why };
+}
+
+function withoutAbsent(question: WireQuestion): object {
+  return Object.fromEntries(Object.entries(question).filter(([, value]) => value !== undefined));
+}
+
+/** The workers from the item's own down to the one that asks, each as the one before may call it; or why there is none. */
+async function chainOf(
+  { worker: asking, through = [asking] }: WireQuestion,
+  { request, run, fleet: id }: AskedElsewhere,
+  fleet: FleetJob,
+): Promise<readonly Level[] | string> {
+  const { env } = fleet;
+  const never = { signal: NEVER, turn: async () => {} };
+  const job = itemJob(fleet, request, { run, fleet: id, ...never });
+  const [first, ...called] = through;
+  if (first !== job.worker.name) return `the item is of worker ${job.worker.name}`;
+  if (through.at(-1) !== asking) return `worker ${asking} is not the last of those that it was called through`;
+  if (new Set(through).size < through.length || through.length > job.tree.maxDepth)
+    return "no chain of calls may be like that";
+  const own = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
+  if (!own.ok) return "its sandbox is no longer allowed";
+  const chain: Level[] = [{ worker: job.worker, sandbox: own.sandbox, limited: job.narrow !== null }];
+  for (const name of called) {
+    const caller = chain.at(-1);
+    const worker = env.project.workers.get(name);
+    if (caller === undefined || worker === undefined || !caller.worker.calls.includes(name))
+      return `worker ${caller?.worker.name} does not call ${name}`;
+    const derived = await permissionOf(worker, caller.sandbox, null, env);
+    if (!derived.ok) return `worker ${name} is not allowed under ${caller.worker.name}`;
+    chain.push({ worker, sandbox: derived.sandbox, limited: false });
+  }
+  return chain;
+}
+
+/** Null if the last of the chain may ask this. */
+function whyNot(question: WireQuestion, chain: readonly Level[], project: Sandbox): string | null {
+  const asking = chain.at(-1);
+  if (asking === undefined) throw new RangeError("a chain has at least the item's own run");
+  const operations = [...new Set(question.operations)];
+  if (operations.every((operation) => operation === "write" || operation === "delete"))
+    return chain.length === 1 ? "what the item itself changes is decided on at its end" : whyNoChange(question, asking);
+  const [operation, more] = operations;
+  if (more !== undefined) return "no question has these operations together";
+  switch (operation) {
+    case "exec":
+      return whyNoCommand(question, asking);
+    case "call":
+      return whyNoCall(question, asking);
+    case "grant_network":
+      return whyNoHost(question, chain, project);
+    case "read":
+      return whyNoReading(question, asking);
+    default:
+      return `${operation} is not possible on another machine`;
+  }
+}
+
+function whyNoCommand({ command, line }: WireQuestion, { worker }: Level): string | null {
+  if (command === undefined || line === undefined) return "no command is named";
+  // Rules look at one, and a person at the other.
+  if (command !== line && !command.startsWith(`${line}\n(`)) return "what is shown is not what would run";
+  return decideShell(line, worker.shellRules).consent === "blocked" ? "the command is blocked" : null;
+}
+
+function whyNoCall({ callee = "" }: WireQuestion, { worker, sandbox }: Level): string | null {
+  if (!worker.calls.includes(callee)) return `worker ${worker.name} does not call ${callee}`;
+  const { consent } = callConsent(worker, sandbox);
+  return consent === "ask" ? null : `the call is ${consent}`;
+}
+
+function whyNoHost({ to }: WireQuestion, chain: readonly Level[], project: Sandbox): string | null {
+  if (to === undefined) return "no host is named";
+  const levels = chain.map((level) => ({ ...level, hosts: new Set<string>() }));
+  const judged = judgeHost(to, levels, project);
+  if (!judged.ok) return judged.refusal.because;
+  return judged.had ? "it already reaches this host" : null;
+}
+
+function whyNoReading({ paths }: WireQuestion, { sandbox }: Level): string | null {
+  const [path = "", ...more] = paths;
+  const asked = checkedPath(path);
+  const waiting = asked === null || more.length > 0 ? undefined : withheldAt(sandbox, asked);
+  if (waiting === undefined) return "reading there needs no approval";
+  return consentOf(waiting.approval, "read") === "blocked" ? "reading is blocked there" : null;
+}
+
+/** Of a called worker: what it writes goes to the view of its caller, on that machine. */
+function whyNoChange({ operations, paths }: WireQuestion, { sandbox }: Level): string | null {
+  if (paths.length === 0) return "no path is named";
+  for (const each of paths) {
+    const path = checkedPath(each);
+    if (path === null || governingMount(sandbox, path)?.mode !== "rw") return `${each.slice(0, 200)} is not writable`;
+    for (const operation of operations)
+      if ((operation === "write" || operation === "delete") && consentTo(sandbox, path, operation) === "blocked")
+        return `${operation} is blocked at ${each.slice(0, 200)}`;
+  }
+  return null;
+}
+
+/** The most hosts that a question names as reached already. */
+const MAX_REACHED = 20;
+
+function reachedBy(chain: readonly Level[]): readonly string[] {
+  const network = chain.at(-1)?.sandbox.network;
+  const allow = network === undefined || typeof network === "boolean" ? [] : network.allow;
+  return [...new Set(allow.map(({ to }) => to))].slice(0, MAX_REACHED);
+}
+
+const NEVER = new AbortController().signal;

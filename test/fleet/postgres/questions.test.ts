@@ -1,0 +1,128 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { MAX_QUESTION_BYTES, MAX_QUESTIONS, type QuestionName } from "../../../src/fleet/model/question.ts";
+import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
+import type { Delivery, Membership, WorkStore } from "../../../src/fleet/model/work.ts";
+import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";
+import { type PostgresFixture, postgresFixture } from "./postgres-fixture.ts";
+
+let fixture: PostgresFixture;
+let store: FleetStore;
+let work: WorkStore;
+let newAttempt: () => NewAttempt;
+let fleet: string;
+let member: Membership;
+const members: Membership[] = [];
+
+const nameOf = (index: number, number = 0, attempt = 1): QuestionName => ({ fleet, index, attempt, number });
+const DELIVERY: Delivery = { result: settlementOf(0).result, streams: null, changeset: null, more: null };
+
+async function machine(name: string): Promise<Membership> {
+  const joined = await work.join({ name, labels: [], slots: 9, version: "0" });
+  members.push(joined);
+  return joined;
+}
+
+beforeEach(async () => {
+  fixture = postgresFixture();
+  store = await fixture.open(`coordinator-${fixture.project}`);
+  if (store.work === null) throw new Error("machines cannot reach this store");
+  work = store.work;
+  newAttempt = attempts();
+  fleet = await store.create({ ...SPEC, machines: { needs: [], priority: 0, weight: 1 } });
+  await store.load(fleet, items(3), noCollisions);
+  await work.offer(fleet, { declarations: {}, images: {}, trees: {} });
+  member = await machine("m");
+  await member.claim([fleet], 2, newAttempt);
+});
+afterEach(async () => {
+  for (const each of members.splice(0)) await each[Symbol.asyncDispose]();
+  await store[Symbol.asyncDispose]();
+  await fixture.query("UPDATE corral.fleets SET agreement = NULL");
+});
+
+describe("a question of a machine", () => {
+  it("reaches the coordinator once, and its answer the machine, until that has taken it", async () => {
+    expect(await member.questions.ask(nameOf(1), '"may I?"')).toEqual({ ok: true });
+    // The answer to the first call may have been lost.
+    expect(await member.questions.ask(nameOf(1), '"may I?"')).toEqual({ ok: true });
+    const asked = await work.questions(fleet, 9);
+    expect(asked).toEqual([
+      { ...nameOf(1), run: "r2", machine: "m", json: '"may I?"', request: expect.objectContaining({ index: 1 }) },
+    ]);
+    expect(await member.questions.answers()).toEqual([]);
+    expect(await work.answer(nameOf(1), '"yes"')).toBe(true);
+    expect(await work.answer(nameOf(1), '"no"')).toBe(false);
+    expect(await work.questions(fleet, 9)).toEqual([]);
+    expect(await member.questions.answers()).toEqual([{ ...nameOf(1), json: '"yes"' }]);
+    await member.questions.unask(nameOf(1));
+    expect(await member.questions.answers()).toEqual([]);
+    // Its number is not free again.
+    await member.questions.ask(nameOf(1), '"another"');
+    expect(await work.questions(fleet, 9)).toEqual([]);
+  });
+
+  it("that no run waits for any more takes no answer", async () => {
+    await member.questions.ask(nameOf(0), "1");
+    await member.questions.unask(nameOf(0));
+    expect(await work.answer(nameOf(0), "2")).toBe(false);
+    expect(await member.questions.answers()).toEqual([]);
+  });
+
+  it("is over with its attempt: delivered, given back, or of a machine that is lost", async () => {
+    const other = await machine("other");
+    for (const index of [0, 1]) await member.questions.ask(nameOf(index), "1");
+    await other.claim([fleet], 1, newAttempt);
+    await other.questions.ask(nameOf(2), "1");
+    expect(await work.questions(fleet, 9)).toHaveLength(3);
+    await member.deliver(fleet, 0, 1, DELIVERY);
+    await member.giveBack(fleet, 1, 1, 0);
+    expect(await work.answer(nameOf(0), "2")).toBe(false);
+    expect(await work.answer(nameOf(1), "2")).toBe(false);
+    expect((await work.questions(fleet, 9)).map(({ index }) => index)).toEqual([2]);
+    await fixture.query("UPDATE corral.processes SET lease_until = 0 WHERE id = $1", [other.id]);
+    expect(await other.questions.ask(nameOf(2, 1), "1")).toMatchObject({ ok: false, reason: /lease/ });
+    await work.reclaim(fleet);
+    expect(await work.questions(fleet, 9)).toEqual([]);
+    expect(
+      await fixture.query("SELECT 1 FROM corral.questions q JOIN corral.fleets f ON f.id = q.fleet AND f.name = $1", [
+        fleet,
+      ]),
+    ).toEqual([]);
+  });
+
+  it("waits for the next owner of its fleet if its coordinator has gone", async () => {
+    await member.questions.ask(nameOf(0), "1");
+    await fixture.query("UPDATE corral.fleets SET owner = 'dead' WHERE name = $1", [fleet]);
+    expect(await work.questions(fleet, 9)).toEqual([]);
+    expect(await work.answer(nameOf(0), "2")).toBe(false);
+    await using next = await fixture.open("next");
+    await next.takeOver(fleet);
+    expect(await next.work?.questions(fleet, 9)).toMatchObject([{ index: 0 }]);
+    expect(await next.work?.answer(nameOf(0), "2")).toBe(true);
+    expect(await member.questions.answers()).toMatchObject([{ json: "2" }]);
+  });
+
+  it("is refused for the attempt of another machine, and of an earlier one", async () => {
+    const other = await machine("other");
+    expect(await other.questions.ask(nameOf(0), "1")).toMatchObject({ ok: false });
+    expect(await member.questions.ask(nameOf(0, 0, 2), "1")).toMatchObject({ ok: false });
+    expect(await member.questions.ask(nameOf(2), "1")).toMatchObject({ ok: false, reason: /waits for a retry/ });
+    await member.questions.ask(nameOf(0), "1");
+    await other.questions.unask(nameOf(0));
+    expect(await work.answer(nameOf(0), "2")).toBe(true);
+    expect(await other.questions.answers()).toEqual([]);
+  });
+
+  it("is one of a bounded number, and of a bounded size", async () => {
+    for (let number = 0; number < 50; number += 1)
+      expect(await member.questions.ask(nameOf(0, number), "1")).toEqual({ ok: true });
+    expect(await member.questions.ask(nameOf(0, 50), "1")).toMatchObject({ ok: false, reason: /too many/ });
+    expect(await member.questions.ask(nameOf(1), "1")).toEqual({ ok: true });
+    await expect(member.questions.ask(nameOf(1, MAX_QUESTIONS), "1")).rejects.toThrow(/too many/);
+    await expect(member.questions.ask(nameOf(1, -1), "1")).rejects.toThrow(/too many/);
+    const long = "é".repeat(MAX_QUESTION_BYTES / 2);
+    await expect(member.questions.ask(nameOf(1, 2), `${long}!`)).rejects.toThrow(/too large/);
+    expect(await member.questions.ask(nameOf(1, 2), long)).toEqual({ ok: true });
+  });
+});
