@@ -1201,6 +1201,8 @@ class Question:
     input: str | None = None
     """Of a call: its input as JSON, cut if it is long."""
     command: str | None = None
+    machine: str | None = None
+    """The run is on this machine of the queue, which has written the texts."""
     why: str | None = None
     """Often written by the worker, so it may be false."""
     diff: str | None = None
@@ -1229,6 +1231,7 @@ class Question:
             callee=d.optional(d.as_text)(o.get("callee"), "Question.callee"),
             input=d.optional(d.as_text)(o.get("input"), "Question.input"),
             command=d.optional(d.as_text)(o.get("command"), "Question.command"),
+            machine=d.optional(d.as_text)(o.get("machine"), "Question.machine"),
             why=d.optional(d.as_text)(o.get("why"), "Question.why"),
             diff=d.optional(d.as_text)(o.get("diff"), "Question.diff"),
             lasting_only=d.optional(d.as_boolean)(o.get("lastingOnly"), "Question.lastingOnly"),

@@ -437,6 +437,8 @@ export type Question = {
   /** Of a call: its input as JSON, cut if it is long. */
   readonly input?: string;
   readonly command?: string;
+  /** The run is on this machine of the queue, which has written the texts. */
+  readonly machine?: string;
   /** Often written by the worker, so it may be false. */
   readonly why?: string;
   /** A unified diff. */
