@@ -9,6 +9,7 @@ import {
 } from "../../../src/fleet/model/question.ts";
 import type { ClaimedWork } from "../../../src/fleet/model/work.ts";
 import { AskingCoordinator } from "../../../src/fleet/work/asking-coordinator.ts";
+import { deniesDirectories } from "../../../src/fleet/work/no-directories.ts";
 
 const RUN = "aaaaaaaaaaaa";
 const request: ApprovalRequest = {
@@ -174,4 +175,26 @@ describe("a run on a machine", () => {
     expect(await p.machine.decide(request, never)).toMatchObject({ outcome: "denied" });
     p.place[Symbol.dispose]();
   });
+});
+
+describe("a directory beyond the mounts", () => {
+  it.each(["grant_read", "grant_write"] as const)(
+    "is denied on a machine, whatever its rules say (%s)",
+    async (operation) => {
+      const appended: unknown[] = [];
+      const run = {
+        approver: { decide: async () => approved },
+        audit: { append: async (record: unknown) => void appended.push(record) },
+        ...{ emit: () => {}, now: () => 0 },
+      };
+      const approver = deniesDirectories(run as never);
+      const grant = { ...request, operations: [operation], paths: ["/d"], directory: "/d" };
+      expect(await approver.decide(grant, never)).toMatchObject({
+        outcome: "denied",
+        reason: expect.stringContaining("another machine"),
+      });
+      expect(appended).toMatchObject([{ type: "approval", outcome: "denied" }]);
+      expect(await approver.decide(request, never)).toEqual(approved);
+    },
+  );
 });
