@@ -82,7 +82,7 @@ describe("a question of a machine", () => {
     expect((await work.questions(fleet, 9)).map(({ index }) => index)).toEqual([2]);
     await fixture.query("UPDATE corral.processes SET lease_until = 0 WHERE id = $1", [other.id]);
     expect(await other.questions.ask(nameOf(2, 1), "1")).toMatchObject({ ok: false, reason: /lease/ });
-    await work.reclaim(fleet);
+    await work.reclaim(fleet, 60_000);
     expect(await work.questions(fleet, 9)).toEqual([]);
     expect(
       await fixture.query("SELECT 1 FROM corral.questions q JOIN corral.fleets f ON f.id = q.fleet AND f.name = $1", [
