@@ -48,9 +48,9 @@ const USUAL: Sizes = {
   growthRounds: 2,
   queueItems: 10_000,
   queueGrowth: [1000, 10_000, 100_000],
-  queueRounds: 3,
+  queueRounds: 2,
   sharedItems: 96,
-  storeRounds: 5,
+  storeRounds: 4,
   liveCells: 8,
   queuedItems: 10_000,
 };

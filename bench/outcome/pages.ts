@@ -17,6 +17,7 @@ const IN_README = ["runs", "exec", "rates"];
 export function shownOf(report: BenchReport): ReadonlyMap<string, string> {
   return new Map([
     ["README.md", readmeOf(report)],
+    ["docs/machines.md", machinesOf(report)],
     ["docs/bench.md", `\`${report.command}\`, ${report.startedAt.slice(0, 10)}:\n\n${tablesOf(report)}`],
   ]);
 }
@@ -38,6 +39,13 @@ export function withShown(page: string, shown: string, name: string): string {
   if (before === undefined || rest === undefined || more !== undefined || end < 0)
     throw new Error(`${name} must have the line ${BEGIN} once, and the line ${END} below it`);
   return `${before}${BEGIN}\n\n${shown}\n${rest.slice(end)}`;
+}
+
+/** What a queue and its machines take and cost. */
+function machinesOf({ machine, groups }: BenchReport): string {
+  const own = groups.filter(({ name }) => /^(queue|machines)\b/.test(name));
+  const from = `\`npm run bench -- --only machines\` on ${machineText(machine)}:`;
+  return [from, ...own.map(shortTable)].join("\n\n");
 }
 
 function readmeOf({ command, machine, groups }: BenchReport): string {

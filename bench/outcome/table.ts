@@ -28,11 +28,10 @@ export function groupTable({ title, unit, rows }: Group): string {
 /** Without what only says how sure a number is. */
 export function shortTable({ title, unit, rows }: Group): string {
   const [base] = rows;
-  const head = [
-    title,
-    unit === "items/s" ? "items a second" : unit,
-    `to ${base === undefined ? "" : nameAtAnyConcurrency(base.name)}`,
-  ];
+  const shown = unit === "items/s" ? "items a second" : unit;
+  if (rows.every(({ ratio }) => ratio === null))
+    return aligned([[title, shown], ...rows.map(({ name, p50 }) => [name, numberText(p50)])]);
+  const head = [title, shown, `to ${base === undefined ? "" : nameAtAnyConcurrency(base.name)}`];
   return aligned([
     head,
     ...rows.map(({ name, p50, ratio }) => [name, numberText(p50), ratio === null ? "–" : `×${numberText(ratio)}`]),

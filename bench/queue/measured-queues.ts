@@ -14,7 +14,7 @@ import { type OwnServer, ownMs, ownServer, serverMs, sqliteStore } from "./store
 const WIDTH = 64;
 const SMALL_WIDTHS = [1, 4, 16];
 /** Small fleets are repeated until so many items were given out. */
-const LEAST_ITEMS = 5000;
+const LEAST_ITEMS = 2000;
 const KILOBYTE = 1000;
 
 interface Place {

@@ -1,0 +1,74 @@
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
+import { connectServer } from "../../../src/fleet/postgres/server.ts";
+import { loadedFleet, settlementOf } from "../journal/journal-fixture.ts";
+import { serverPrograms, startServer } from "./server-fixture.ts";
+
+const machine = { name: "m", labels: [], slots: 1, version: "1" };
+const newAttempt = (run: string) => () => ({ run, cell: null });
+
+describe.skipIf(serverPrograms() === null)("a database that was restored to an earlier state", () => {
+  it("runs again what was recorded after that, refuses what was claimed then, and knows no process of then", async () => {
+    await using server = await startServer();
+    const url = (database: string): string => server.url.replace("/postgres?", `/${database}?`);
+    const at = async (self: string, database = "postgres") =>
+      await PostgresStore.open(await connectServer(url(database)), {
+        ...{ project: "p", self, isDead: (owner: string) => owner !== self, isAlive: () => false },
+      });
+    const psql = (program: string, ...args: string[]): string =>
+      execFileSync(join(serverPrograms() ?? "", program), ["-h", server.dir, "-U", "postgres", ...args], {
+        encoding: "utf8",
+        maxBuffer: 64 * 1024 ** 2,
+      });
+    await using before = await at("before");
+    const fleet = await loadedFleet(before, 4);
+    const queue = await before.queue(fleet);
+    const settled = async (run: string): Promise<number> => {
+      const [item] = (await queue.claim(1, newAttempt(run))).items;
+      if (item === undefined) throw new Error("no item is left");
+      const { index } = item.request;
+      expect((await queue.settle(index, 1, settlementOf(index, { run, attempt: 1 }))).ok).toBe(true);
+      return index;
+    };
+    expect(await settled("run-0")).toBe(0);
+    await using earlier = (await before.work?.join(machine)) ?? expect.fail("no machines");
+    psql("pg_dump", "-Fc", "-f", join(server.dir, "dump"), "postgres");
+    expect(await settled("run-1")).toBe(1);
+    const [begun] = (await queue.claim(1, newAttempt("run-2"))).items;
+    expect(begun?.request.index).toBe(2);
+
+    psql("createdb", "restored");
+    psql("pg_restore", "-d", "restored", join(server.dir, "dump"));
+    await using after = await at("after", "restored");
+    expect(await after.takeOver(fleet)).toMatchObject({ ok: true, fleet: { counts: { done: 1, queued: 3 } } });
+    const again = await after.queue(fleet);
+    // An answer of the time before does not count.
+    const late = await again.settle(2, 1, settlementOf(2, { run: "run-2", attempt: 1 }));
+    expect(late).toMatchObject({ ok: false, code: "fenced" });
+    // The database does not know what was recorded after the backup: this item runs for the second time.
+    const [first] = (await again.claim(1, newAttempt("again-1"))).items;
+    expect(first).toMatchObject({ request: { index: 1 }, attempt: 1 });
+    // A machine joins again: its lease was ended by the time that has passed.
+    await using direct = await connectServer(url("restored"));
+    await direct.query("UPDATE corral.processes SET lease_until = 0 WHERE is_machine");
+    expect(await direct.query("SELECT corral.machine_renew($1, 1000) AS renewed", [earlier.id])).toEqual([
+      { renewed: false },
+    ]);
+    expect(await after.work?.machines()).toEqual([]);
+  }, 60_000);
+});
+
+describe.skipIf(serverPrograms() === null)("a queue that a newer Corral has changed", () => {
+  it("is refused by an older one, with what to do", async () => {
+    await using server = await startServer();
+    const options = { project: "p", self: "me", isDead: () => false, isAlive: () => true };
+    await (await PostgresStore.open(await connectServer(server.url), options))[Symbol.asyncDispose]();
+    await using direct = await connectServer(server.url);
+    await direct.query("UPDATE corral.version SET version = 99");
+    await expect(PostgresStore.open(await connectServer(server.url), options)).rejects.toThrow(
+      /^The queue has version 99, but this Corral supports only \d+\. Use the newer Corral\.$/,
+    );
+  });
+});
