@@ -44,6 +44,7 @@ export function withShown(page: string, shown: string, name: string): string {
 /** What a queue and its machines take and cost. */
 function machinesOf({ machine, groups }: BenchReport): string {
   const own = groups.filter(({ name }) => /^(queue|machines)\b/.test(name));
+  if (own.length === 0) return "The report that these pages show has no rows of `npm run bench -- --only machines`.";
   const from = `\`npm run bench -- --only machines\` on ${machineText(machine)}:`;
   return [from, ...own.map(shortTable)].join("\n\n");
 }

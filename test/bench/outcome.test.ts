@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { amongItems, type DriverName, oursOn } from "../../bench/outcome/names.ts";
+import { amongItems, type DriverName, oursOn, sideBySide } from "../../bench/outcome/names.ts";
 import { numberText } from "../../bench/outcome/number-text.ts";
 import { percentile } from "../../bench/outcome/percentile.ts";
 import { medianGroups, medianTargets } from "../../bench/outcome/repeated.ts";
@@ -131,6 +131,34 @@ describe("targets", () => {
     expect(all).toEqual([[2], [2], [1.5]]);
     const starts = { "Corral: no network": 50, "Corral: an allow list of 1 host": 90 };
     expect(Object.values(measuredOf("start", starts))).toEqual([40]);
+  });
+});
+
+describe("targets of machines", () => {
+  it("compare PostgreSQL with SQLite by the time of an item, and large fleets with small ones", () => {
+    expect(measuredOf("machines-fresh", { SQLite: 42, PostgreSQL: 40 })).toEqual({
+      "an item with a fresh cell, PostgreSQL / SQLite": 1.05,
+    });
+    expect(measuredOf("machines-scrubbed", { SQLite: 500, PostgreSQL: 400 })).toEqual({
+      "a scrubbed item, PostgreSQL / SQLite": 1.25,
+    });
+    const widths = { "SQLite, width 64": 9, "PostgreSQL, width 64": 4000, "PostgreSQL, width 1": 300 };
+    expect(measuredOf("queue", widths)).toEqual({ "empty items a second in PostgreSQL": 4000 });
+    const growth = { "PostgreSQL: an item among 1,000": 100, "PostgreSQL: an item among 100,000": 120 };
+    expect(measuredOf("queue-growth", growth)).toEqual({
+      "an empty item among 100,000 / among 1,000, PostgreSQL": 1.2,
+    });
+  });
+
+  it("have rows for each width, which several passes do not mix", () => {
+    const pass = (small: number, large: number) => [
+      groupOf("queue", "Q", "items/s", [
+        { name: sideBySide("PostgreSQL", 1), values: [small] },
+        { name: sideBySide("PostgreSQL", 64), values: [large] },
+      ]),
+    ];
+    const [group] = medianGroups([pass(300, 4000), pass(310, 4100), pass(320, 4200)]);
+    expect(group?.rows.map(({ p50 }) => p50)).toEqual([310, 4100]);
   });
 });
 

@@ -57,5 +57,8 @@ describe("several reports", () => {
     const measured = Object.fromEntries(report.targets.map(({ what, measured }) => [what, measured]));
     expect(measured["an item among 10,000 / among 1,000"]).toBe(1.5);
     expect(measured["scrubbed fleet / docker run at its best"]).toBe(120);
+    // An older report does not know of newer targets.
+    const older = { ...smallReport(), targets: smallReport().targets.filter(({ what }) => !what.includes("among")) };
+    expect(joined([older, later]).targets.find(({ what }) => what.includes("among 10,000"))?.measured).toBe(1.5);
   });
 });

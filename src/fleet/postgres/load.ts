@@ -193,11 +193,12 @@ async function beginRunning(place: Place, { id, name }: FleetRow): Promise<numbe
 
 /**
  * Processes keep plans, and new ones are made when the table is analyzed. That takes long for a large table, whose plans are good
- * already: so only if it was small.
+ * already: so only if it was small. Positions belong to it: a plan that does not know how few items have one reads the whole fleet.
  */
 async function forgetSmallPlans(db: Statements, loaded: number): Promise<void> {
   const [known] = await db.query<{ items: number }>(
     "SELECT reltuples::float8 AS items FROM pg_catalog.pg_class WHERE oid = 'corral.items'::regclass",
   );
-  if ((known?.items ?? 0) < loaded) await db.query("ANALYZE corral.items (fleet), corral.requests (fleet)");
+  if ((known?.items ?? 0) < loaded)
+    await db.query("ANALYZE corral.items (fleet, position, state, not_before), corral.requests (fleet, position)");
 }
