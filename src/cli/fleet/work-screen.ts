@@ -16,7 +16,8 @@ export class WorkScreen implements Disposable {
   readonly #timer: NodeJS.Timeout;
   readonly #rate = new RecentRate(performance.now());
   readonly #begunAt = performance.now();
-  #running = 0;
+  /** Attempts that have begun; an item that is refused here never does. */
+  readonly #running = new Set<string>();
   #delivered = 0;
   #failed = 0;
   #told = 0;
@@ -31,19 +32,20 @@ export class WorkScreen implements Disposable {
   }
 
   get waitingText(): string {
-    if (this.#running === 0) return "Stopping. Press Ctrl-C again to stop now";
-    return `Waiting for ${this.#running} running ${this.#running === 1 ? "item" : "items"}. Press Ctrl-C again to stop now`;
+    const { size } = this.#running;
+    if (size === 0) return "Stopping. Press Ctrl-C again to stop now";
+    return `Waiting for ${counted(size, "running item")}. Press Ctrl-C again to stop now`;
   }
 
   see(event: WorkEvent): void {
-    if (event.type === "started") this.#running += 1;
+    if (event.type === "started") this.#running.add(nameOf(event));
+    if (event.type === "delivered" || event.type === "late" || event.type === "given_back")
+      this.#running.delete(nameOf(event));
     if (event.type === "delivered") {
-      this.#running -= 1;
       this.#delivered += 1;
       if (!isSuccess(event.status)) this.#failed += 1;
       this.#rate.add(performance.now());
     }
-    if (event.type === "late" || (event.type === "given_back" && event.hasBegun)) this.#running -= 1;
     const line = lineOf(event);
     if (line === null || this.#isJson) return;
     if (event.type === "trouble" || event.type === "late" || event.type === "given_back") {
@@ -77,11 +79,11 @@ export class WorkScreen implements Disposable {
   }
 
   #progress(): void {
-    if (this.#isJson || (this.#delivered === this.#toldDelivered && this.#running === 0)) return;
+    if (this.#isJson || (this.#delivered === this.#toldDelivered && this.#running.size === 0)) return;
     this.#toldDelivered = this.#delivered;
     const rate = rateText(this.#rate.perSecond(performance.now()));
     this.tell(
-      `corral: ${countText(this.#running)} running, ${countText(this.#delivered)} delivered${this.#failedText}, ${rate}`,
+      `corral: ${countText(this.#running.size)} running, ${countText(this.#delivered)} delivered${this.#failedText}, ${rate}`,
     );
   }
 }
