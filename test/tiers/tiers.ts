@@ -78,6 +78,7 @@ export const SHARED_STORES = ["test/fleet/postgres/work.test.ts"];
 /** What needs a PostgreSQL server of its own or several users: these run on the server alone. */
 export const ON_SERVER = [
   "lost-connection",
+  "rows-read",
   "machine-role",
   "machine-over-tls",
   "state-directories",
