@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import fs from "node:fs";
 import { realpath, stat } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { sync } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { pinned } from "../../files/host/roots.ts";
@@ -27,6 +28,9 @@ const SWEPT = ".swept";
 const RENEWED_AFTER_MS = 60_000;
 /** More files of one of the 256 folders are left for the next sweep. */
 const MAX_SWEPT = 1_000_000;
+/** A blob that has no name is looked for so often, with such pauses. */
+const MAX_LOOKS = 3;
+const LOOK_MS = 30;
 
 /** `path`: as a user writes it. Throws if it is no directory. */
 export async function openDirectoryBlobs(path: string): Promise<DirectoryBlobs> {
@@ -65,7 +69,8 @@ export class DirectoryBlobs implements BlobStore {
     using root = this.#open();
     for (const digest of digests) {
       using file = named(root, digest);
-      if (file?.stat().isFile() && isRenewed(file)) found.add(digest);
+      if (file?.stat().isFile() && (isFresh(file) || (isRenewed(file) && isNamed(root, digest, file))))
+        found.add(digest);
     }
     return found;
   }
@@ -103,7 +108,7 @@ export class DirectoryBlobs implements BlobStore {
 
   async *get(digest: Digest, maxBytes: number, signal?: AbortSignal): AsyncGenerator<Uint8Array, void, undefined> {
     using root = this.#open();
-    using found = named(root, digest);
+    using found = await namedSoon(root, digest);
     if (found === null) throw new BlobRefused("missing", digest, "the blob store does not have it");
     const stats = found.stat();
     if (!stats.isFile()) throw new BlobRefused("not_a_file", digest, "it is no regular file in the blob store");
@@ -155,6 +160,16 @@ function named(root: Descriptor, digest: Digest): Descriptor | null {
   }
 }
 
+/** A sweep that sees that a blob was used meanwhile takes its name away for a moment. */
+async function namedSoon(root: Descriptor, digest: Digest): Promise<Descriptor | null> {
+  for (let look = 1; look < MAX_LOOKS; look += 1) {
+    const found = named(root, digest);
+    if (found !== null) return found;
+    await sleep(LOOK_MS);
+  }
+  return named(root, digest);
+}
+
 function readable(found: Descriptor, digest: Digest): Descriptor {
   try {
     return found.reopen(fs.constants.O_RDONLY);
@@ -165,9 +180,19 @@ function readable(found: Descriptor, digest: Digest): Descriptor {
   }
 }
 
+function isFresh(file: Descriptor): boolean {
+  return file.stat().mtimeMs > Date.now() - RENEWED_AFTER_MS;
+}
+
+/** False if a sweep took it before it was renewed. One that comes later sees the new time. */
+function isNamed(root: Descriptor, digest: Digest, file: Descriptor): boolean {
+  using again = named(root, digest);
+  const [is, was] = [again?.stat(), file.stat()];
+  return is !== undefined && is.ino === was.ino && is.dev === was.dev;
+}
+
 /** False if this user may not renew it: it is stored again then, under the same name. */
 function isRenewed(file: Descriptor): boolean {
-  if (file.stat().mtimeMs > Date.now() - RENEWED_AFTER_MS) return true;
   try {
     const now = Date.now() / 1000;
     fs.utimesSync(file.path(), now, now);
@@ -211,7 +236,7 @@ function removedFile(folder: Descriptor, name: string, before: number): number |
   try {
     fs.renameSync(folder.path(name), folder.path(away));
     if (isDigest(name) && fs.lstatSync(folder.path(away)).mtimeMs > before) {
-      fs.renameSync(folder.path(away), folder.path(name));
+      nameAgain(folder, away, name);
       return null;
     }
     fs.unlinkSync(folder.path(away));
@@ -221,4 +246,14 @@ function removedFile(folder: Descriptor, name: string, before: number): number |
     if (hasCode(error, "ENOENT")) return null;
     throw error;
   }
+}
+
+/** Without replacing what was stored under that name meanwhile. */
+function nameAgain(folder: Descriptor, away: string, name: string): void {
+  try {
+    fs.linkSync(folder.path(away), folder.path(name));
+  } catch (error) {
+    if (!hasCode(error, "EEXIST")) throw error;
+  }
+  fs.unlinkSync(folder.path(away));
 }
