@@ -14,6 +14,7 @@ import { cliProject } from "../cli/cli-project.ts";
 import { modelAt, type ServedAgents, servedAgents } from "../run/agent/served-agent.ts";
 import { sh, writable } from "../run/project-fixture.ts";
 import { isAgain } from "../tiers/again.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 import { onRunc } from "../tiers/on-runc.ts";
 import { type CanaryKey, canaryKey, tracesBelow } from "./canary-key.ts";
 
@@ -109,7 +110,7 @@ async function textsBelow(dir: string): Promise<string[]> {
 
 // What a cell has of a key is the same whichever API the host speaks.
 describe.each(isAgain() ? APIS.slice(0, 1) : APIS)("the key of a provider of $api", (spoken) => {
-  it.each(["env", "command"] as const)(
+  it.each(AT_LENGTH || spoken === APIS[0] ? (["env", "command"] as const) : (["env"] as const))(
     "is nowhere but at its server, which repeats it in every way it can (from: %s)",
     async (from) => {
       const canary = canaryKey();
