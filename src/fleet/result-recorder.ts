@@ -1,5 +1,6 @@
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { isHostTrouble } from "../platform/host-trouble.ts";
+import { UnfinishedChanges } from "../run/model/unfinished-changes.ts";
 import { Channel } from "./channel.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
 import { type ItemResult, isFailure } from "./model/item.ts";
@@ -99,12 +100,13 @@ export class ResultRecorder {
     return { ...result, error: { ...error, message } };
   }
 
-  /** Drains the fleet if the Engine or this machine fails: the item stays as it is until the fleet is resumed. */
+  /** Drains the fleet if the Engine or this machine fails, or nothing can be recorded: the item stays as it is until the fleet is resumed. */
   async unlessTrouble(why: string, act: () => Promise<void>): Promise<void> {
     try {
       await act();
     } catch (trouble) {
-      if (!(trouble instanceof EngineTrouble) && !isHostTrouble(trouble)) throw trouble;
+      const isKnown = trouble instanceof EngineTrouble || trouble instanceof UnfinishedChanges;
+      if (!isKnown && !isHostTrouble(trouble)) throw trouble;
       this.#fleet.onEvent({ type: "trouble", detail: trouble.message });
       this.#loop.drain(why);
     }

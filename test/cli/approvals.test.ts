@@ -1,6 +1,9 @@
 import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
+import { InboxFolder } from "../../src/inbox/inbox-folder.ts";
+import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
+import { projectMark, statePaths } from "../../src/state/state-paths.ts";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
 
 let project: CliProject | null = null;
@@ -28,7 +31,10 @@ async function open(approval: object = {}): Promise<CliProject> {
   return project;
 }
 const listed = async (p: CliProject, ...more: string[]) =>
-  JSON.parse((await p.corral(["approvals", "ls", "--json", ...more])).stdout) as { id: string; digest: string }[];
+  JSON.parse((await p.corral(["approvals", "ls", "--json", ...more])).stdout).approvals as {
+    id: string;
+    digest: string;
+  }[];
 const waiting = async (p: CliProject, count = 1) => {
   await expect.poll(() => listed(p), { timeout: 20_000 }).toHaveLength(count);
   return await listed(p);
@@ -75,6 +81,33 @@ describe("corral approvals", () => {
     const { stdout: trail } = await p.corral(["audit", "--json"]);
     expect(trail).toMatch(/"outcome":"approved".*with `corral approvals`.*"by":"\w+"/);
     expect(await p.corral(["approvals", "show", "../../x"])).toMatchObject({ status: 2 });
+  });
+
+  it("says in its JSON whether there are more than it lists", async () => {
+    const p = await open();
+    await p.corral(["approvals", "ls"]);
+    const key = await loadSealKey(p.stateDir);
+    const folder = new InboxFolder({
+      dir: join(statePaths(p.stateDir).inbox, projectMark(p.dir)),
+      key,
+      self: currentOwner(),
+    });
+    const question = {
+      run: "00000000000a",
+      root: "00000000000a",
+      worker: "w",
+      runs: 1,
+      operations: ["write" as const],
+      paths: ["/out/a"],
+    };
+    const asked = { project: p.dir, askedAt: new Date().toISOString(), at: "board", question } as const;
+    for (let count = 0; count < 100; count += 1) folder.post({ ...asked, answers: ["once", "no"] });
+    const ls = async () => JSON.parse((await p.corral(["approvals", "ls", "--json"])).stdout);
+    const all = await ls();
+    expect([all.approvals.length, all.more]).toEqual([100, false]);
+    folder.post({ ...asked, answers: ["once", "no"] });
+    const cut = await ls();
+    expect([cut.approvals.length, cut.more]).toEqual([100, true]);
   });
 
   it("decides on items of a fleet, each once", async () => {

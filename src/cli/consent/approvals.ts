@@ -25,8 +25,12 @@ export async function listVerb(
 ): Promise<number> {
   const state = options.decided ? "decided" : "waiting";
   const { approvals, next } = await pageOfApprovals(stateDirFrom(terminal.env), { state });
+  if (options.json) {
+    printJson(terminal, { approvals, more: next !== null });
+    return 0;
+  }
   const asked = ({ id, question, project }: Approval) => [id, question.worker, shortQuestion(question), project];
-  printList(terminal, options.json, approvals, {
+  printList(terminal, false, approvals, {
     head: ["ID", "WORKER", "ASKS TO", "PROJECT", ...(options.decided ? ["OUTCOME", "BY", "DECIDED"] : ["SINCE"])],
     rowOf(one) {
       const end = options.decided ? [one.outcome ?? "", one.by ?? "-", one.decidedAt ?? ""] : [one.askedAt];

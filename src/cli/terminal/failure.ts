@@ -7,6 +7,7 @@ import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import type { DescribedViolation } from "../../run/model/result.ts";
+import { UnfinishedChanges } from "../../run/model/unfinished-changes.ts";
 import { StateDirError } from "../../state/state-dir.ts";
 import { UsageError } from "./arguments.ts";
 import { EXIT } from "./exit-status.ts";
@@ -64,6 +65,7 @@ const KNOWN: readonly (readonly [ErrorKind, code: string, status: number])[] = [
   [DriverUnavailableError, "DRIVER_UNAVAILABLE", EXIT.engineTrouble],
   [EngineUnavailableError, "ENGINE_UNAVAILABLE", EXIT.engineTrouble],
   [EngineTrouble, "ENGINE_TROUBLE", EXIT.engineTrouble],
+  [UnfinishedChanges, "CHANGES_UNFINISHED", EXIT.engineTrouble],
   [ImageBuildError, "IMAGE_NOT_BUILT", EXIT.engineTrouble],
   [QueueError, "QUEUE_UNAVAILABLE", EXIT.engineTrouble],
   [StateDirError, "STATE_DIRECTORY", EXIT.engineTrouble],

@@ -3,9 +3,9 @@ import { type AuditRecord, changesApplied, changesApplying, changesDiscarded } f
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { type Changeset, only } from "../../changes/model/changeset.ts";
 import { ChangesetStore } from "../../changes/store/changeset-store.ts";
-import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { lockOwner } from "../../state/owner.ts";
 import type { KeptChangesets, Outcome } from "../model/reported.ts";
+import { UnfinishedChanges } from "../model/unfinished-changes.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string): ChangesetStore {
@@ -76,9 +76,8 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       await audit.append(record);
     } catch (error) {
       if (!(error instanceof AuditTrailError)) throw error;
-      throw new EngineTrouble(`what an item has begun to change cannot be recorded, so it waits: ${error.message}`, {
-        cause: error,
-      });
+      const why = `what an item has begun to change cannot be recorded, so it waits: ${error.message}`;
+      throw new UnfinishedChanges(why, { cause: error });
     }
   }
 
@@ -103,7 +102,7 @@ async function completed(run: string, store: ChangesetStore, before: (agreed: Ch
     if (done.ok) return done;
     if (done.code === "missing") return null;
     if (done.code !== "busy") return { broken: done.reason };
-    if (look >= MAX_LOOKS) throw new EngineTrouble(`${done.reason}, so its fleet cannot continue now`);
+    if (look >= MAX_LOOKS) throw new UnfinishedChanges(`${done.reason}, so its fleet cannot continue now`);
     await sleep(LOOK_MS);
   }
 }

@@ -7,6 +7,7 @@ import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import type { DescribedViolation } from "../../run/model/result.ts";
+import { UnfinishedChanges } from "../../run/model/unfinished-changes.ts";
 import { StateDirError } from "../../state/state-dir.ts";
 
 export type Status = 400 | 401 | 403 | 404 | 405 | 409 | 413 | 415 | 422 | 500 | 503;
@@ -85,6 +86,7 @@ const KNOWN: readonly (readonly [ErrorKind, Status, string])[] = [
   [ItemsError, 400, "WRONG_ITEMS"],
   [EngineUnavailableError, 503, "ENGINE_UNAVAILABLE"],
   [EngineTrouble, 503, "ENGINE_TROUBLE"],
+  [UnfinishedChanges, 503, "CHANGES_UNFINISHED"],
   [ImageBuildError, 503, "IMAGE_NOT_BUILT"],
   [QueueError, 503, "QUEUE_UNAVAILABLE"],
   [StateDirError, 503, "STATE_DIRECTORY"],

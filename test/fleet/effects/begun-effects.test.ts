@@ -9,6 +9,7 @@ import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { newestAuditRecords } from "../../../src/operations/audit.ts";
 import { Changesets } from "../../../src/operations/changesets.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
+import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";
 import { sh } from "../../run/project-fixture.ts";
 import { type FleetFixture, type Mapped, openFleetProject, requests, SPEC, whole } from "../fleet-fixture.ts";
 
@@ -214,5 +215,31 @@ describe("a run that is cut off after it has begun to change files", () => {
     expect([tries, content(f), leftIn(f)]).toEqual([1, "once\n", []]);
     expect(summary).toMatchObject({ state: "done", byStatus: { succeeded: 1 } });
     expect(results.get("k")).toMatchObject({ status: "succeeded", attempt: 1, output: "printed\n" });
+  });
+
+  it("waits with its fleet if its end cannot be recorded now, and is finished when the fleet is resumed", async () => {
+    await using f = await project({ w: { command: ONCE, sandbox: ASKS } });
+    const { summary } = await mapped(f, {
+      run: (run) => ({
+        ...run,
+        changesets: {
+          ...run.changesets,
+          async apply(changeset, indexes, beginning) {
+            const begin = async () => {
+              await beginning?.begin();
+              throw new EngineTrouble("the Engine went away");
+            };
+            return await run.changesets.apply(changeset, indexes, { refused: [], begin });
+          },
+          finish: () => Promise.reject(new UnfinishedChanges("the audit trail is full")),
+        },
+      }),
+    });
+    expect(summary).toMatchObject({ state: "paused", why: "changes that were begun cannot be finished now" });
+    expect(f.events).toContainEqual({ type: "trouble", detail: "the audit trail is full" });
+    expect(content(f)).toBe("");
+    const { results } = await f.resume(summary.fleet);
+    expect(results.get("k")).toMatchObject({ status: "succeeded", attempt: 1, output: "printed\n" });
+    expect([content(f), leftIn(f)]).toEqual(["once\n", []]);
   });
 });

@@ -5,8 +5,8 @@ import type { AuditRecord } from "../../../src/audit/records.ts";
 import { AuditTrailError } from "../../../src/audit/trail.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import { KeptFolder } from "../../../src/changes/store/kept-folder.ts";
-import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { intoProject } from "../../../src/run/changes/into-project.ts";
+import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
 
 const ID = "0123456789ab";
@@ -47,7 +47,7 @@ it("finishes what was begun only when it can be recorded: until then it waits, a
   });
   await store.keep(staged.changeset(ID), "held");
   const trouble = await changesets.finish(ID).catch((error: unknown) => error);
-  expect(trouble).toBeInstanceOf(EngineTrouble);
+  expect(trouble).toBeInstanceOf(UnfinishedChanges);
   expect(trouble).toMatchObject({ message: expect.stringMatching(/cannot be recorded.*the disk is full/) });
   expect(treeAt(staged.target)).toEqual({ a: "old" });
   isFull = false;
