@@ -91,7 +91,7 @@ export class Deliveries implements AsyncDisposable {
     if (request === undefined) throw new Error(`the fleet has no item ${key}`);
     onEvent({ type: "started", index, key, attempt, at: job.env.now(), machine });
     const claimed: ClaimedItem = { request, attempt, earlier, run, cell: null };
-    const checked = deliveredResult(delivered, request.fields ?? {});
+    const checked = await deliveredResult(delivered, request.fields ?? {}, job.worker, job.env.schemas);
     if (checked === null) {
       const message = `The machine ${machine} delivered what is no result.`;
       const lost = {

@@ -6,7 +6,7 @@ import { parseJson } from "../json/parse-json.ts";
 import { formatBytes, formatDuration } from "../sandbox/units.ts";
 import type { BoundedOutput } from "./model/output.ts";
 import { type Ending, endingOf, type RunError, type RunResult, type StopReason } from "./model/result.ts";
-import type { SchemaChecks } from "./model/schema-check.ts";
+import { outputError, type SchemaChecks } from "./model/schema-check.ts";
 
 export interface Ended {
   readonly exit: CellExit;
@@ -28,11 +28,8 @@ export async function endedResult(
   const parsed =
     worker.output === "json" ? parseJson(stdout) : { ok: true as const, value: stdout === "" ? null : stdout };
   const known = endingOf(exit, ended.stopped);
-  const mismatch =
-    parsed.ok && known.status === "succeeded"
-      ? ((await schemas.by(worker.outputSchema)?.(parsed.value)) ?? null)
-      : null;
-  const isWrong = !parsed.ok || mismatch !== null;
+  const notValid = parsed.ok && known.status === "succeeded" ? await outputError(worker, parsed.value, schemas) : null;
+  const isWrong = !parsed.ok || notValid !== null;
   const ending: Ending = known.status === "succeeded" && isWrong ? { ...known, status: "failed" } : known;
   return {
     run: plan.run,
@@ -52,16 +49,11 @@ export async function endedResult(
         : { cpuMs: null, memoryBytesPeak: null, outOfMemory: null },
     enforcement: ended.enforcement,
     calls: ended.calls,
-    error: errorOf(ending, plan, parsed.ok ? null : parsed.problem, mismatch),
+    error: notValid ?? errorOf(ending, plan, parsed.ok ? null : parsed.problem),
   };
 }
 
-function errorOf(
-  { status, exitCode, signal }: Ending,
-  plan: Plan,
-  notJson: string | null,
-  mismatch: string | null,
-): RunError | null {
+function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: string | null): RunError | null {
   const { worker: name, limits } = plan;
   const error = (code: string, how: string): RunError => ({ code, message: `Worker ${name} ${how}` });
   const atMost = formatDuration(limits.timeoutMs);
@@ -70,10 +62,6 @@ function errorOf(
     case "succeeded":
       return null;
     case "failed":
-      if (mismatch !== null) {
-        const message = `What worker ${name} printed does not match its \`output_schema\`: ${mismatch}`;
-        return { code: "OUTPUT_NOT_VALID", message };
-      }
       if (exitCode !== 0) return error("FAILED", `ended with exit code ${exitCode}.`);
       return error("OUTPUT_NOT_JSON", `declares \`output: json\`, and what it printed is not JSON: ${notJson}`);
     case "signaled":

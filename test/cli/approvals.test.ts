@@ -85,13 +85,9 @@ describe("corral approvals", () => {
 
   it("says in its JSON whether there are more than it lists", async () => {
     const p = await open();
-    await p.corral(["approvals", "ls"]);
-    const key = await loadSealKey(p.stateDir);
-    const folder = new InboxFolder({
-      dir: join(statePaths(p.stateDir).inbox, projectMark(p.dir)),
-      key,
-      self: currentOwner(),
-    });
+    const inbox = join(statePaths(p.stateDir).inbox, projectMark(p.dir));
+    await mkdir(inbox, { recursive: true, mode: 0o700 });
+    const folder = new InboxFolder({ dir: inbox, key: await loadSealKey(p.stateDir), self: currentOwner() });
     const question = {
       run: "00000000000a",
       root: "00000000000a",

@@ -1,4 +1,7 @@
 import { z } from "zod";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { hasMoreValues, isTooDeep, MAX_JSON_VALUES } from "../../json/parse-json.ts";
+import { outputError, type SchemaChecks } from "../../run/model/schema-check.ts";
 import type { ItemResult } from "../model/item.ts";
 import type { Settlement } from "../model/queue.ts";
 import type { Delivered } from "../model/work.ts";
@@ -13,7 +16,7 @@ const text = z.string().max(MAX_TEXT);
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const time = z.iso.datetime();
 
-const result = z.object({
+const shape = z.object({
   status: z.enum(STATUSES),
   exitCode: z.number().int().min(-1).max(255).nullable(),
   output: z.unknown(),
@@ -30,15 +33,27 @@ const streams = z.object({ stdout: z.string().max(MAX_STREAM), stderr: z.string(
 
 /**
  * The result of an attempt on a machine. Which item and which attempt it is, the store knows; its changes are not settled yet. Null: it
- * does not have the shape of a result, so the machine has another version or lies.
+ * does not have the shape of a result, so the machine has another version or lies. An output that is not what the worker declares fails
+ * as it does here.
  */
-export function deliveredResult(
+export async function deliveredResult(
   delivered: Delivered,
   fields: ItemResult["fields"],
-): { readonly result: ItemResult; readonly streams: Settlement["streams"] } | null {
-  const [checked, printed] = [result.safeParse(delivered.result), streams.safeParse(delivered.streams)];
+  worker: Pick<WorkerDefinition, "name" | "output" | "outputSchema">,
+  schemas: SchemaChecks,
+): Promise<{ readonly result: ItemResult; readonly streams: Settlement["streams"] } | null> {
+  const [checked, printed] = [shape.safeParse(delivered.result), streams.safeParse(delivered.streams)];
   if (!checked.success || !printed.success) return null;
   const { index, key, run, attempt, machine } = delivered;
   const { output = null, ...rest } = checked.data;
-  return { result: { ...rest, output, index, key, run, attempt, machine, fields }, streams: printed.data };
+  if (!isPossible(output, worker)) return null;
+  const result = { ...rest, output, index, key, run, attempt, machine, fields };
+  const error = rest.status === "succeeded" ? await outputError(worker, output, schemas) : null;
+  return { result: error === null ? result : { ...result, status: "failed", error }, streams: printed.data };
+}
+
+/** Whether a run of the worker can have this output at all. */
+function isPossible(output: unknown, worker: Pick<WorkerDefinition, "output">): boolean {
+  if (worker.output === "text") return output === null || typeof output === "string";
+  return !isTooDeep(output) && !hasMoreValues(output, MAX_JSON_VALUES);
 }

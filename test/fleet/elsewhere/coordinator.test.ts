@@ -10,6 +10,7 @@ import type { SettleChanges } from "../../../src/fleet/transport.ts";
 import { noChangesets } from "../../../src/run/changes/into-project.ts";
 import type { Job } from "../../../src/run/model/job.ts";
 import type { KeptChangesets } from "../../../src/run/model/reported.ts";
+import { SchemaChecks } from "../../../src/run/model/schema-check.ts";
 import { MemoryWork } from "../work/memory-work.ts";
 import { VirtualClock } from "../work/virtual-clock.ts";
 
@@ -52,11 +53,11 @@ function coordinatorOf(
     ...{ id: "f", spec: fleet.spec, store, queue: work.queue("f"), cache: null, stop: stop.signal },
     job: {
       env: {
-        ...{ now: clock.now, driver: { list: async () => [] }, changesets },
+        ...{ now: clock.now, driver: { list: async () => [] }, changesets, schemas: new SchemaChecks() },
         project: { delegation: { maxDepth: 1, maxCalls: 1 } },
       },
       reads: [],
-      worker: { name: "w" },
+      worker: { name: "w", output: "json", outputSchema: { not: { const: "forged" } } },
       sandbox: { limits: { timeoutMs: 60_000 } },
     },
     executor: {
@@ -126,6 +127,21 @@ describe("a coordinator that runs no items", () => {
     expect(c.fleet.items.map(({ state, settlement }) => [state, settlement?.streams?.stdout])).toEqual(
       Array(6).fill(["done", "out"]),
     );
+  });
+
+  it("fails an item whose output is not what its worker declares, and applies nothing of it", async () => {
+    const settled: string[] = [];
+    const c = coordinatorOf(1, { retries: 0 }, async ({ result }) => {
+      settled.push(result.status);
+      return { result, hasBegun: false };
+    });
+    const ended = c.run();
+    const machine = await joined(c.work);
+    for (const item of await claimed(machine, 1)) await deliver(machine, item, { output: "forged" });
+    await c.clock.until(() => c.results.length === 1);
+    await ended;
+    expect(c.results).toMatchObject([{ status: "failed", error: { code: "OUTPUT_NOT_VALID" } }]);
+    expect(settled).toEqual(["failed"]);
   });
 
   it("waits for items that nobody has taken yet", async () => {
