@@ -67,7 +67,8 @@ export class RunningFleet {
       await deliveries?.[Symbol.asyncDispose]();
       this.#recorder.close();
       await this.#parts.cache?.end();
-      // Items that were requeued in the meantime are cancelled too.
+      // Items that were requeued in the meantime are cancelled too, also if it was drained before another process cancelled it.
+      isCancelled ||= (await store.find(this.id))?.state === "cancelled";
       if (isCancelled) await this.#parts.queue.cancelQueued(this.#why ?? "the fleet was cancelled");
       if ((await store.end(this.id)) === null) await store.pause(this.id, this.#why ?? "the fleet ended early");
     }

@@ -45,7 +45,8 @@ function coordinatorOf(
     item: async (_: string, key: string) => ({ request: requests.find((request) => request.key === key) }),
     end: async () => (fleet.items.every(({ state }) => state === "done") ? "done" : null),
     pause: async () => true,
-    find: async () => null,
+    find: async () =>
+      fleet.state === "cancelled" ? { state: "cancelled", why: null, counts: { total: items, done: items } } : null,
     summary: async () => [],
     failureGroups: async () => [],
   } as unknown as FleetStore;
@@ -258,6 +259,21 @@ describe("a coordinator that runs no items", () => {
     await c.clock.advance(2000);
     expect(await ended).toMatchObject({ state: "paused", why: "the fleet was stopped" });
     expect(c.told("elsewhere").map((event) => event.type === "elsewhere" && event.running)).toEqual([1, 0]);
+  });
+
+  it("cancels what machines give back if it was drained before it was cancelled", async () => {
+    const c = coordinatorOf(2);
+    const ended = c.run();
+    const machine = await joined(c.work);
+    const [item] = await claimed(machine, 1);
+    await c.clock.advance(1500);
+    c.running.drain("the fleet was stopped");
+    await c.clock.advance(1500);
+    await c.work.queue("f").cancelQueued("enough");
+    if (item !== undefined) await machine.giveBack("f", item.request.index, item.attempt, 0);
+    await c.clock.advance(3000);
+    expect(await ended).toMatchObject({ state: "cancelled" });
+    expect(c.fleet.items.map(({ state }) => state)).toEqual(["done", "done"]);
   });
 
   it("is stopped at once without what machines run", async () => {
