@@ -111,7 +111,7 @@ async function machinesOf(
   return (await work.machines()).map(({ fleets, running: runningInAll, joinedAt: _, ...machine }) => {
     const own = fleets.find(({ fleet }) => fleet === id);
     const lacks = machines.needs.filter((label) => !machine.labels.includes(label));
-    const why = lacks.length > 0 ? `it has not the label ${lacks.join(", ")}` : (own?.why ?? null);
+    const why = lacks.length > 0 ? `it lacks the label ${lacks.join(", ")}` : (own?.why ?? null);
     return { ...machine, running: own?.running ?? 0, runningInAll, why };
   });
 }

@@ -42,7 +42,7 @@ describe.skipIf(!HAS_SERVER)("machines in the API", () => {
     const shown = async () => (await ask(`/v1/fleets/${fleet}`)).machines;
     await expect.poll(shown, { timeout: 30_000 }).toMatchObject([
       { name: "alpha", running: 2, runningInAll: 2, why: null },
-      { name: "beta", running: 0, runningInAll: 0, why: "it has not the label gpu" },
+      { name: "beta", running: 0, runningInAll: 0, why: "it lacks the label gpu" },
     ]);
     expect((await ask(`/v1/fleets/${fleet}`)).spec.machines).toEqual({ needs: ["gpu"], priority: 7, weight: 1 });
     expect((await ask("/v1/machines")).machines[0]).toMatchObject({

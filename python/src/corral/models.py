@@ -800,6 +800,8 @@ class FleetSpec:
     concurrency: Any
     reuse: str
     retries: int
+    machines: dict[str, Any] | None = None
+    """Which other machines may run its items; null: none."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -813,6 +815,7 @@ class FleetSpec:
             concurrency=d.as_any(o.get("concurrency"), "FleetSpec.concurrency"),
             reuse=d.as_text(o.get("reuse"), "FleetSpec.reuse"),
             retries=d.as_integer(o.get("retries"), "FleetSpec.retries"),
+            machines=d.optional(d.as_object)(o.get("machines"), "FleetSpec.machines"),
             raw=o,
         )
 

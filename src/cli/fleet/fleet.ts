@@ -54,8 +54,9 @@ export async function showVerb(
   const lines = [
     `Fleet ${id}: ${printableLine(spec.worker, 80)}, ${printableLine(spec.source, 200)}`,
     `${state}${why === null ? "" : ` (${printableLine(why, 200)})`}: ${counts.done} of ${counts.total} done, ${counts.failed} failed${counts.pending === 0 ? "" : `, ${counts.pending} pending`}`,
-    "",
-    columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""])),
+    ...(summary.length === 0
+      ? []
+      : ["", columns(summary.map(({ status, code, count }) => [String(count), status, code ?? ""]))]),
     ...(machines.length === 0 ? [] : ["", "Machines:", ...machineLines(machines)]),
     ...(failures.length === 0 ? [] : ["", "Failures:", ...failures.map(groupText)]),
     ...section(

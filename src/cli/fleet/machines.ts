@@ -37,7 +37,13 @@ export function machineLines(machines: readonly MachineOfFleet[]): string[] {
 }
 
 function cellsOf({ name, running, slots, recentRate }: Omit<MachineOfFleet, "runningInAll" | "why">): string[] {
-  return [printableLine(name, 40), `${running} of ${slots}`, `${Math.round((recentRate ?? 0) * 60)}/min`];
+  // What it has claimed ahead waits there.
+  const ahead = running > slots ? ` +${running - slots}` : "";
+  return [
+    printableLine(name, 40),
+    `${Math.min(running, slots)} of ${slots}${ahead}`,
+    `${Math.round((recentRate ?? 0) * 60)}/min`,
+  ];
 }
 
 interface Row {

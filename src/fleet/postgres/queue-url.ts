@@ -4,6 +4,7 @@ import { QueueError } from "../model/queue-error.ts";
 
 /** Modes of TLS. `prefer` and `allow` would be answered by whoever is in between: they are refused. */
 const MODES = ["disable", "require", "verify-ca", "verify-full"];
+const MAX_PASSWORD = 1000;
 
 /**
  * What the driver needs, from an address like `postgres://user:password@host:5432/database?sslmode=verify-full`. TLS always
@@ -18,9 +19,9 @@ export function settingsOf(url: string): pg.ClientConfig {
   const rootCert = searchParams.get("sslrootcert");
   const socket = searchParams.get("host");
   for (const name of searchParams.keys())
-    if (!["sslmode", "sslrootcert", "host"].includes(name))
+    if (!["sslmode", "sslrootcert", "host", "passwordfile"].includes(name))
       throw new QueueError(
-        `the address of the queue has an unknown parameter ${name}. Known: host, sslmode, sslrootcert`,
+        `the address of the queue has an unknown parameter ${name}. Known: host, passwordfile, sslmode, sslrootcert`,
       );
   if (mode !== null && !MODES.includes(mode))
     throw new QueueError(`sslmode of the queue is ${mode}. Use one of ${MODES.join(", ")}`);
@@ -28,7 +29,7 @@ export function settingsOf(url: string): pg.ClientConfig {
     host: socket ?? (decodeURIComponent(parsed.hostname.replace(/^\[|\]$/g, "")) || "localhost"),
     ...(parsed.port === "" ? {} : { port: Number(parsed.port) }),
     ...(parsed.username === "" ? {} : { user: decodeURIComponent(parsed.username) }),
-    ...(parsed.password === "" ? {} : { password: decodeURIComponent(parsed.password) }),
+    ...passwordOf(parsed),
     ...(parsed.pathname.length > 1 ? { database: decodeURIComponent(parsed.pathname.slice(1)) } : {}),
     ssl: tlsOf(mode, rootCert),
   };
@@ -39,6 +40,22 @@ function tlsOf(mode: string | null, rootCert: string | null): pg.ClientConfig["s
   const ca = rootCert === null ? {} : { ca: readCertificate(rootCert) };
   // As libpq has it, `verify-ca` accepts any name that the authority signed.
   return { rejectUnauthorized: true, ...ca, ...(mode === "verify-ca" ? { checkServerIdentity: () => undefined } : {}) };
+}
+
+/** Of the address itself, or of the file that it names, without its last line feed. */
+function passwordOf({ password, searchParams }: URL): { readonly password?: string } {
+  const file = searchParams.get("passwordfile");
+  if (file === null) return password === "" ? {} : { password: decodeURIComponent(password) };
+  if (password !== "")
+    throw new QueueError("the address of the queue has a password and a passwordfile: use one of them");
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8").replace(/\r?\n$/, "");
+  } catch (cause) {
+    throw new QueueError(`passwordfile of the queue cannot be read: ${(cause as Error).message}`, { cause });
+  }
+  if (text !== "" && text.length <= MAX_PASSWORD) return { password: text };
+  throw new QueueError(`passwordfile of the queue must have one line of 1 to ${MAX_PASSWORD} characters: ${file}`);
 }
 
 function readCertificate(path: string): string {

@@ -28,6 +28,11 @@ const known = {
       concurrency: z.union([z.int(), z.literal("auto")]),
       reuse: z.string(),
       retries: z.int(),
+      machines: z
+        .looseObject({ needs: z.array(z.string()), priority: z.int(), weight: z.int() })
+        .nullable()
+        .optional()
+        .describe("Which other machines may run its items; null: none"),
     })
     .meta({ id: "FleetSpec" }),
 };

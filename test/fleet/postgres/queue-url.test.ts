@@ -1,4 +1,8 @@
-import { describe, expect, it } from "vitest";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { queueYaml } from "../../../src/declarations/queue-yaml.ts";
 import { placeOf, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 
@@ -12,6 +16,22 @@ describe("the address of a queue", () => {
     expect(settingsOf("postgres://u:p%40ss@db:6000/fleets")).toMatchObject({
       ...{ host: "db", port: 6000, user: "u", password: "p@ss", database: "fleets" },
     });
+  });
+
+  it("may name the file of its password, of which the last line feed is no part", () => {
+    const file = join(mkdtempSync(join(tmpdir(), "corral-queue-")), "password");
+    onTestFinished(() => rmSync(dirname(file), { recursive: true }));
+    writeFileSync(file, "p@ss word\n");
+    const passwordOf = (user: string) => settingsOf(`postgres://${user}@db/fleets?passwordfile=${file}`).password;
+    expect(passwordOf("u")).toBe("p@ss word");
+    expect(() => passwordOf("u:secret")).toThrow("use one of them");
+    writeFileSync(file, "\n");
+    expect(() => passwordOf("u")).toThrow("must have one line");
+    expect(() => settingsOf("postgres://u@db/fleets?passwordfile=/nowhere")).toThrow("cannot be read");
+    // A project that was cloned would send any file to any server.
+    const declared = (queue: string) => queueYaml.safeParse(queue).success;
+    expect(declared("postgres://u@db/fleets?sslmode=verify-full")).toBe(true);
+    expect(declared(`postgres://u@db/fleets?passwordfile=${file}`)).toBe(false);
   });
 
   it.each([

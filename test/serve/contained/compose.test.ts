@@ -1,5 +1,6 @@
 import { execFile, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -13,7 +14,8 @@ const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../../..");
 const NAME = `corral-compose-${process.pid}`;
 const TAG = `corral-test/service-${process.pid}`;
-const POSTGRES = `corral-test/postgres-${process.pid}`;
+/** One that is there already can be named. */
+const POSTGRES = process.env.CORRAL_TEST_POSTGRES ?? `corral-test/postgres-${process.pid}`;
 const PORT = 20_000 + (process.pid % 10_000);
 const TOKEN = `corral_${randomBytes(32).toString("hex")}`;
 
@@ -69,8 +71,14 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
           sandbox: { inherit: true },
         },
         brief: { image: "corral/base", command: sh("cat; sleep 0.5") },
+        read: { image: "corral/base", command: sh("cat /docs/a.txt"), sandbox: { allow_read: ["/docs"] } },
       },
-      files: { "docs/a.txt": "a document\n", token: `${TOKEN}\n`, "postgres-password": "pg secret\n" },
+      files: {
+        "docs/a.txt": "a document\n",
+        token: `${TOKEN}\n`,
+        "postgres-password": "pg secret\n",
+        "machine-password": "machine's $secret\n",
+      },
       folders: ["out"],
     });
     await run("chmod", ["600", join(project.dir, "token")]);
@@ -85,14 +93,20 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
       CORRAL_TOKEN_FILE: join(project.dir, "token"),
       POSTGRES_IMAGE: POSTGRES,
       POSTGRES_PASSWORD_FILE: join(project.dir, "postgres-password"),
+      MACHINE_PASSWORD_FILE: join(project.dir, "machine-password"),
+      CORRAL_WORK_STATE: `${project.stateDir}-work`,
+      // The service alone: no registry may be reachable here, and making the image of PostgreSQL takes minutes.
+      CORRAL_QUEUE: "",
     };
-    await compose("up", "-d");
+    await compose("up", "-d", "--no-deps", "corral");
     await healthy();
   }, 300_000);
   afterAll(async () => {
-    await compose("--profile", "postgres", "down", "--volumes").catch(() => {});
+    await compose("down", "--volumes").catch(() => {});
     await run("docker", ["image", "rm", TAG]).catch(() => {});
-    if (AT_LENGTH) await run("docker", ["image", "rm", POSTGRES]).catch(() => {});
+    if (AT_LENGTH && process.env.CORRAL_TEST_POSTGRES === undefined)
+      await run("docker", ["image", "rm", POSTGRES]).catch(() => {});
+    await rm(`${project?.stateDir}-work`, { recursive: true, force: true });
     await project?.[Symbol.asyncDispose]();
   }, 120_000);
 
@@ -121,7 +135,7 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
     const { fleet } = (await ask("/v1/fleets", order)).json;
     const killed = await compose("ps", "-q", "corral");
     await run("docker", ["kill", "--signal", "KILL", killed]);
-    await compose("up", "-d", "--force-recreate");
+    await compose("up", "-d", "--no-deps", "--force-recreate", "corral");
     expect(await compose("ps", "-q", "corral")).not.toBe(killed);
     await healthy();
     const counts = async () => (await ask(`/v1/fleets/${fleet}`)).json.counts;
@@ -130,36 +144,46 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
 
   // Its image is made of Debian's packages, which takes minutes; elsewhere it comes from a registry.
   it.runIf(AT_LENGTH)(
-    "starts PostgreSQL with the password of the secret, and keeps its data over a restart (CORRAL_LONG=1)",
+    "starts it all: two machines with a role of their own run the items of an order (CORRAL_LONG=1)",
     async () => {
-      const postgres = async (sql: string, password = "pg secret") => {
-        const id = await compose("--profile", "postgres", "ps", "-q", "postgres");
-        const asked = ["psql", "-h", "127.0.0.1", "-U", "corral", "-d", "corral", "-tAc", sql];
-        return await run("docker", ["exec", "-e", `PGPASSWORD=${password}`, id, ...asked]).catch(
-          ({ stderr }: { stderr: string }) => ({ stdout: `refused: ${stderr}` }),
+      const folder = join(import.meta.dirname, "postgres");
+      if (process.env.CORRAL_TEST_POSTGRES === undefined)
+        await run("docker", ["build", "--quiet", "--network", "host", "--tag", POSTGRES, folder]);
+      delete env.CORRAL_QUEUE;
+      await compose("up", "-d", "--scale", "work=2");
+      await healthy();
+      const machines = async () => (await ask("/v1/machines")).json.machines;
+      await expect.poll(machines, { interval: 500, timeout: 60_000 }).toHaveLength(2);
+      const order = { worker: "read", items: [{}, {}, {}], cache: false, concurrency: 0, machines: true };
+      const { status, json } = await ask("/v1/fleets", order);
+      expect(status, JSON.stringify(json)).toBe(202);
+      const items = async () => (await ask(`/v1/fleets/${json.fleet}/items`)).json.items;
+      await expect
+        .poll(items, { interval: 500, timeout: 60_000 })
+        .toMatchObject(Array(3).fill({ status: "succeeded", machine: "corral-work" }));
+      // The role can do nothing but what a machine does, and the service's is another one.
+      const postgres = await compose("ps", "-q", "postgres");
+      const psql = async (user: string, password: string, sql: string): Promise<string> => {
+        const asked = ["psql", "-h", "127.0.0.1", "-U", user, "-d", "corral", "-tAc", sql];
+        const said = await run("docker", ["exec", "-e", `PGPASSWORD=${password}`, postgres, ...asked]).catch(
+          ({ stderr }: { stderr: string }) => ({ stdout: stderr }),
         );
+        return said.stdout;
       };
-      const answers = (sql: string) => expect.poll(async () => (await postgres(sql)).stdout, { timeout: 60_000 });
-      await run("docker", [
-        "build",
-        "--quiet",
-        "--network",
-        "host",
-        "--tag",
-        POSTGRES,
-        join(import.meta.dirname, "postgres"),
-      ]);
-      await compose("--profile", "postgres", "up", "-d", "postgres");
-      await answers("create table if not exists t as select 1 as one; select one from t").toContain("1");
-      expect((await postgres("select 1", "another")).stdout).toContain("password authentication failed");
-      await compose("--profile", "postgres", "restart", "postgres");
-      await answers("select one from t").toBe("1\n");
+      const sql = "SELECT count(*) FROM corral.items";
+      expect(await psql("corral_machine", "machine's $secret", sql)).toContain("permission denied");
+      expect(await psql("corral_machine", "another", sql)).toContain("password authentication failed");
+      expect(await psql("corral", "pg secret", sql)).toBe("3\n");
+      // Data stays over a restart, and nothing printed a password.
+      await compose("restart", "postgres");
+      await expect.poll(() => psql("corral", "pg secret", sql), { timeout: 60_000 }).toBe("3\n");
+      expect(await compose("logs")).not.toMatch(/pg secret|\$secret/);
     },
     600_000,
   );
 
   it("leaves nothing when it is taken down", async () => {
-    await compose("--profile", "postgres", "down", "--volumes");
+    await compose("down", "--volumes");
     for (const kind of [
       ["ps", "--all"],
       ["volume", "ls"],

@@ -295,6 +295,12 @@ export type FleetSpec = {
   readonly concurrency: number | "auto";
   readonly reuse: string;
   readonly retries: number;
+  /** Which other machines may run its items; null: none. */
+  readonly machines?: {
+    readonly needs: readonly string[];
+    readonly priority: number;
+    readonly weight: number;
+  } | null;
 };
 
 export type Grant = {

@@ -14,6 +14,7 @@ import { Failures } from "./failures.tsx";
 import { ItemDialog } from "./item-dialog.tsx";
 import { ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
+import { Machines } from "./machines.tsx";
 import { Progress } from "./progress.tsx";
 
 const EVERY_MS = 2000;
@@ -56,6 +57,7 @@ export function FleetPage({ id, query }: { readonly id: string; readonly query: 
         </p>
       )}
       <Progress fleet={fleet} show={(status) => show({ show: status, search: "" })} />
+      {spec.machines == null || fleet.endedAt !== null ? null : <Machines fleet={fleet} />}
       {fleet.failures.length === 0 ? null : (
         <Failures
           groups={fleet.failures}

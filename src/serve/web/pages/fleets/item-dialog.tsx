@@ -41,7 +41,7 @@ export function ItemDialog({
 }
 
 function Details({
-  item: { state, result, request, streams, attempts },
+  item: { state, result, request, streams, attempts, machine },
   project,
 }: {
   readonly item: ShownItem;
@@ -54,6 +54,11 @@ function Details({
     <>
       <p class="item-line">
         <StatusBadge status={state === "done" ? (result?.status ?? "done") : state} />
+        {state === "running" && machine !== null ? (
+          <span>
+            on <Visible text={machine} max={60} />
+          </span>
+        ) : null}
         {result === null ? null : <ResultLine result={result} project={project} />}
         {result === null ? null : <Ago at={result.endedAt} now={now} />}
       </p>
@@ -98,10 +103,15 @@ function ResultLine({
   readonly project: string;
   readonly result: ShownItem["attempts"][number] & { readonly memoryBytesPeak?: number | null };
 }) {
-  const { attempt, exitCode, durationMs, memoryBytesPeak = null, run } = result;
+  const { attempt, exitCode, durationMs, memoryBytesPeak = null, run, machine } = result;
   return (
     <>
       <span>attempt {attempt}</span>
+      {machine === undefined ? null : (
+        <span>
+          on <Visible text={machine} max={60} />
+        </span>
+      )}
       {exitCode === null ? null : <span>exit code {exitCode}</span>}
       <span>{durationText(durationMs)}</span>
       {memoryBytesPeak === null ? null : <span>{bytesText(memoryBytesPeak)} of memory</span>}

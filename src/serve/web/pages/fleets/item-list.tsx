@@ -93,7 +93,9 @@ export function ItemList({
             rowPx={ROW_PX}
             label="Items"
             onRange={items.see}
-            row={(index) => <Row item={items.at(index)} placeOf={placeOf} now={now} />}
+            row={(index) => (
+              <Row item={items.at(index)} placeOf={placeOf} now={now} isShared={fleet.spec.machines != null} />
+            )}
           />
         </div>
       )}
@@ -105,19 +107,27 @@ function Row({
   item,
   placeOf,
   now,
+  isShared,
 }: {
   readonly item: FleetItem | undefined;
   readonly placeOf: (key: string) => string;
   readonly now: number;
+  /** Other machines may run items. */
+  readonly isShared: boolean;
 }) {
   if (item === undefined) return <span class="fleet-item quiet">…</span>;
-  const { key, state, status, attempt, endedAt, durationMs } = item;
+  const { key, state, status, attempt, endedAt, durationMs, machine } = item;
   return (
-    <a class="fleet-item" data-row href={placeOf(key)}>
+    <a class={isShared ? "fleet-item fleet-item-shared" : "fleet-item"} data-row href={placeOf(key)}>
       <span class="fleet-item-key">
         <Visible text={key} max={300} />
       </span>
       <StatusBadge status={state === "done" ? (status ?? "done") : state} />
+      {isShared ? (
+        <span class="fleet-item-extra fleet-item-machine">
+          {machine === null ? "" : <Visible text={machine} max={60} />}
+        </span>
+      ) : null}
       <span class="fleet-item-extra">{attempt > 1 ? `attempt ${attempt}` : ""}</span>
       <span class="fleet-item-extra">{durationMs === null ? "" : durationText(durationMs)}</span>
       <span class="fleet-item-extra">{endedAt === null ? "" : <Ago at={endedAt} now={now} />}</span>

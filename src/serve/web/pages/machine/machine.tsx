@@ -4,11 +4,22 @@ import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
+import { QueueMachines } from "./queue-machines.tsx";
 
 const TONES: Readonly<Record<Finding["state"], Tone>> = { ok: "good", warning: "warn", missing: "bad" };
 
-/** What `corral doctor` finds on the machine of the service. */
+/** The machine of the service, and those of the queues, which do not wait for its examination. */
 export function Machine() {
+  return (
+    <>
+      <Examination />
+      <QueueMachines />
+    </>
+  );
+}
+
+/** What `corral doctor` finds. */
+function Examination() {
   const { data, error, reload } = useResource<Examined>("/v1/machine");
   if (data === null)
     return error === null ? <Loading what="the machine" /> : <ErrorNote error={error} retry={reload} />;
