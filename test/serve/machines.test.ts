@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { listCells } from "../../src/operations/machine.ts";
 import { serverPrograms } from "../fleet/postgres/server-fixture.ts";
 import { type QueueService, queueService } from "./queue-service.ts";
 import { eventsFrom, type Reply } from "./service-client.ts";
 
+type Json = Readonly<Record<string, unknown>>;
 const HAS_SERVER = serverPrograms() !== null;
 let at: QueueService;
 const ask = async (path: string): Promise<Reply["json"]> => (await at.service.ask("GET", path)).json;
@@ -84,6 +86,29 @@ describe.skipIf(!HAS_SERVER)("machines in the API", () => {
       machine: expect.stringMatching(/alpha|beta/),
       attempts: [{ status: "failed", machine: expect.stringMatching(/alpha|beta/) }],
     });
+  }, 60_000);
+
+  it("give back what they run at the second Ctrl-C, at once, and leave no cell", async () => {
+    const { child, ended, stateDir } = await at.join("gamma", "--concurrency", "2", "--label", "hasty");
+    let events = "";
+    child.stdout?.on("data", (chunk: string) => (events += chunk));
+    const body = { worker: "long", items: items("a", "b"), template, concurrency: 0, machines: { needs: ["hasty"] } };
+    const { fleet } = (await order(body)).json;
+    const where = async () =>
+      (await ask(`/v1/fleets/${fleet}/items`)).items.map((item: Json) => [item.state, item.machine]);
+    await expect.poll(where, { timeout: 30_000 }).toEqual(Array(2).fill(["running", "gamma"]));
+    // Cells are prepared before their items begin.
+    await expect.poll(() => events.split('"started"').length - 1, { timeout: 30_000 }).toBe(2);
+    child.kill("SIGINT");
+    let said = "";
+    child.stderr?.on("data", (chunk: string) => (said += chunk));
+    await expect.poll(() => said, { timeout: 10_000 }).toContain("Waiting for 2 running items");
+    expect(await where()).toEqual(Array(2).fill(["running", "gamma"]));
+    child.kill("SIGINT");
+    expect((await ended).status).toBe(130);
+    expect(await where()).toEqual(Array(2).fill(["queued", null]));
+    expect(await listCells({ stateDir, engineEnv: process.env })).toEqual([]);
+    await at.service.ask("POST", `/v1/fleets/${fleet}/cancel`);
   }, 60_000);
 
   it("run nothing of an order that leaves all items to them without saying which", async () => {

@@ -12,7 +12,10 @@ export interface QueueService extends AsyncDisposable {
   readonly service: TestService;
   readonly server: ServerFixture;
   /** Another `corral work`, in a copy of the project and with a state directory of its own; it has joined. */
-  join(name: string, ...args: readonly string[]): Promise<void>;
+  join(
+    name: string,
+    ...args: readonly string[]
+  ): Promise<ReturnType<CliProject["start"]> & { readonly stateDir: string }>;
 }
 
 export async function queueService(): Promise<QueueService> {
@@ -27,7 +30,7 @@ export async function queueService(): Promise<QueueService> {
           command: sh('read -r n; case "$n" in *bad*) exit 3;; esac; cat /docs/a.txt'),
           sandbox: { inherit: true },
         },
-        long: { image: "corral/base", command: sh("sleep 60") },
+        long: { image: "corral/base", command: sh("sleep 300") },
       },
       files: { "docs/a.txt": "a document\n" },
     }),
@@ -44,9 +47,10 @@ export async function queueService(): Promise<QueueService> {
     async join(name, ...args) {
       const [dir, state] = [join(copies, name), join(copies, `state-${name}`)];
       await cp(project.dir, dir, { recursive: true });
-      const { child, ended } = project.start(["work", "-C", dir, "--name", name, "--json", ...args], {
+      const started = project.start(["work", "-C", dir, "--name", name, "--json", ...args], {
         env: { ...env, CORRAL_STATE_DIR: state },
       });
+      const { child, ended } = started;
       rest.defer(async () => {
         // Twice: what runs is ended, and its cells are removed.
         child.kill("SIGTERM");
@@ -56,6 +60,7 @@ export async function queueService(): Promise<QueueService> {
       let printed = "";
       while (!printed.includes('"joined"'))
         [printed] = [printed + String((await once(child.stdout ?? child, "data"))[0])];
+      return { ...started, stateDir: state };
     },
     [Symbol.asyncDispose]: () => rest[Symbol.asyncDispose](),
   };

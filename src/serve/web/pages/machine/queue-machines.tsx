@@ -15,7 +15,9 @@ export function QueueMachines() {
   if (data === null && error !== null) return <ErrorNote error={error} retry={reload} />;
   if (data === null || !data.hasQueue) return null;
   const { machines } = data;
-  const [running, slots] = [sum(machines, "running"), sum(machines, "slots")];
+  const slots = sum(machines, ({ slots }) => slots);
+  // What a machine has claimed ahead takes no slot yet.
+  const running = sum(machines, (one) => Math.min(one.running, one.slots));
   return (
     <section class="queue-machines" aria-labelledby="queue-machines">
       <h2 id="queue-machines">Machines of the queue</h2>
@@ -37,8 +39,8 @@ export function QueueMachines() {
   );
 }
 
-function sum(machines: readonly QueueMachine[], what: "running" | "slots"): number {
-  return machines.reduce((all, machine) => all + machine[what], 0);
+function sum(machines: readonly QueueMachine[], of: (machine: QueueMachine) => number): number {
+  return machines.reduce((all, machine) => all + of(machine), 0);
 }
 
 /** Fleets that it runs items of, or takes none of. */
