@@ -1,0 +1,113 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Link } from "./links.ts";
+import type { QueueServer } from "./queue-server.ts";
+import type { SecondEngine } from "./second-engine.ts";
+
+export const FAULTS = ["kill", "pause", "partition", "engine", "postgres", "coordinator"] as const;
+export type FaultName = (typeof FAULTS)[number];
+
+/** What can be hit: a machine or the coordinator. */
+export interface Target {
+  readonly name: string;
+  readonly link: Link;
+  kill(signal: NodeJS.Signals): void;
+  /** After `kill -9`. */
+  startAgain(): void;
+}
+
+export interface FaultPlaces {
+  readonly machines: readonly Target[];
+  readonly coordinator: Target;
+  readonly postgres: QueueServer;
+  readonly engine: SecondEngine | null;
+}
+
+export interface Fault {
+  readonly name: FaultName;
+  readonly text: string;
+  /** What no other fault may hit meanwhile. */
+  readonly hits: string;
+  /** Settles when it is over. */
+  run(): Promise<void>;
+}
+
+const PAUSE_MS = 30_000;
+
+/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
+export function seeded(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** The next fault: of one kind among `kinds`, in a place that no other fault holds; null if all are held. */
+export function nextFault(
+  places: FaultPlaces,
+  { kinds, random, held }: { kinds: readonly FaultName[]; random: () => number; held: ReadonlySet<string> },
+): Fault | null {
+  const one = <T>(from: readonly T[]): T | undefined => from[Math.floor(random() * from.length)];
+  const seconds = (from: number, to: number): number => Math.round(1000 * (from + random() * (to - from)));
+  const { machines, coordinator, postgres, engine } = places;
+  const free = (targets: readonly Target[]): Target[] => targets.filter(({ name }) => !held.has(name));
+  const possible = kinds.filter((kind) => {
+    if (kind === "engine") return engine !== null && !held.has("engine");
+    if (kind === "postgres") return !held.has("postgres");
+    if (kind === "coordinator") return free([coordinator]).length > 0;
+    return free(machines).length > 0;
+  });
+  const kind = one(possible);
+  const target = kind === "coordinator" ? coordinator : one(free(machines));
+  if (kind === undefined || (target === undefined && kind !== "engine" && kind !== "postgres")) return null;
+  const at = target ?? coordinator;
+  const made: Record<FaultName, () => Omit<Fault, "name">> = {
+    kill: () => killed(at, seconds(2, 5)),
+    coordinator: () => killed(at, seconds(1, 3)),
+    pause: () => ({
+      text: `SIGSTOP of ${at.name} for ${PAUSE_MS / 1000} s`,
+      hits: at.name,
+      async run() {
+        at.kill("SIGSTOP");
+        await sleep(PAUSE_MS);
+        at.kill("SIGCONT");
+      },
+    }),
+    partition: () => {
+      const ms = seconds(5, 30);
+      return {
+        text: `${at.name} has no network for ${(ms / 1000).toFixed(1)} s`,
+        hits: at.name,
+        async run() {
+          await at.link.cut();
+          await sleep(ms);
+          await at.link.mend();
+        },
+      };
+    },
+    engine: () => {
+      const signal = random() < 0.5 ? "SIGTERM" : "SIGKILL";
+      const run = async (): Promise<void> => await engine?.restart(signal);
+      return { text: `the second Engine ends by ${signal}, and starts again`, hits: "engine", run };
+    },
+    postgres: () => {
+      const how = random() < 0.5 ? "fast" : "immediate";
+      return { text: `PostgreSQL restarts (${how})`, hits: "postgres", run: () => postgres.restart(how) };
+    },
+  };
+  return { name: kind, ...made[kind]() };
+}
+
+function killed(target: Target, ms: number): Omit<Fault, "name"> {
+  return {
+    text: `kill -9 of ${target.name}, which starts again after ${(ms / 1000).toFixed(1)} s`,
+    hits: target.name,
+    async run() {
+      target.kill("SIGKILL");
+      await sleep(ms);
+      target.startAgain();
+    },
+  };
+}
