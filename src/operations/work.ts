@@ -4,6 +4,7 @@ import type { Project } from "../declarations/project.ts";
 import { capacityOf } from "../fleet/share.ts";
 import { AskingCoordinator } from "../fleet/work/asking-coordinator.ts";
 import { hostFleets } from "../fleet/work/host-fleet.ts";
+import { joined } from "../fleet/work/joined.ts";
 import type { OnWorkEvent } from "../fleet/work/work-events.ts";
 import { WorkingMachine } from "../fleet/work/working-machine.ts";
 import type { Corral } from "../run/open/corral.ts";
@@ -53,8 +54,14 @@ export async function workOn(corral: Corral, request: WorkRequest): Promise<void
   const host = hostFleets({ run, version, blobs: place.blobs, mirrors, mirrorsDir, questions });
   const slots = request.slots === "auto" ? await automaticSlots(corral) : request.slots;
   const isOver = (): boolean => drain.aborted || stop.aborted;
-  while (!isOver()) {
-    const membership = await place.work.join({ name, labels, slots, version });
+  const over = AbortSignal.any([drain, stop]);
+  const rest = async (): Promise<void> => await pause(REJOIN_MS, undefined, { signal: over }).catch(() => {});
+  for (let isFirst = true; !isOver(); isFirst = false) {
+    const machine = { name, labels, slots, version };
+    // Later the queue may be away for as long as it likes: this machine has been configured well.
+    const onTrouble = isFirst ? null : (detail: string) => onEvent({ type: "trouble", detail });
+    const membership = await joined(place.work, machine, { over, pause: rest, onTrouble });
+    if (membership === null) return;
     using _ = questions.through({ membership, store: place.work });
     onEvent({ type: "joined", name, slots, labels });
     const parts = {
@@ -69,7 +76,7 @@ export async function workOn(corral: Corral, request: WorkRequest): Promise<void
     const end = await new WorkingMachine({ ...parts, drain, stop }).run();
     await membership[Symbol.asyncDispose]();
     if (end !== "lost") return;
-    await pause(REJOIN_MS, undefined, { signal: AbortSignal.any([drain, stop]) }).catch(() => {});
+    await rest();
   }
 }
 

@@ -84,6 +84,7 @@ export const ON_SERVER = [
   "state-directories",
   "named-later",
   "questions",
+  "silent-network",
 ].map((name) => `test/fleet/postgres/${name}.test.ts`);
 
 /**

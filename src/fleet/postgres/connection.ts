@@ -15,11 +15,19 @@ export interface Statement {
   readonly values: readonly unknown[];
 }
 
+export interface Patience {
+  /** After that the connection counts as lost: a network that carries nothing may also report nothing. */
+  readonly withinMs?: number;
+  /** Called each time that there is a connection, and the statement is sent. */
+  readonly onSent?: () => void;
+}
+
 /**
  * A PostgreSQL database. A statement whose connection was lost is tried again for a while, so each must be one that can be executed
  * twice; a transaction is told that it may have been committed already.
  */
 export interface Connection extends Statements, AsyncDisposable {
+  query<Row>(text: string, values?: readonly unknown[], patience?: Patience): Promise<Row[]>;
   /** Commits all of what `work` does, or nothing. `again`: an earlier try may have been committed. */
   transaction<T>(work: (within: Statements, again: boolean) => Promise<T>): Promise<T>;
   /**

@@ -33,6 +33,7 @@ export class OwnerLease implements AsyncDisposable {
        SELECT $1, false, '', now, now, now + $2 FROM corral.now_ms() AS now
        ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, lease_until = excluded.lease_until`,
       [this.#self, LEASE_MS],
+      { withinMs: RENEW_MS },
     );
   }
 

@@ -6,7 +6,7 @@ import { QueueError } from "../model/queue-error.ts";
 import type { Agreement, ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { bounded } from "../stored/stream-encoding.ts";
-import type { Connection } from "./connection.ts";
+import type { Connection, Patience } from "./connection.ts";
 import { LEASE_MS, RENEW_MS } from "./lease.ts";
 import { lackingRights } from "./machine-role.ts";
 import { questionsBy } from "./questions.ts";
@@ -20,6 +20,10 @@ const HEAD_CHARS = 256 * 1024;
 const TAIL_CHARS = 768 * 1024;
 /** Each has up to about 9 MiB. */
 const MAX_DELIVERIES = 16;
+/** The network may carry nothing for a moment: then the same is asked over another connection. */
+const ANSWER_MS = 10_000;
+/** Deliveries may have many megabytes. */
+const DELIVERED_MS = 60_000;
 /** How often the time since the last renewal is looked at. */
 const LOOK_MS = 500;
 
@@ -32,6 +36,8 @@ export class PostgresMembership implements Membership {
   readonly #held = new Map<string, Omit<Withdrawn, "why">>();
   readonly #timers: readonly NodeJS.Timeout[];
   readonly #deliveries = new Turns<DeliveryRow>((deliveries) => this.#deliverAll(deliveries), MAX_DELIVERIES);
+  /** A claim was sent more than once: what an earlier one takes late is not known here. */
+  #mayHaveMore = false;
   #renewedAt: number;
   #isRenewing = false;
 
@@ -50,13 +56,11 @@ export class PostgresMembership implements Membership {
         `This database user lacks rights that machines need: ${lacking.join(", ")}. Run \`corral work --grants ROLE\` of this ` +
           "version, and its output as the owner of the tables.",
       );
-    // The lease begins after this moment, so it ends later than this machine believes.
-    const begunAt = performance.now();
-    const [row] = await db.query<{ id: string }>("SELECT corral.machine_join($1, $2, $3, $4, $5) AS id", [
-      ...[name, labels, slots, version, LEASE_MS],
-    ]);
+    const asked = "SELECT corral.machine_join($1, $2, $3, $4, $5) AS id";
+    const { rows, sentAt } = await timed<{ id: string }>(db, asked, [name, labels, slots, version, LEASE_MS]);
+    const [row] = rows;
     if (row === undefined) throw new Error("the queue gave this machine no id");
-    return new PostgresMembership(db, row.id, begunAt);
+    return new PostgresMembership(db, row.id, sentAt);
   }
 
   get lost(): AbortSignal {
@@ -64,7 +68,7 @@ export class PostgresMembership implements Membership {
   }
 
   async offers(): Promise<readonly Offer[]> {
-    const rows = await this.#db.query<OfferRow>("SELECT * FROM corral.machine_offers($1)", [this.id]);
+    const rows = await this.#ask<OfferRow>("SELECT * FROM corral.machine_offers($1)", [this.id]);
     return rows.map(({ spec, agreement, has_more: hasMore, ...offer }) => ({
       ...offer,
       spec: JSON.parse(spec) as unknown,
@@ -74,16 +78,22 @@ export class PostgresMembership implements Membership {
   }
 
   async stands(fleet: string, why: string | null): Promise<void> {
-    await this.#db.query("SELECT corral.machine_stands($1, $2, $3)", [this.id, fleet, why]);
+    await this.#ask("SELECT corral.machine_stands($1, $2, $3)", [this.id, fleet, why]);
   }
 
   async claim(fleets: readonly string[], count: number, newAttempt: () => NewAttempt): Promise<readonly ClaimedWork[]> {
     if (this.#lost.signal.aborted) return [];
     const attempts = Array.from({ length: Math.max(0, Math.min(count, MAX_CLAIM)) }, newAttempt);
     if (attempts.length === 0) return [];
-    const rows = await this.#db.query<Omit<ClaimedWork, "request" | "cell"> & { request: string }>(
+    let sent = 0;
+    const onSent = (): void => {
+      sent += 1;
+      if (sent > 1) this.#mayHaveMore = true;
+    };
+    const rows = await this.#ask<Omit<ClaimedWork, "request" | "cell"> & { request: string }>(
       "SELECT * FROM corral.machine_claim($1, $2, $3)",
       [this.id, fleets, attempts.map(({ run }) => run)],
+      { onSent },
     );
     return rows.map(({ request: json, ...claimed }) => {
       const request = JSON.parse(json) as ItemRequest;
@@ -122,8 +132,8 @@ export class PostgresMembership implements Membership {
 
   async withdrawn(): Promise<readonly Withdrawn[]> {
     const held = [...this.#held.values()];
-    if (held.length === 0) return [];
-    const rows = await this.#db.query<{ fleet: string; item: number; attempt: number; why: Withdrawn["why"] }>(
+    if (held.length === 0 && !this.#mayHaveMore) return [];
+    const rows = await this.#ask<{ fleet: string; item: number; attempt: number; why: Withdrawn["why"] }>(
       "SELECT * FROM corral.machine_withdrawn($1, $2, $3, $4)",
       [
         ...[this.id, held.map(({ fleet }) => fleet), held.map(({ index }) => index)],
@@ -138,33 +148,44 @@ export class PostgresMembership implements Membership {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     // If the queue is away, its lease ends, and the owners of the fleets queue its items again.
-    await this.#db.query("SELECT corral.machine_leave($1)", [this.id]).catch(() => {});
+    const leave = "SELECT corral.machine_leave($1)";
+    const left = this.#db.query(leave, [this.id], { withinMs: ANSWER_MS }).catch(() => {});
+    if (!this.#lost.signal.aborted) await left;
+  }
+
+  /** After the lease has ended nothing that the queue answers counts, and it may not answer for long. */
+  async #ask<Row>(text: string, values: readonly unknown[], patience: Patience = {}): Promise<Row[]> {
+    const { signal } = this.#lost;
+    signal.throwIfAborted();
+    const { promise: lost, reject } = Promise.withResolvers<never>();
+    const onLost = (): void => reject(signal.reason);
+    signal.addEventListener("abort", onLost, { once: true });
+    try {
+      return await Promise.race([this.#db.query<Row>(text, values, { withinMs: ANSWER_MS, ...patience }), lost]);
+    } finally {
+      signal.removeEventListener("abort", onLost);
+    }
   }
 
   /** What has ended meanwhile is delivered together: one transaction, and one notice to the coordinator. */
   async #deliverAll(deliveries: readonly DeliveryRow[]): Promise<Answer[]> {
-    const rows = await this.#db.query<{ told: string }>(DELIVER, [
-      this.id,
-      ...Array.from({ length: DELIVERY_COLUMNS }, (_, column) => deliveries.map((delivery) => delivery[column])),
-    ]);
+    const columns = Array.from({ length: DELIVERY_COLUMNS }, (_, column) => deliveries.map((one) => one[column]));
+    const rows = await this.#ask<{ told: string }>(DELIVER, [this.id, ...columns], { withinMs: DELIVERED_MS });
     return rows.map(({ told }) => ({ value: takenOf(told) }));
   }
 
   async #told(text: string, values: readonly unknown[]): Promise<Taken> {
-    const [row] = await this.#db.query<{ told: string }>(text, values);
+    const [row] = await this.#ask<{ told: string }>(text, values);
     return takenOf(row?.told ?? "the queue did not answer");
   }
 
   async #renew(): Promise<void> {
     if (this.#isRenewing || this.#lost.signal.aborted) return;
     this.#isRenewing = true;
-    const begunAt = performance.now();
     try {
-      const [row] = await this.#db.query<{ renewed: boolean }>("SELECT corral.machine_renew($1, $2) AS renewed", [
-        this.id,
-        LEASE_MS,
-      ]);
-      if (row?.renewed === true) this.#renewedAt = begunAt;
+      const asked = "SELECT corral.machine_renew($1, $2) AS renewed";
+      const { rows, sentAt } = await timed<{ renewed: boolean }>(this.#db, asked, [this.id, LEASE_MS]);
+      if (rows[0]?.renewed === true) this.#renewedAt = sentAt;
       else this.#lose("the queue says that it has ended");
     } catch {
       // The next one may succeed, if there is time for it.
@@ -180,6 +201,23 @@ export class PostgresMembership implements Membership {
   #lose(why: string): void {
     if (!this.#lost.signal.aborted) this.#lost.abort(new Error(`the lease of this machine is lost: ${why}`));
   }
+}
+
+/**
+ * For a lease, which begins after `sentAt`: so it ends later than this machine believes. Time without a connection does not count, or
+ * a machine would believe that a lease is over which it was just given.
+ */
+async function timed<Row>(
+  db: Connection,
+  text: string,
+  values: readonly unknown[],
+): Promise<{ readonly rows: Row[]; readonly sentAt: number }> {
+  let sentAt = performance.now();
+  const onSent = (): void => {
+    sentAt = performance.now();
+  };
+  const rows = await db.query<Row>(text, values, { withinMs: RENEW_MS, onSent });
+  return { rows, sentAt };
 }
 
 interface OfferRow extends MachineNeeds {

@@ -4,6 +4,7 @@ import { sha256 } from "../../platform/sha256.ts";
 import { QueueError } from "../model/queue-error.ts";
 import {
   type Connection,
+  type Patience,
   type Rows,
   SCHEMA,
   type Statement,
@@ -20,6 +21,8 @@ const MAX_CONNECTIONS = 4;
 const CONNECT_MS = 10_000;
 /** A statement that takes longer is ended by the server: nothing here takes so long. */
 const STATEMENT_MS = 120_000;
+/** Then the connection counts as lost: a network that carries nothing would be noticed after a quarter of an hour. */
+const ANSWER_MS = STATEMENT_MS + 10_000;
 const IDLE_MS = 30_000;
 const HOLD_MS = 1000;
 /** Before it listens again after the connection was lost. */
@@ -39,6 +42,7 @@ export async function connectServer(url: string, schema = SCHEMA): Promise<Conne
     keepAlive: true,
     connectionTimeoutMillis: CONNECT_MS,
     statement_timeout: STATEMENT_MS,
+    query_timeout: ANSWER_MS,
     // Several statements are in one round trip, if the caller does not wait between them.
     pipeline: true,
   };
@@ -79,8 +83,14 @@ class Server implements Connection {
     this.#place = place;
   }
 
-  async query<Row>(text: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return await this.#persistently(async () => await this.#ask<Row>(this.#pool, text, values));
+  async query<Row>(text: string, values: readonly unknown[] = [], patience: Patience = {}): Promise<Row[]> {
+    return await this.#persistently(
+      async () =>
+        await this.#withClient(async (client) => {
+          patience.onSent?.();
+          return await this.#ask<Row>(client, text, values, patience.withinMs);
+        }),
+    );
   }
 
   async transaction<T>(work: (within: Statements, again: boolean) => Promise<T>): Promise<T> {
@@ -182,8 +192,15 @@ class Server implements Connection {
     }
   }
 
-  async #ask<Row>(to: Pick<pg.ClientBase, "query">, text: string, values: readonly unknown[]): Promise<Row[]> {
-    const { rows } = await to.query(this.#texts(text), values.map(storable));
+  async #ask<Row>(
+    to: Pick<pg.ClientBase, "query">,
+    text: string,
+    values: readonly unknown[],
+    withinMs = ANSWER_MS,
+  ): Promise<Row[]> {
+    // The driver's types do not know that a single statement may have a time of its own.
+    const limit: object = { query_timeout: withinMs };
+    const { rows } = await to.query({ text: this.#texts(text), values: values.map(storable), ...limit });
     return rows as Row[];
   }
 

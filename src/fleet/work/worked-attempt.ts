@@ -107,6 +107,7 @@ export class WorkedAttempt {
       try {
         return await tell();
       } catch (error) {
+        if (membership.lost.aborted) return "lost";
         if (told === 1) onEvent({ type: "trouble", detail: `item ${this.#name.key}: ${(error as Error).message}` });
         await pause(AGAIN_MS);
       }

@@ -108,8 +108,9 @@ export class WorkingMachine {
       await this.#claim();
       this.#isTroubled = false;
     } catch (error) {
+      if (this.#isOver) return;
       // The store does not answer: what runs goes on until the lease has ended.
-      if (!this.#isTroubled && !this.#isOver) this.#trouble(`the queue does not answer: ${(error as Error).message}`);
+      if (!this.#isTroubled) this.#trouble(`the queue does not answer: ${(error as Error).message}`);
       this.#isTroubled = true;
       await this.#parts.pause(IDLE_MS);
     }
