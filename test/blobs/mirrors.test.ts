@@ -101,6 +101,7 @@ describe("mirrors", () => {
     fs.writeFileSync(join(pair.mirrorsDir, `${b}.new/tree/file`), "half");
     await small.sweep();
     expect(fs.existsSync(join(pair.mirrorsDir, `${b}.new`))).toBe(false);
+    expect(fs.readdirSync(pair.mirrorsDir).filter((name) => name.includes(".use-"))).toEqual([]);
     await using mirror = await small.open(b, pair.store, NEVER);
     expect(fs.readFileSync(join(mirror.path, "file"), "utf8")).toBe("b.........");
     expect(kept(pair)).toEqual([b]);

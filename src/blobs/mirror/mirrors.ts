@@ -96,6 +96,7 @@ export class Mirrors {
   /** Removes what processes that died have left unfinished, and mirrors beyond the limit. */
   async sweep(): Promise<void> {
     const names = (await readdir(this.#dir).catch(nullFor("ENOENT"))) ?? [];
+    await this.#forgetUsers(names);
     for (const name of names) {
       const digest = name.slice(0, 64);
       const isLeft = name.includes(REMOVED) || (name.endsWith(UNFINISHED) && !(await this.#isBeingMade(digest)));
@@ -186,12 +187,24 @@ export class Mirrors {
 
   async #users(digest: Digest): Promise<number> {
     let living = 0;
-    for (const name of await readdir(this.#dir)) {
-      if (USE.exec(name)?.[1] !== digest) continue;
-      if (await isHeld(join(this.#dir, name), this.#owner)) living += 1;
-      else await removeTree(join(this.#dir, name));
-    }
+    for (const name of await readdir(this.#dir))
+      if (USE.exec(name)?.[1] === digest && (await this.#isUsed(name))) living += 1;
     return living;
+  }
+
+  /** Those that died. */
+  async #forgetUsers(names: readonly string[]): Promise<void> {
+    const uses = names.filter((name) => USE.test(name));
+    if (uses.length === 0) return;
+    await using _ = await this.#alone();
+    for (const name of uses) await this.#isUsed(name);
+  }
+
+  /** Removes what says so if that process has died. */
+  async #isUsed(name: string): Promise<boolean> {
+    const held = await isHeld(join(this.#dir, name), this.#owner);
+    if (!held) await removeTree(join(this.#dir, name));
+    return held;
   }
 
   /** The least recently used first. */
