@@ -55,7 +55,8 @@ async function leftOf(place: Processes): Promise<string[]> {
     ...groups.map((group) => `the control group ${group}`),
     ...in_("live").map((entry) => `live/${entry}`),
     ...in_("changes").map((entry) => `changes/${entry}`),
-    ...in_("runc/cells").map((entry) => `runc/cells/${entry}`),
+    // A draft is an empty directory that had no name yet; it is removed after ten minutes.
+    ...in_("runc/cells", (entry) => !entry.startsWith(".new-")).map((entry) => `runc/cells/${entry}`),
     ...in_("runc/state").map((entry) => `runc/state/${entry}`),
     ...in_("mirrors", (entry) => !/^[0-9a-f]{64}(\.lock)?$/.test(entry)).map((entry) => `mirrors/${entry}`),
   ].map((what) => `${name} has ${what}`);
