@@ -48,7 +48,13 @@ describe("a question of a machine", () => {
     expect(await member.questions.ask(nameOf(1), '"may I?"')).toEqual({ ok: true });
     const asked = await work.questions(fleet, 9);
     expect(asked).toEqual([
-      { ...nameOf(1), run: "r2", machine: "m", json: '"may I?"', request: expect.objectContaining({ index: 1 }) },
+      {
+        ...nameOf(1),
+        run: expect.any(String),
+        machine: "m",
+        json: '"may I?"',
+        request: expect.objectContaining({ index: 1 }),
+      },
     ]);
     expect(await member.questions.answers()).toEqual([]);
     expect(await work.answer(nameOf(1), '"yes"')).toBe(true);
