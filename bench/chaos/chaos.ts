@@ -14,6 +14,7 @@ import { unreferredBlobs } from "./unreferred-blobs.ts";
  */
 
 const LOOK_MS = 500;
+const ENGINE_OR_QUEUE_AWAY = 125;
 const END_MS = 90_000;
 /** More processes that end by themselves say that nothing goes on. */
 const MAX_ENDINGS = 30;
@@ -116,7 +117,9 @@ async function hasEnded(place: ChaosPlace, held: ReadonlySet<string>, faults: st
   const { coordinator, machines } = place;
   for (const machine of machines) {
     if (held.has(machine.name) || machine.processes.isRunning) continue;
-    faults.push(`corral work of ${machine.name} ended by itself with ${await machine.processes.ended}`);
+    const code = await machine.processes.ended;
+    // It was started while its Engine or the queue was away, and says so.
+    if (code !== ENGINE_OR_QUEUE_AWAY) faults.push(`corral work of ${machine.name} ended by itself with ${code}`);
     machine.startAgain();
   }
   if (held.has(coordinator.name) || coordinator.processes.isRunning) return false;
