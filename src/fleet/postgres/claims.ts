@@ -96,8 +96,9 @@ const CLAIM = `
     FROM due JOIN free USING (n) WHERE i.fleet = $1 AND i.position = due.position
     RETURNING i.position, i.attempt, i.earlier, i.run, i.cell, free.n),
   claimed AS (
-    SELECT c.n, c.attempt, c.earlier, c.run, c.cell, r.json FROM (SELECT * FROM before UNION ALL SELECT * FROM taken) AS c
-    JOIN corral.requests r ON r.fleet = $1 AND r.position = c.position)
+    SELECT n, attempt, earlier, run, cell,
+      (SELECT r.json FROM corral.requests r WHERE r.fleet = $1 AND r.position = c.position) AS json
+    FROM (SELECT * FROM before UNION ALL SELECT * FROM taken) AS c)
   SELECT s.state, s.owner, s.now,
     CASE WHEN w.next = (SELECT now FROM clock) THEN ${nextAfter("(SELECT now FROM clock)")} ELSE w.next END AS next,
     CASE WHEN s.is_shared THEN (

@@ -175,8 +175,10 @@ BEGIN
           run = left(replace(gen_random_uuid()::text, '-', ''), 12)
         FROM due WHERE i.fleet = ids[at] AND i.position = due.position
         RETURNING i.position, i.attempt, i.earlier, i.run, due.turn)
-      SELECT names[at], t.attempt, t.earlier, t.run, r.json
-      FROM taken t JOIN corral.requests r ON r.fleet = ids[at] AND r.position = t.position ORDER BY t.turn;
+      SELECT names[at], t.attempt, t.earlier, t.run,
+        -- Not joined: PostgreSQL could read the requests of the whole fleet, whose size it does not know.
+        (SELECT r.json FROM corral.requests r WHERE r.fleet = ids[at] AND r.position = t.position)
+      FROM taken t ORDER BY t.turn;
       GET DIAGNOSTICS got = ROW_COUNT;
       n := n + got;
       IF got < wanted[at] THEN ids[at] := NULL; END IF;
