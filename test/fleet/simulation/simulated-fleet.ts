@@ -277,6 +277,8 @@ export async function simulatedCoordinator(
     await taking;
     await store[Symbol.asyncDispose]();
   } catch (error) {
+    // Its process ends.
+    world.kill(process);
     // The connection was away for long, or another process took the fleet over.
     if (!(error instanceof EngineTrouble) && !/does not answer/.test(String(error))) ledger.bugs.push(error);
   }
