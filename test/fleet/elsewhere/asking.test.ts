@@ -75,7 +75,7 @@ describe.skipIf(serverPrograms() === null || process.getuid?.() !== 0)("an agent
       const questions: Record<string, unknown>[] = [];
       for (const answer of ["once", "no", "once", "once"]) {
         type Listed = { id: string; question: Record<string, unknown> }[];
-        const listed = async () => JSON.parse(await corral("approvals", "ls", "--json")) as Listed;
+        const listed = async () => JSON.parse(await corral("approvals", "ls", "--json")).approvals as Listed;
         await expect
           .poll(async () => (await listed()).length, { timeout: 40_000, message: map.said() + work.said() })
           .toBe(1);
