@@ -212,15 +212,19 @@ async function endOf(): Promise<Ended> {
   };
 }
 
-it("keeps its promises under crashes, pauses, partitions, lost answers, rivals, drains and cancels", async () => {
-  await fc.assert(
-    fc.asyncProperty(schedule, async (one) => {
-      expect(await simulated(one)).toEqual([]);
-    }),
-    {
-      numRuns: SCHEDULES,
-      endOnFailure: SCHEDULES_ASKED !== undefined,
-      ...(AT_LENGTH || SCHEDULES_ASKED ? {} : { seed: 18 }),
-    },
-  );
-}, 3_600_000);
+it.skipIf(!AT_LENGTH && SCHEDULES_ASKED === undefined)(
+  "keeps its promises under crashes, pauses, partitions, lost answers, rivals, drains and cancels",
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(schedule, async (one) => {
+        expect(await simulated(one)).toEqual([]);
+      }),
+      {
+        numRuns: SCHEDULES,
+        endOnFailure: SCHEDULES_ASKED !== undefined,
+        ...(AT_LENGTH || SCHEDULES_ASKED ? {} : { seed: 18 }),
+      },
+    );
+  },
+  3_600_000,
+);
