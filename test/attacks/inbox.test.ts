@@ -38,8 +38,8 @@ async function open(script: (stateDir: string) => string): Promise<CliProject> {
   await writeFile(join(project.dir, "workers/w.worker"), `---\n${JSON.stringify(worker)}\n---\n`);
   return project;
 }
-const waiting = async (p: CliProject) =>
-  JSON.parse((await p.corral(["approvals", "--json"])).stdout) as { id: string; digest: string }[];
+const waiting = async (p: CliProject): Promise<readonly { id: string }[]> =>
+  JSON.parse((await p.corral(["approvals", "--json"])).stdout).approvals;
 
 describe("a worker whose question waits", () => {
   it("finds nothing of the inbox, has no way to answer, and is not given its folder by a person who always agrees", async () => {
