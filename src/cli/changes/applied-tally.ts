@@ -1,7 +1,7 @@
 import { visibleName } from "../../files/diff/visible.ts";
 import type { AppliedChange, AppliedChangeset } from "../../operations/changeset-facts.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
-import { printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { printJson, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
 import { countsText } from "./changes-text.ts";
 import type { Target } from "./targets.ts";
 
@@ -38,7 +38,7 @@ export class AppliedTally {
     this.#tellUnapplied(done.changes);
     const { json, isFleet } = this.#how;
     // One line for each item: ten thousand of them are never in memory.
-    if (json && isFleet) this.#terminal.stdout.write(`${JSON.stringify({ item, ...done })}\n`);
+    if (json && isFleet) printJsonLine(this.#terminal, { item, ...done });
     else if (json) this.#answers.push(done);
     else if (!isFleet) this.#tellCounts(done);
   }

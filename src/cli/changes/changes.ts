@@ -2,7 +2,7 @@ import type { ListedChangeset } from "../../operations/changeset-facts.ts";
 import type { Changesets } from "../../operations/changesets.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
-import { colorsFor, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { changesText, diffText, listText } from "./changes-text.ts";
 import { forEach, NONE, ofFleet, openChangesets, type Target, type Targets } from "./targets.ts";
 
@@ -90,7 +90,7 @@ async function forEachShown(
   if (targets.count === 0 && !json) say(terminal, NONE);
   return await forEach(targets, terminal, async (target, at) => {
     const { value, text } = await shownOf(target.id);
-    if (json) terminal.stdout.write(`${JSON.stringify({ item: target.item, ...value })}\n`);
+    if (json) printJsonLine(terminal, { item: target.item, ...value });
     else terminal.stdout.write(`${at === 0 ? "" : "\n"}${headingOf(target, at, targets)}\n${text}\n`);
     return 0;
   });

@@ -2,7 +2,7 @@ import { isCancel, select } from "@clack/prompts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { stoppable } from "../terminal/stop.ts";
-import { printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { printJson, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
 import { forEach, NONE, openChangesets, type TargetOptions, type Targets, targetsOf } from "./targets.ts";
 
 interface DiscardOptions extends TargetOptions {
@@ -30,7 +30,7 @@ export async function discardVerb(
     if (stop.signal.aborted) return null;
     await changesets.discard(id);
     count += 1;
-    if (isFleet && options.json) terminal.stdout.write(`${JSON.stringify({ item, discarded: id })}\n`);
+    if (isFleet && options.json) printJsonLine(terminal, { item, discarded: id });
     else if (options.json) discarded.push(id);
     else if (!isFleet) terminal.stdout.write(`discarded ${id}\n`);
     return 0;

@@ -7,7 +7,7 @@ import { printableLine } from "../../operations/wording/printable.ts";
 import { amountText } from "../consent/amount-text.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { fittedText, paddedText } from "../terminal/fitted-text.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import { printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
 import { forEach, NONE, ofFleet, openChangesets, type Target, type Targets } from "./targets.ts";
 
 /** Of each reason why changes cannot be applied, how many are named; and how many reasons. */
@@ -28,7 +28,7 @@ export async function listFleetVerb(fleet: string, options: ProjectOptions, term
     return await forEach(targets, terminal, async ({ id, item }) => {
       const { parts, ...seen } = await changesets.foresee(id);
       const shown = parts.map(({ lines: _, indexes: __, ...part }) => part);
-      terminal.stdout.write(`${JSON.stringify({ item, ...seen, parts: shown })}\n`);
+      printJsonLine(terminal, { item, ...seen, parts: shown });
       return 0;
     });
   }

@@ -10,7 +10,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { ImageLines } from "../terminal/image-lines.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import { printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
 import { keepHeapSmall } from "./ran-fleet.ts";
 import { WorkScreen, workLine } from "./work-screen.ts";
 
@@ -50,7 +50,7 @@ export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Pr
     } else terminal.exit(EXIT.cancelled);
   });
   const see = (event: WorkEvent): void => {
-    if (options.json) terminal.stdout.write(`${JSON.stringify(workLine(event))}\n`);
+    if (options.json) printJsonLine(terminal, workLine(event));
     screen.see(event);
   };
   try {

@@ -1,4 +1,5 @@
 import pc from "picocolors";
+import { escapedJson } from "../../json/escaped-json.ts";
 import { type Colors, printable, printableLine } from "../../operations/wording/printable.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -92,7 +93,14 @@ export function withoutControls(text: string): string {
 
 /** What was asked for, as JSON: pretty on a terminal, else one line. */
 export function printJson({ stdout }: Pick<Terminal, "stdout">, value: unknown): void {
-  stdout.write(`${JSON.stringify(value, null, stdout.isTTY ? 2 : 0)}\n`);
+  if (stdout.isTTY) stdout.write(`${escapedJson(JSON.stringify(value, null, 2))}\n`);
+  else stdout.write(`${JSON.stringify(value)}\n`);
+}
+
+/** One line of JSON, such as an event. */
+export function printJsonLine({ stdout }: Pick<Terminal, "stdout">, value: unknown): void {
+  const line = JSON.stringify(value);
+  stdout.write(`${stdout.isTTY ? escapedJson(line) : line}\n`);
 }
 
 /** What was asked for: as JSON, or as text. */

@@ -1,4 +1,3 @@
-import type { SealedRecord } from "../../audit/seal.ts";
 import type { Verdict } from "../../audit/verify.ts";
 import {
   type AuditFilter,
@@ -9,7 +8,7 @@ import {
 } from "../../operations/audit.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
-import { printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import { printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { auditTable } from "./audit-text.ts";
 
 export interface AuditOptions extends ProjectOptions {
@@ -65,7 +64,7 @@ async function printNewest(
   terminal: Terminal,
 ): Promise<number> {
   const { records, sealed, foreign } = await newestAuditRecords(place, filter, limit);
-  if (json) for (const record of records) printLine(terminal, record);
+  if (json) for (const record of records) printJsonLine(terminal, record);
   else if (records.length > 0) terminal.stdout.write(`${auditTable(records)}\n`);
   else say(terminal, sealed === 0 ? "Nothing is recorded." : "No record matches.");
   return foreign;
@@ -76,14 +75,10 @@ async function printAll(place: ProjectPlace, filter: AuditFilter, terminal: Term
   let foreign = 0;
   for await (const some of auditRecords(place, filter)) {
     foreign += some.foreign;
-    for (const record of some.records) printLine(terminal, record);
+    for (const record of some.records) printJsonLine(terminal, record);
     await drained(terminal);
   }
   return foreign;
-}
-
-function printLine({ stdout }: Terminal, record: SealedRecord): void {
-  stdout.write(`${JSON.stringify(record)}\n`);
 }
 
 /** Settles when the reader has read, or has closed the pipe. */

@@ -1,3 +1,4 @@
+import { escapedJson } from "../../json/escaped-json.ts";
 import type { ItemResult } from "../model/item.ts";
 import { shortened, withoutControls } from "./measures/escaped.ts";
 
@@ -65,20 +66,9 @@ export async function* resultsJsonl(results: AsyncIterable<ItemResult> | Iterabl
   for await (const result of results) yield jsonLine(result);
 }
 
-/**
- * A value as a JSON line. Control and formatting characters are escaped, so that a worker cannot control a terminal that
- * shows the line. A parser gets the original text.
- */
+/** A value as a JSON line that cannot control a terminal, see {@link escapedJson}. */
 export function jsonLine(value: object): string {
-  const json = JSON.stringify(value).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (character) =>
-    // A character beyond the first 65,536 is two code units in JSON.
-    Array.from({ length: character.length }, (_, index) => hex(character.charCodeAt(index))).join(""),
-  );
-  return `${json}\n`;
-}
-
-function hex(code: number): string {
-  return `\\u${code.toString(16).padStart(4, "0")}`;
+  return `${escapedJson(JSON.stringify(value))}\n`;
 }
 
 const CHUNK_CHARACTERS = 65_536;
