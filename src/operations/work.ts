@@ -58,7 +58,7 @@ export async function workOn(corral: Corral, request: WorkRequest): Promise<void
   const rest = async (): Promise<void> => await pause(REJOIN_MS, undefined, { signal: over }).catch(() => {});
   for (let isFirst = true; !isOver(); isFirst = false) {
     const machine = { name, labels, slots, version };
-    // Later the queue may be away for as long as it likes: this machine has been configured well.
+    // Later the queue may be away for any time: the configuration of this machine has proved right.
     const onTrouble = isFirst ? null : (detail: string) => onEvent({ type: "trouble", detail });
     const membership = await joined(place.work, machine, { over, pause: rest, onTrouble });
     if (membership === null) return;

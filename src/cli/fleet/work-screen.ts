@@ -97,7 +97,7 @@ function lineOf(event: WorkEvent): string | null {
     }
     case "taking":
       return `takes items of fleet ${printableLine(event.fleet, 40)} (${printableLine(event.worker, 80)})`;
-    case "standing":
+    case "not_taking":
       return `takes no items of fleet ${printableLine(event.fleet, 40)}: ${printableLine(event.why, 1000)}`;
     case "closed":
       return `fleet ${printableLine(event.fleet, 40)} has no more items here`;

@@ -46,7 +46,7 @@ BEGIN
   IF length(machine_name) > 200 OR length(machine_version) > 100 OR cardinality(machine_labels) > 100
     OR machine_slots NOT BETWEEN 1 AND 10000 OR lease_ms NOT BETWEEN 1 AND 60000
     OR EXISTS (SELECT 1 FROM unnest(machine_labels) AS label WHERE label IS NULL OR length(label) > 200) THEN
-    RAISE EXCEPTION 'these are no facts of a machine';
+    RAISE EXCEPTION 'the name, labels, slots or version of the machine are not valid';
   END IF;
   -- Machines that have ended; what they ran was queued again by the owners of their fleets.
   DELETE FROM corral.processes p WHERE p.lease_until < now - CASE WHEN p.is_machine THEN 60000 ELSE 3600000 END
@@ -246,7 +246,7 @@ RETURNS TABLE (fleet text, item integer, attempt integer, why text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-  IF cardinality(items) > 20000 THEN RAISE EXCEPTION 'this question is too large'; END IF;
+  IF cardinality(items) > 20000 THEN RAISE EXCEPTION 'too many attempts in one call (limit 20000)'; END IF;
   -- What it does not know of: the answer to its claim never came.
   UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
   WHERE i.owner = machine_id AND i.state = 'away' AND i.claimed_at < corral.now_ms() - 60000

@@ -101,7 +101,7 @@ export class HostedFleets implements AsyncDisposable {
       onEvent({ type: "taking", fleet: id, worker: hosting.fleet.worker });
     } else {
       this.#places.set(id, { state: "refused", agreed, why: hosting.why, atMs: now() });
-      if (hosting.why !== before) onEvent({ type: "standing", fleet: id, why: hosting.why });
+      if (hosting.why !== before) onEvent({ type: "not_taking", fleet: id, why: hosting.why });
     }
     onChange();
     // Only people read it.

@@ -4,7 +4,7 @@ export type WorkEvent =
   /** Its items are taken from now on. */
   | { readonly type: "taking"; readonly fleet: string; readonly worker: string }
   /** Why none of its items are taken. */
-  | { readonly type: "standing"; readonly fleet: string; readonly why: string }
+  | { readonly type: "not_taking"; readonly fleet: string; readonly why: string }
   /** It has ended, or its coordinator runs no more of it. */
   | { readonly type: "closed"; readonly fleet: string }
   | ({ readonly type: "started" } & AttemptName)

@@ -7,7 +7,7 @@ import type { FleetStart } from "../../operations/run-fleet.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import type { Corral } from "../../run/open/corral.ts";
 import { ServiceFault } from "../http/fault.ts";
-import { machinesOf, machinesOrder } from "./machine-shapes.ts";
+import { machinesOf, machinesOrder } from "./queue-machine-shapes.ts";
 import { policyName, projectName, workerName } from "./shapes.ts";
 
 /** From a request, paths come from items alone: these are judged as a stranger's, and a literal path of a template is not. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { fleetMachine } from "./machine-shapes.ts";
+import { fleetMachine } from "./queue-machine-shapes.ts";
 import { changesetId, fleetId, projectName, runError, time } from "./shapes.ts";
 
 const counts = z

@@ -169,7 +169,9 @@ describe("a machine", () => {
     const { model, ended } = await machine.run();
     await clock.advance(40_000);
     expect(states(fleet)).toEqual({ queued: 2 });
-    expect(machine.told("standing")).toEqual([{ type: "standing", fleet: "a", why: "worker w differs in command" }]);
+    expect(machine.told("not_taking")).toEqual([
+      { type: "not_taking", fleet: "a", why: "worker w differs in command" },
+    ]);
     expect(model.whys.get("a")).toBe("worker w differs in command");
     agrees = true;
     await clock.until(() => states(fleet).delivered === 2);

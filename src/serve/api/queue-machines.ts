@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { machinesOfQueues } from "../../operations/queue-machines.ts";
 import { type Route, route } from "../http/route.ts";
-import { listedMachine } from "./machine-shapes.ts";
+import { listedMachine } from "./queue-machine-shapes.ts";
 import type { Served } from "./service.ts";
 import { count, inProject, more } from "./shapes.ts";
 
