@@ -57,7 +57,7 @@ export async function emptyItemsElsewhere(
       const delivered = await work.deliveries(fleet, MAX_DELIVERIES);
       await Promise.all(
         delivered.map(({ index, attempt, result }) =>
-          queue.settle(index, attempt, { result, cacheKey: null, streams: null }),
+          queue.settle(index, attempt, { result: result as ItemResult, cacheKey: null, streams: null }),
         ),
       );
       done += delivered.length;

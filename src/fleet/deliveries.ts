@@ -93,7 +93,7 @@ export class Deliveries implements AsyncDisposable {
     const claimed: ClaimedItem = { request, attempt, earlier, run, cell: null };
     const checked = await deliveredResult(delivered, request.fields ?? {}, job.worker, job.env.schemas);
     if (checked === null) {
-      const message = `The machine ${machine} delivered what is no result.`;
+      const message = `The machine ${machine} delivered a result that is not valid. Check its version of Corral.`;
       const lost = {
         ...unrunResult(claimed, "lost"),
         run,

@@ -1,4 +1,4 @@
-import type { ApprovalRequest } from "../approval/approver.ts";
+import type { ApprovalOperation, ApprovalRequest } from "../approval/approver.ts";
 import { checkedPath } from "../approval/path-glob.ts";
 import { decideShell } from "../approval/shell-rules/decide.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
@@ -11,7 +11,7 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import { withheldAt } from "../sandbox/withheld.ts";
 import { type FleetJob, itemJob } from "./item-job.ts";
 import type { AskedElsewhere } from "./model/question.ts";
-import { parsedQuestion, type WireQuestion } from "./stored/question-text.ts";
+import { parsedQuestion, type WireQuestion } from "./stored/question-wire.ts";
 
 /** One run of the chain from the item's own run to the one that asks, as it would be here. */
 interface Level {
@@ -32,24 +32,54 @@ export type Judged =
  */
 export async function judgedQuestion(asked: AskedElsewhere, fleet: FleetJob): Promise<Judged> {
   const question = parsedQuestion(asked.json);
-  if (question === null) return refused("it is no question");
+  if (question === null) return refused("its text is not that of a question");
   const chain = await chainOf(question, asked, fleet);
   if (typeof chain === "string") return refused(chain);
   const why = whyNot(question, chain, fleet.caller);
   if (why !== null) return refused(why);
-  const { to } = question;
-  const reaches = to === undefined ? {} : { reaches: reachedBy(chain) };
   // Nested runs are known to the machine alone, and it could name those of other items.
   const of = { run: asked.run, root: asked.run, machine: asked.machine };
-  return { ok: true, request: { ...(withoutAbsent(question) as ApprovalRequest), ...reaches, ...of } };
+  return { ok: true, request: { ...saidBy(question), ...reachedIn(question, chain), ...of } };
 }
 
 function refused(why: string): Judged {
   return { ok: false, why };
 }
 
-function withoutAbsent(question: WireQuestion): object {
-  return Object.fromEntries(Object.entries(question).filter(([, value]) => value !== undefined));
+type Subject = Exclude<keyof WireQuestion, "worker" | "through" | "operations" | "why">;
+
+/**
+ * What a question of an operation is about. Another field could show the user one thing and have another remembered: a call with a
+ * command is shown as the command.
+ */
+const SUBJECTS: Partial<Record<ApprovalOperation, readonly Subject[]>> = {
+  exec: ["command", "line", "paths"],
+  call: ["callee", "input", "paths"],
+  grant_network: ["to"],
+  read: ["paths"],
+  write: ["paths", "diff"],
+  delete: ["paths", "diff"],
+};
+
+const OF_EACH: readonly (keyof WireQuestion)[] = ["worker", "through", "operations", "why"];
+
+/** The first field of a question that one with these subjects does not have. */
+function strangeField(question: WireQuestion, subjects: readonly Subject[]): string | null {
+  const known = new Set<string>([...OF_EACH, ...subjects]);
+  const said = Object.entries(question).filter(([, value]) => value !== undefined && !isEmptyList(value));
+  return said.find(([name]) => !known.has(name))?.[0] ?? null;
+}
+
+/** The question, with nothing but what it may have. */
+function saidBy(question: WireQuestion): Omit<ApprovalRequest, "run" | "root"> {
+  const { worker, operations, paths } = question;
+  const names = [...OF_EACH, ...operations.flatMap((operation) => SUBJECTS[operation] ?? [])];
+  const said = names.flatMap((name) => (question[name] === undefined ? [] : [[name, question[name]]]));
+  return { ...Object.fromEntries(said), worker, operations, paths };
+}
+
+function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
 }
 
 /** The workers from the item's own down to the one that asks, each as the one before may call it; or why there is none. */
@@ -64,8 +94,8 @@ async function chainOf(
   const [first, ...called] = through;
   if (first !== job.worker.name) return `the item is of worker ${job.worker.name}`;
   if (through.at(-1) !== asking) return `worker ${asking} is not the last of those that it was called through`;
-  if (new Set(through).size < through.length || through.length > job.tree.maxDepth)
-    return "no chain of calls may be like that";
+  if (new Set(through).size < through.length) return "a worker is twice in the chain of calls";
+  if (through.length > job.tree.maxDepth) return `the chain of calls is longer than ${job.tree.maxDepth}`;
   const own = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
   if (!own.ok) return "its sandbox is no longer allowed";
   const chain: Level[] = [{ worker: job.worker, sandbox: own.sandbox, limited: job.narrow !== null }];
@@ -85,11 +115,16 @@ async function chainOf(
 function whyNot(question: WireQuestion, chain: readonly Level[], project: Sandbox): string | null {
   const asking = chain.at(-1);
   if (asking === undefined) throw new RangeError("a chain has at least the item's own run");
-  const operations = [...new Set(question.operations)];
-  if (operations.every((operation) => operation === "write" || operation === "delete"))
+  const [operation, ...more] = new Set(question.operations);
+  if (operation === undefined) return "no operation is named";
+  const isChange = [operation, ...more].every((one) => one === "write" || one === "delete");
+  if (more.length > 0 && !isChange) return "no question has these operations together";
+  const subjects = SUBJECTS[operation];
+  if (subjects === undefined) return `${operation} is not possible on another machine`;
+  const strange = strangeField(question, subjects);
+  if (strange !== null) return `a question of the operation ${operation} has no \`${strange}\``;
+  if (isChange)
     return chain.length === 1 ? "what the item itself changes is decided on at its end" : whyNoChange(question, asking);
-  const [operation, more] = operations;
-  if (more !== undefined) return "no question has these operations together";
   switch (operation) {
     case "exec":
       return whyNoCommand(question, asking);
@@ -100,7 +135,7 @@ function whyNot(question: WireQuestion, chain: readonly Level[], project: Sandbo
     case "read":
       return whyNoReading(question, asking);
     default:
-      return `${operation} is not possible on another machine`;
+      throw new RangeError(`no rule judges a question of the operation ${operation}`);
   }
 }
 
@@ -149,10 +184,11 @@ function whyNoChange({ operations, paths }: WireQuestion, { sandbox }: Level): s
 /** The most hosts that a question names as reached already. */
 const MAX_REACHED = 20;
 
-function reachedBy(chain: readonly Level[]): readonly string[] {
+function reachedIn({ to }: WireQuestion, chain: readonly Level[]): Pick<ApprovalRequest, "reaches"> {
+  if (to === undefined) return {};
   const network = chain.at(-1)?.sandbox.network;
   const allow = network === undefined || typeof network === "boolean" ? [] : network.allow;
-  return [...new Set(allow.map(({ to }) => to))].slice(0, MAX_REACHED);
+  return { reaches: [...new Set(allow.map((host) => host.to))].slice(0, MAX_REACHED) };
 }
 
 const NEVER = new AbortController().signal;

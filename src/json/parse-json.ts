@@ -3,9 +3,9 @@ export type ParsedJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly problem: string };
 
-/** Parses a worker's JSON. It never throws, and the value can always be serialized again. `maxValues`: fewer than the usual limit. */
-export function parseJson(text: string, maxValues: number = MAX_JSON_VALUES): ParsedJson {
-  const problem = shapeProblem(text, maxValues);
+/** Parses a worker's JSON. It never throws, and the value can always be serialized again. `maxValues`, `maxDepth`: other than the usual limits. */
+export function parseJson(text: string, maxValues = MAX_JSON_VALUES, maxDepth = MAX_JSON_DEPTH): ParsedJson {
+  const problem = shapeProblem(text, maxValues, maxDepth);
   if (problem !== null) return { ok: false, problem };
   try {
     return { ok: true, value: JSON.parse(text) };
@@ -15,9 +15,9 @@ export function parseJson(text: string, maxValues: number = MAX_JSON_VALUES): Pa
 }
 
 /** Why nothing should be made of a JSON text: its depth or the number of its values. Null: nothing is against it. */
-export function shapeProblem(text: string, maxValues: number): string | null {
+export function shapeProblem(text: string, maxValues: number, maxDepth = MAX_JSON_DEPTH): string | null {
   const { depth, values } = shapeOf(text);
-  if (depth > MAX_JSON_DEPTH) return `it is nested more than ${MAX_JSON_DEPTH} levels deep`;
+  if (depth > maxDepth) return `it is nested more than ${maxDepth} levels deep`;
   return values > maxValues ? `it has more than ${maxValues} values` : null;
 }
 

@@ -13,6 +13,16 @@ export const MAX_QUESTIONS = 500;
 /** Of one question, as JSON in UTF-8. The store refuses more. */
 export const MAX_QUESTION_BYTES = 256 * 1024;
 
+/** What one machine asks a coordinator at once, and the bytes of that; a larger question alone. The others wait in the store. */
+export const MAX_ASKED_BY_MACHINE = 100;
+export const MAX_ASKED_BYTES_BY_MACHINE = 4 * 1024 ** 2;
+
+/** A question that is not read yet. */
+export interface UnreadQuestion extends QuestionName {
+  /** Of its text and of the request of its item, as JSON in UTF-8. */
+  readonly bytes: number;
+}
+
 /** A question that waits for the coordinator of its fleet. `json` is the machine's word. */
 export interface AskedElsewhere extends QuestionName {
   readonly request: ItemRequest;

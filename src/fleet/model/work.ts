@@ -1,7 +1,7 @@
 import type { BlobStore } from "../../blobs/model/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import type { ItemRequest, ItemResult } from "./item.ts";
-import type { AskedElsewhere, AsksCoordinators, QuestionName } from "./question.ts";
+import type { AskedElsewhere, AsksCoordinators, QuestionName, UnreadQuestion } from "./question.ts";
 import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";
 
 /**
@@ -39,8 +39,13 @@ export interface WorkStore {
    * begun, settled or queued again by {@link FleetQueue}.
    */
   deliveries(fleet: string, limit: number): Promise<readonly Delivered[]>;
-  /** What runs of this fleet on machines ask and nothing was answered to yet, the oldest first. Only of a fleet that this process owns. */
-  questions(fleet: string, limit: number): Promise<readonly AskedElsewhere[]>;
+  /**
+   * What runs of this fleet on machines ask and nothing was answered to yet, the oldest first, of each machine at most
+   * {@link MAX_ASKED_BY_MACHINE} and {@link MAX_ASKED_BYTES_BY_MACHINE}. Only of a fleet that this process owns.
+   */
+  questions(fleet: string, limit: number): Promise<readonly UnreadQuestion[]>;
+  /** Those of these questions that still wait, with their texts, in the same order. */
+  readQuestions(fleet: string, names: readonly QuestionName[]): Promise<readonly AskedElsewhere[]>;
   /** Answers a question. False: its attempt no longer counts, no run waits for it, or it is answered already. */
   answer(question: QuestionName, json: string): Promise<boolean>;
   /**
@@ -169,7 +174,9 @@ export interface Delivery {
 }
 
 /** A delivery that its coordinator has to judge. Everything in it is a machine's word. */
-export interface Delivered extends Delivery {
+export interface Delivered extends Omit<Delivery, "result"> {
+  /** Undefined if the machine delivered no JSON, or JSON that is too large or nested too deep. */
+  readonly result: unknown;
   readonly index: number;
   readonly key: string;
   readonly attempt: number;

@@ -1,14 +1,30 @@
 import type { ItemRequest } from "../model/item.ts";
-import type { Answered, AskedElsewhere, AsksCoordinators, QuestionName } from "../model/question.ts";
+import {
+  type Answered,
+  type AskedElsewhere,
+  type AsksCoordinators,
+  MAX_ASKED_BY_MACHINE,
+  MAX_ASKED_BYTES_BY_MACHINE,
+  type QuestionName,
+  type UnreadQuestion,
+} from "../model/question.ts";
 import type { Connection } from "./connection.ts";
 import type { Place } from "./place.ts";
 
-/** The questions of machines that wait for this process, which owns their fleet. Those of attempts that are over are removed. */
+/** Questions that wait for an answer of this process, which owns their fleet: $1 to $3 are its project, its name and its owner. */
+const WAITING = `
+  FROM corral.fleets f JOIN corral.questions q ON q.fleet = f.id
+  JOIN corral.items i ON i.fleet = q.fleet AND i.position = q.position
+  JOIN corral.requests r ON r.fleet = q.fleet AND r.position = q.position
+  WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND NOT q.is_over AND q.answer IS NULL
+    AND i.state = 'away' AND i.attempt = q.attempt AND i.owner = q.machine`;
+
+/** Their names. Questions of attempts that are over are removed. The sizes are read without the texts. */
 export async function questionsOf(
   { db, project, self }: Place,
   fleet: string,
   limit: number,
-): Promise<readonly AskedElsewhere[]> {
+): Promise<readonly UnreadQuestion[]> {
   await db.query(
     `DELETE FROM corral.questions q USING corral.fleets f
      WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND q.fleet = f.id AND NOT EXISTS (
@@ -16,15 +32,32 @@ export async function questionsOf(
        WHERE i.fleet = q.fleet AND i.position = q.position AND i.state = 'away' AND i.attempt = q.attempt)`,
     [project, fleet, self],
   );
+  const rows = await db.query<Omit<UnreadQuestion, "fleet">>(
+    `SELECT "index", attempt, number, bytes FROM (
+       SELECT q.position AS "index", q.attempt, q.number, q.asked_at, octet_length(q.json) + octet_length(r.json) AS bytes,
+         row_number() OVER machine AS n, sum(octet_length(q.json) + octet_length(r.json)) OVER machine AS total ${WAITING}
+       WINDOW machine AS (PARTITION BY q.machine ORDER BY q.asked_at, q.position, q.number)) AS waiting
+     WHERE n = 1 OR (n <= $4 AND total <= $5) ORDER BY asked_at, "index", number LIMIT $6`,
+    [project, fleet, self, MAX_ASKED_BY_MACHINE, MAX_ASKED_BYTES_BY_MACHINE, limit],
+  );
+  return rows.map((row) => ({ ...row, fleet }));
+}
+
+/** Those of these questions that still wait, in the same order. */
+export async function textsOf(
+  { db, project, self }: Place,
+  fleet: string,
+  names: readonly QuestionName[],
+): Promise<readonly AskedElsewhere[]> {
+  if (names.length === 0) return [];
   const rows = await db.query<Omit<AskedElsewhere, "request" | "fleet"> & { readonly request: string }>(
-    `SELECT q.position AS "index", q.attempt, q.number, i.run, q.machine_name AS machine, q.json, r.json AS request
-     FROM corral.fleets f JOIN corral.questions q ON q.fleet = f.id
-     JOIN corral.items i ON i.fleet = q.fleet AND i.position = q.position
-     JOIN corral.requests r ON r.fleet = q.fleet AND r.position = q.position
-     WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND NOT q.is_over AND q.answer IS NULL
-       AND i.state = 'away' AND i.attempt = q.attempt AND i.owner = q.machine
-     ORDER BY q.asked_at, q.position, q.number LIMIT $4`,
-    [project, fleet, self, limit],
+    `SELECT q.position AS "index", q.attempt, q.number, i.run, q.machine_name AS machine, q.json, r.json AS request ${WAITING}
+       AND (q.position, q.attempt, q.number) IN (SELECT * FROM unnest($4::int[], $5::int[], $6::int[]))
+     ORDER BY q.asked_at, q.position, q.number`,
+    [
+      ...[project, fleet, self],
+      ...[names.map(({ index }) => index), names.map(({ attempt }) => attempt), names.map(({ number }) => number)],
+    ],
   );
   return rows.map(({ request, ...row }) => ({ ...row, fleet, request: JSON.parse(request) as ItemRequest }));
 }

@@ -1,7 +1,8 @@
 import { openPostgresBlobs, type PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
+import { MAX_JSON_DEPTH, MAX_JSON_VALUES, parseJson } from "../../json/parse-json.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import type { ItemRequest, ItemResult } from "../model/item.ts";
-import type { AskedElsewhere, QuestionName } from "../model/question.ts";
+import type { ItemRequest } from "../model/item.ts";
+import type { AskedElsewhere, QuestionName, UnreadQuestion } from "../model/question.ts";
 import {
   type Agreement,
   type Delivered,
@@ -18,11 +19,12 @@ import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
 import { PostgresMembership } from "./membership.ts";
 import type { Place } from "./place.ts";
-import { answerTo, questionsOf } from "./questions.ts";
+import { answerTo, questionsOf, textsOf } from "./questions.ts";
 import { ACTIVE } from "./states.ts";
 
-/** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each. */
+/** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each, and JSON takes many times its bytes in memory. */
 const MAX_TAKEN_BYTES = 32 * 1024 ** 2;
+const BYTES_OF_JSON = 8;
 
 /** How machines share the items of fleets in a PostgreSQL database. */
 export class PostgresWork implements WorkStore {
@@ -117,7 +119,7 @@ export class PostgresWork implements WorkStore {
       `SELECT "index", key, attempt, earlier, run, machine, json, stdout, stderr, changeset, more FROM (
          SELECT d.position AS "index", i.key, d.attempt, i.earlier, d.run, d.machine_name AS machine, d.json, d.stdout, d.stderr,
            d.changeset, d.more, row_number() OVER first AS n,
-           sum(octet_length(d.json) + coalesce(octet_length(d.stdout), 0) + coalesce(octet_length(d.stderr), 0)) OVER first AS bytes
+           sum(${BYTES_OF_JSON} * octet_length(d.json) + coalesce(octet_length(d.stdout), 0) + coalesce(octet_length(d.stderr), 0)) OVER first AS bytes
          FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
          WHERE d.fleet = $1 AND i.state = 'delivered' AND i.attempt = d.attempt
          WINDOW first AS (ORDER BY d.delivered_at, d.position) ORDER BY n LIMIT $2) AS oldest
@@ -126,14 +128,18 @@ export class PostgresWork implements WorkStore {
     );
     return rows.map(({ json, stdout, stderr, more, ...delivered }) => ({
       ...delivered,
-      result: JSON.parse(json) as ItemResult,
+      result: saidIn(json),
       streams: stdout === null || stderr === null ? null : { stdout, stderr },
-      more: JSON.parse(more) as unknown,
+      more: saidIn(more),
     }));
   }
 
-  async questions(fleet: string, limit: number): Promise<readonly AskedElsewhere[]> {
+  async questions(fleet: string, limit: number): Promise<readonly UnreadQuestion[]> {
     return await questionsOf(this.#place, fleet, limit);
+  }
+
+  async readQuestions(fleet: string, names: readonly QuestionName[]): Promise<readonly AskedElsewhere[]> {
+    return await textsOf(this.#place, fleet, names);
   }
 
   async answer(question: QuestionName, json: string): Promise<boolean> {
@@ -175,6 +181,13 @@ export class PostgresWork implements WorkStore {
       this.#waiting.add(done);
     });
   }
+}
+
+/** What a machine wrote; undefined if it cannot be read. One that cannot be read does not keep the others from being read. */
+function saidIn(json: string): unknown {
+  // An output is nested in its result.
+  const parsed = parseJson(json, 2 * MAX_JSON_VALUES, 2 * MAX_JSON_DEPTH);
+  return parsed.ok ? parsed.value : undefined;
 }
 
 interface MachineRow extends Omit<Machine, "joinedAt" | "seenAt" | "recentRate" | "fleets"> {

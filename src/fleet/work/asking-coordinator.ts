@@ -3,7 +3,7 @@ import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { onAbort } from "../../platform/on-abort.ts";
 import { type Answered, MAX_QUESTION_BYTES, MAX_QUESTIONS, type QuestionName } from "../model/question.ts";
 import type { ClaimedWork, Membership, WorkStore } from "../model/work.ts";
-import { parsedAnswer, questionText } from "../stored/question-text.ts";
+import { parsedAnswer, questionText } from "../stored/question-wire.ts";
 
 /** How long after the time for an answer a coordinator may still say that none came. */
 const GRACE_MS = 30_000;

@@ -5,7 +5,7 @@ import { judgedQuestion } from "../../../src/fleet/judged-question.ts";
 import { decidedHere } from "../../../src/fleet/machine-questions.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { AskedElsewhere } from "../../../src/fleet/model/question.ts";
-import { answerText, parsedAnswer } from "../../../src/fleet/stored/question-text.ts";
+import { answerText, parsedAnswer } from "../../../src/fleet/stored/question-wire.ts";
 import { SPEC } from "../../fleet/fleet-fixture.ts";
 import { personWho } from "../../run/grants/person.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";
@@ -85,12 +85,34 @@ async function coordinator(...answers: ("once" | "tree" | "no")[]) {
 const chain = { worker: "helper", through: ["root", "helper"] };
 const exec = (line: string, command = line) => ({ ...chain, operations: ["exec"], paths: [], command, line });
 
+const CALL = { worker: "root", operations: ["call"], paths: [], callee: "helper" };
+const HOST = { worker: "root", operations: ["grant_network"], paths: [], to: "two.example:443" };
+
 describe("a question that a machine has forged", () => {
   it.each<[string, object | string, RegExp]>([
-    ["no JSON", "{", /no question/],
-    ["an unknown key", { ...exec("ls"), session: true }, /no question/],
-    ["a run of its own choice", { ...exec("ls"), run: "bbbbbbbbbbbb" }, /no question/],
-    ["an operation that does not exist", { ...chain, operations: ["sudo"], paths: [] }, /no question/],
+    ["no JSON", "{", /not that of a question/],
+    ["an unknown key", { ...exec("ls"), session: true }, /not that of a question/],
+    ["a run of its own choice", { ...exec("ls"), run: "bbbbbbbbbbbb" }, /not that of a question/],
+    ["an operation that does not exist", { ...chain, operations: ["sudo"], paths: [] }, /not that of a question/],
+    ["no answer for once", { ...exec("ls"), lastingOnly: true }, /not that of a question/],
+    ["a call that is shown as a command", { ...CALL, command: "ls" }, /no `command`/],
+    ["a call that is shown as a host", { ...CALL, to: "one.example:443" }, /no `to`/],
+    ["a call with a change", { ...CALL, diff: "+fine" }, /no `diff`/],
+    ["a command that is shown as a call", { ...exec("ls"), callee: "helper" }, /no `callee`/],
+    ["a command with an input", { ...exec("ls"), input: "{}" }, /no `input`/],
+    ["a host that is shown as a command", { ...HOST, command: "ls" }, /no `command`/],
+    ["a host that is shown as a path", { ...HOST, paths: ["/data/a"] }, /no `paths`/],
+    ["a host that is shown as a call", { ...HOST, callee: "helper" }, /no `callee`/],
+    [
+      "reading that is shown as a host",
+      { worker: "root", operations: ["read"], paths: ["/data"], to: "a:1" },
+      /no `to`/,
+    ],
+    [
+      "a change that is shown as a command",
+      { ...chain, operations: ["write"], paths: ["/out/k/a"], command: "ls" },
+      /no `command`/,
+    ],
     [
       "a worker of another fleet",
       { ...exec("ls"), worker: "stranger", through: ["stranger"] },
@@ -106,7 +128,7 @@ describe("a question that a machine has forged", () => {
       { ...exec("ls"), worker: "deep", through: ["root", "deep"] },
       /root does not call deep/,
     ],
-    ["a circle", { ...exec("ls"), worker: "root", through: ["root", "helper", "root"] }, /no chain/],
+    ["a circle", { ...exec("ls"), worker: "root", through: ["root", "helper", "root"] }, /twice/],
     ["a worker that is not the last", { ...exec("ls"), worker: "root" }, /not the last/],
     ["another line than is shown", exec("rm -rf /data", "ls"), /not what would run/],
     ["a blocked command", exec("curl x"), /blocked/],
@@ -128,11 +150,7 @@ describe("a question that a machine has forged", () => {
     ["a directory", { worker: "root", operations: ["grant_read"], paths: ["/etc"] }, /not possible/],
     ["a directory to write", { worker: "root", operations: ["grant_write"], paths: ["/other"] }, /not possible/],
     ["a push", { worker: "root", operations: ["push"], paths: ["/x"] }, /not possible/],
-    [
-      "a host, for an item with limits of its own",
-      { worker: "root", operations: ["grant_network"], paths: ["/out"], to: "two.example:443" },
-      /limits/,
-    ],
+    ["a host, for an item with limits of its own", { ...HOST, why: "/out" }, /limits/],
     ["a host outside", { worker: "root", operations: ["grant_network"], paths: [], to: "evil.test:443" }, /within/],
     [
       "a host that it reaches",
@@ -159,13 +177,8 @@ describe("a question that a machine has forged", () => {
 
   it("is about the item's own run and names the machine, whatever it says", async () => {
     await using c = await coordinator("once", "no", "once");
-    const host = { worker: "root", operations: ["grant_network"], paths: [], to: "two.example:443", why: "updates" };
-    expect(await c.decide(host)).toMatchObject({ outcome: "approved", scope: "once" });
-    expect(
-      await c.decide({ worker: "root", operations: ["call"], callee: "helper", paths: [], input: "{}" }),
-    ).toMatchObject({
-      outcome: "denied",
-    });
+    expect(await c.decide({ ...HOST, why: "updates" })).toMatchObject({ outcome: "approved", scope: "once" });
+    expect(await c.decide({ ...CALL, input: "{}" })).toMatchObject({ outcome: "denied" });
     expect(await c.decide(exec("ls -l"))).toMatchObject({ outcome: "approved" });
     expect(c.person.asked).toMatchObject([
       {

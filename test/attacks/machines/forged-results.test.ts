@@ -43,6 +43,11 @@ describe("the output that a hostile machine delivers", () => {
     expect(await taken({}, ASKS, { status: "failed", error })).toMatchObject({ result: { status: "failed", error } });
   });
 
+  it.each([undefined, null, "x", 1, [], {}])("is no result if all that it delivers is %j", async (result) => {
+    const delivered = { index: 0, key: "k", run: "r", attempt: 1, machine: "m", result, streams: null };
+    expect(await deliveredResult(delivered as unknown as Delivered, {}, TEXT, new SchemaChecks())).toBeNull();
+  });
+
   it.each([
     ["an object of a worker that prints text", { a: 1 }, TEXT],
     ["a list of a worker that prints text", [], TEXT],

@@ -49,23 +49,25 @@ function pair(timeoutMs = 60_000) {
   const attempt = machine.of(item);
   const decide = vi.fn<(asked: AskedElsewhere, signal: AbortSignal) => Promise<Decision>>(async () => approved);
   const troubles: string[] = [];
+  const waiting = () => [...rows.values()].filter(({ answer }) => answer === null);
+  const work = {
+    questions: vi.fn(async () => waiting().map(({ name, json }) => ({ ...name, bytes: json.length }))),
+    readQuestions: vi.fn(async (_: string, names: readonly QuestionName[]) =>
+      waiting()
+        .filter(({ name }) => names.some((one) => textOf(one) === textOf(name)))
+        .map(({ name, json }) => ({ ...name, json, run: RUN, machine: "m", request: item.request })),
+    ),
+    answer: vi.fn(async (name: QuestionName, json: string) => {
+      const row = rows.get(textOf(name));
+      if (row !== undefined) row.answer = json;
+      return row !== undefined;
+    }),
+  };
   const coordinator = new QuestionsElsewhere({
-    id: "f",
-    work: {
-      questions: async () =>
-        [...rows.values()].flatMap(({ name, json, answer }) =>
-          answer === null ? [{ ...name, json, run: RUN, machine: "m", request: item.request }] : [],
-        ),
-      answer: async (name, json) => {
-        const row = rows.get(textOf(name));
-        if (row !== undefined) row.answer = json;
-        return row !== undefined;
-      },
-    },
-    decide,
+    ...{ id: "f", work, decide },
     onTrouble: (detail) => void troubles.push(detail),
   });
-  return { rows, lost, machine, questions, place, attempt, decide, coordinator, troubles };
+  return { rows, lost, machine, questions, place, attempt, decide, coordinator, troubles, work };
 }
 
 afterEach(() => {
@@ -174,6 +176,90 @@ describe("a run on a machine", () => {
     p.attempt[Symbol.dispose]();
     expect(await p.machine.decide(request, never)).toMatchObject({ outcome: "denied" });
     p.place[Symbol.dispose]();
+  });
+});
+
+/** The next look lists what waits now, but its answer comes only when it is let. */
+function heldLook({ work, coordinator }: ReturnType<typeof pair>): () => Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const list = work.questions.getMockImplementation();
+  work.questions.mockImplementationOnce(async () => {
+    const listed = (await list?.()) ?? [];
+    await promise;
+    return listed;
+  });
+  const looking = coordinator.look();
+  return () => {
+    resolve();
+    return looking;
+  };
+}
+
+describe("a coordinator of runs on machines", () => {
+  const asks = (p: ReturnType<typeof pair>, number: number, json = `"${number}"`) =>
+    p.rows.set(String(number), { name: { fleet: "f", index: 0, attempt: 1, number }, json, answer: null });
+  const numbers = ({ mock }: ReturnType<typeof pair>["decide"]) => mock.calls.map(([{ number }]) => number);
+
+  it("decides once on a question that a look listed before it was answered", async () => {
+    const p = pair();
+    asks(p, 0);
+    let decided = (_: Decision): void => {};
+    p.decide.mockImplementationOnce(() => new Promise((resolve) => (decided = resolve)));
+    await p.coordinator.look();
+    const listed = heldLook(p);
+    decided(approved);
+    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null));
+    await listed();
+    await p.coordinator.look();
+    expect(p.decide).toHaveBeenCalledTimes(1);
+    expect(p.work.answer).toHaveBeenCalledTimes(1);
+  });
+
+  it("sends its decision again if the queue did not take it, and says so once", async () => {
+    const p = pair();
+    asks(p, 0);
+    for (const _ of [1, 2]) p.work.answer.mockRejectedValueOnce(new Error("no queue"));
+    for (let looks = 0; looks < 5; looks += 1) {
+      await p.coordinator.look();
+      await vi.waitFor(() => expect(p.work.answer).toHaveBeenCalledTimes(Math.min(looks + 1, 3)));
+    }
+    expect(p.decide).toHaveBeenCalledTimes(1);
+    expect(p.rows.get("0")?.answer).not.toBe(null);
+    expect(p.troubles).toEqual([expect.stringContaining("no queue")]);
+    // Then it is forgotten.
+    p.rows.clear();
+    await p.coordinator.look();
+    asks(p, 0);
+    await p.coordinator.look();
+    expect(p.decide).toHaveBeenCalledTimes(2);
+  });
+
+  it("reads the texts of new questions alone, as many as have room", async () => {
+    const p = pair();
+    const large = `"${"x".repeat(11 * 1024 ** 2)}"`;
+    const answers: ((decision: Decision) => void)[] = [];
+    p.decide.mockImplementation(() => new Promise((resolve) => void answers.push(resolve)));
+    for (const number of [0, 1, 2]) asks(p, number, large);
+    await p.coordinator.look();
+    expect(numbers(p.decide)).toEqual([0, 1]);
+    await p.coordinator.look();
+    expect(p.work.readQuestions).toHaveBeenCalledTimes(1);
+    answers[0]?.(approved);
+    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null));
+    await p.coordinator.look();
+    expect(numbers(p.decide)).toEqual([0, 1, 2]);
+    expect(p.work.readQuestions.mock.lastCall?.[1]).toMatchObject([{ number: 2 }]);
+  });
+
+  it("reads a question that is larger than its room alone", async () => {
+    const p = pair();
+    asks(p, 0, `"${"x".repeat(33 * 1024 ** 2)}"`);
+    asks(p, 1);
+    await p.coordinator.look();
+    expect(numbers(p.decide)).toEqual([0]);
+    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null));
+    await p.coordinator.look();
+    expect(numbers(p.decide)).toEqual([0, 1]);
   });
 });
 

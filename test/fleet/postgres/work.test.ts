@@ -334,6 +334,25 @@ describe("a machine that takes more than its share", () => {
     expect(await member.deliver(fleet, known?.request.index ?? -1, 1, deliveryOf(0))).toEqual({ ok: true });
   });
 
+  it.each(["x", "", `${"[".repeat(100_000)}${"]".repeat(100_000)}`])(
+    "that delivers no JSON, or JSON that is nested too deep, keeps its coordinator from no other delivery (%#)",
+    async (json) => {
+      const fleet = await offered(2);
+      const member = await machine("m1");
+      await member.claim([fleet], 2, newAttempt);
+      const [row] = await fixture.query<{ taken: string }>(
+        "SELECT corral.machine_deliver($1, $2, 0, 1, $3, NULL, NULL, NULL, 'x') AS taken",
+        [member.id, fleet, json],
+      );
+      expect(row).toEqual({ taken: "taken" });
+      await member.deliver(fleet, 1, 1, deliveryOf(1));
+      expect(await work.deliveries(fleet, 10)).toMatchObject([
+        { index: 0, result: undefined, more: undefined, streams: null },
+        { index: 1, result: { status: "succeeded" }, more: { usage: 7 } },
+      ]);
+    },
+  );
+
   it("fills no memory of its coordinator with large deliveries: they are read a few at a time", async () => {
     const fleet = await offered(3);
     const member = await machine("m");
@@ -353,7 +372,7 @@ describe("a machine that takes more than its share", () => {
     ["a list of tickets", "SELECT * FROM corral.machine_claim('m', '{f}', array_fill('t'::text, ARRAY[1001]))"],
     ["a list of items", "SELECT * FROM corral.machine_withdrawn('m', '{}', array_fill(1, ARRAY[20001]), '{}')"],
   ])("is refused with %s that is too long", async (_what, statement) => {
-    await expect(fixture.query(statement)).rejects.toThrow(/no facts of a machine|is too large/);
+    await expect(fixture.query(statement)).rejects.toThrow(/are not valid|is too large|too many attempts/);
   });
 });
 

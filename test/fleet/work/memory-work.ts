@@ -128,6 +128,10 @@ export class MemoryWork implements WorkStore {
     return [];
   }
 
+  async readQuestions() {
+    return [];
+  }
+
   async answer(): Promise<boolean> {
     return false;
   }

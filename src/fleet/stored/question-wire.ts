@@ -21,16 +21,15 @@ const question = z.strictObject({
   line: text.optional(),
   why: z.string().max(10_000).optional(),
   diff: text.optional(),
-  lastingOnly: z.literal(true).optional(),
 });
 
 /** What a machine says of a question. Whose it is, the store knows. */
 export type WireQuestion = z.infer<typeof question>;
 
 export function questionText(asked: ApprovalRequest): string {
-  const { worker, through, operations, paths, to, callee, input, command, line, why, diff, lastingOnly } = asked;
+  const { worker, through, operations, paths, to, callee, input, command, line, why, diff } = asked;
   return JSON.stringify({
-    ...{ worker, through, operations, paths, to, callee, input, command, line, why, diff, lastingOnly },
+    ...{ worker, through, operations, paths, to, callee, input, command, line, why, diff },
   });
 }
 
