@@ -28,6 +28,7 @@ import { enterByContainer } from "./listening-container.ts";
 import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { dockerSession, execAtTerminal } from "./session.ts";
+import { Unremoved } from "./unremoved.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
@@ -44,11 +45,13 @@ export interface DockerDriverOptions extends ReapScope {
 
 interface StartOptions extends DockerDriverOptions {
   readonly nameFiles: NameFileSet;
+  readonly unremoved: Unremoved;
 }
 
 /** Cells on a Docker Engine that runs on this machine. */
 export function dockerDriver(given: DockerDriverOptions): Driver {
-  const options: StartOptions = { ...given, nameFiles: new NameFileSet(given.namesDir) };
+  const unremoved = new Unremoved();
+  const options: StartOptions = { ...given, nameFiles: new NameFileSet(given.namesDir), unremoved };
   const starts = new PQueue({ concurrency: MAX_CONCURRENT_STARTS });
   return {
     name: "engine",
@@ -62,6 +65,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
     startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
     reap: (after) => told(reap(options, after)),
+    removeLeft: () => unremoved.tryAtEnd(),
   };
 }
 
@@ -70,12 +74,15 @@ class CellRemains {
   container: Docker.Container | null = null;
   attachment: Attachment | null = null;
   network: CellNetwork | null = null;
-  readonly #options: DockerDriverOptions;
+  readonly #options: StartOptions;
   readonly #run: string;
+  /** An earlier cell of the same run could not be removed. */
+  readonly #hasEarlier: boolean;
 
-  constructor(options: DockerDriverOptions, run: string) {
+  constructor(options: StartOptions, run: string) {
     this.#options = options;
     this.#run = run;
+    this.#hasEarlier = options.unremoved.take(run);
   }
 
   async remove(): Promise<void> {
@@ -85,15 +92,25 @@ class CellRemains {
     if (container === null) return;
     try {
       // Its volumes go with it, except if another program removed it, which may have left them.
-      if (!(await untilGone(() => container.remove({ force: true, v: true })))) await this.#removeVolumes();
+      const isOurs = await untilGone(() => container.remove({ force: true, v: true }));
+      if (!isOurs || this.#hasEarlier) await this.#removeVolumes();
     } catch (error) {
+      this.#options.unremoved.add(this.#run, (isLeft) => this.#removeLater(container, isLeft));
       throw new EngineTrouble(`a cell could not be removed: ${engineMessage(error)}`, { cause: error });
     }
   }
 
-  async #removeVolumes(): Promise<void> {
+  /** An Engine that ended in the middle of a removal may have left volumes without their container. */
+  async #removeLater(container: Docker.Container, isLeft: () => boolean): Promise<void> {
+    await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
+    await this.#removeVolumes(isLeft);
+  }
+
+  async #removeVolumes(isLeft: () => boolean = () => true): Promise<void> {
     const { docker, maker } = this.#options;
-    const left = (await listVolumes(docker, this.#run)).filter((told) => ownerOfVolume(maker.sealKey, told) !== null);
+    const volumes = await listVolumes(docker, this.#run);
+    if (!isLeft()) return;
+    const left = volumes.filter((told) => ownerOfVolume(maker.sealKey, told) !== null);
     await Promise.all(left.map(({ Name }) => untilGone(() => docker.getVolume(Name).remove())));
   }
 }
@@ -185,7 +202,7 @@ async function failed(error: unknown, request: StartRequest, remains: CellRemain
 }
 
 async function startVerified(
-  { docker, maker, seccomp, nameFiles, liveDir, listensByContainer = false }: StartOptions,
+  { docker, maker, seccomp, nameFiles, liveDir, unremoved, listensByContainer = false }: StartOptions,
   request: StartRequest,
   input: Input,
   remains: CellRemains,
@@ -219,7 +236,7 @@ async function startVerified(
   await inTime(container.start());
   const network = new CellNetwork((places) =>
     listensByContainer
-      ? enterByContainer({ docker, maker, liveDir, seccomp, plan, cell: container.id }, places)
+      ? enterByContainer({ docker, maker, liveDir, seccomp, plan, cell: container.id, unremoved }, places)
       : pidOf(container).then((pid) => enterFromOutside(pid, places)),
   );
   remains.network = network;

@@ -17,6 +17,7 @@ import { told } from "./answers/engine-error.ts";
 import type { SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/inspect.ts";
 import type { ReapScope } from "./reap.ts";
+import type { Unremoved } from "./unremoved.ts";
 
 /** The image of Corral's own that has Node. */
 const IMAGE_NAME = "node";
@@ -34,6 +35,7 @@ export interface ListeningRequest extends ReapScope {
   readonly plan: Plan;
   /** The id of the cell's container. */
   readonly cell: string;
+  readonly unremoved: Pick<Unremoved, "add">;
 }
 
 /**
@@ -57,7 +59,7 @@ export async function enterByContainer(
     await using door = await openDoor(liveDir, maker.owner);
     const program = enteringProgram(SOCKET_PATH, listeningProgram(places));
     const config = listeningConfig(request, { image: image.id, socket: door.path, program });
-    await using container = await told(startedContainer(docker, config));
+    await using container = await told(startedContainer(request, config));
     const socket = await connectionFrom(container, door);
     open = await takePlaces(giveChannel(socket), places);
   } catch (error) {
@@ -115,13 +117,19 @@ interface ListeningContainer extends AsyncDisposable {
 
 /** A container that the Engine reports to be as it was asked for. */
 async function startedContainer(
-  docker: Docker,
+  { docker, unremoved }: ListeningRequest,
   config: Docker.ContainerCreateOptions & { readonly name: string },
 ): Promise<ListeningContainer> {
   // Known by its name before it is created, so that a creation that fails half way is removed too.
   const container = docker.getContainer(config.name);
-  const remove = async (): Promise<void> => {
+  const removal = async (): Promise<void> => {
     await told(untilGone(() => container.remove({ force: true, v: true })));
+  };
+  const remove = async (): Promise<void> => {
+    await removal().catch((error: unknown) => {
+      unremoved.add(config.name, removal);
+      throw error;
+    });
   };
   try {
     await inTime(docker.createContainer(config));

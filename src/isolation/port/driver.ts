@@ -32,6 +32,11 @@ export interface Driver {
   list(): Promise<CellInfo[]>;
   /** Removes what belongs to owners that are certainly dead, and nothing else; nothing before `after` has settled. */
   reap(after?: Promise<unknown>): Promise<Reaped>;
+  /**
+   * Tries once more to remove cells of this process whose removal failed, before the process ends: until then they are tried again now
+   * and then. Takes some seconds at most, and never rejects.
+   */
+  removeLeft(): Promise<void>;
 }
 
 export interface StartRequest {

@@ -88,7 +88,7 @@ export async function openCorralFor(
     await closeHistory();
     await git?.[Symbol.asyncDispose]();
     await grants[Symbol.asyncDispose]();
-    await Promise.all([trail.close(), removeOwnerDir(ownerDir)]);
+    await Promise.all([trail.close(), removeOwnerDir(ownerDir), driver.removeLeft()]);
   };
   try {
     const policyNamed = policiesOf(project);

@@ -121,5 +121,6 @@ function absentEngine(reason: Error): Driver {
     startServing: fail,
     list: fail,
     reap: fail,
+    removeLeft: async () => {},
   };
 }

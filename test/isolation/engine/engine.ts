@@ -2,6 +2,7 @@ import { chown, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type Docker from "dockerode";
 import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
 import { connect } from "../../../src/isolation/engine/connect.ts";
@@ -38,8 +39,10 @@ export async function openEngine() {
   const seccomp = { corral: await loadSeccompProfile() };
   const liveDir = join(stateDir, "live");
   const namesDir = join(stateDir, "names");
-  const driverOf = (as: Maker, more: { readonly listensByContainer?: boolean } = {}): Driver =>
-    dockerDriver({ docker, maker: as, seccomp, liveDir, namesDir, ...more });
+  const driverOf = (
+    as: Maker,
+    more: { readonly listensByContainer?: boolean; readonly docker?: Docker } = {},
+  ): Driver => dockerDriver({ docker, maker: as, seccomp, liveDir, namesDir, ...more });
   const gate = await gateBinary({ docker, stateDir });
   const socket = join(dir, "s");
   const server = createServer();

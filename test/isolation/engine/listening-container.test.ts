@@ -3,6 +3,7 @@ import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
 import { enterByContainer } from "../../../src/isolation/engine/listening-container.ts";
+import type { Removal } from "../../../src/isolation/engine/unremoved.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { readLabels } from "../../../src/isolation/port/labels.ts";
 import { cellOf, type Engine, openEngine } from "./engine.ts";
@@ -25,6 +26,7 @@ function clientWith(part: Partial<Docker>): Docker {
 
 async function waitingCell() {
   const { plan, pins } = await engine.plan({ command: ["true"] });
+  const unremoved = new Map<string, Removal>();
   const signal = new AbortController().signal;
   const cell = cellOf(await engine.driver.start({ plan, pins, signal, onOutput: () => {} }));
   const listen = (docker: Docker, as: Partial<Plan> = {}) =>
@@ -36,11 +38,12 @@ async function waitingCell() {
         seccomp,
         plan: { ...plan, ...as },
         cell: cell.id,
+        unremoved: { add: (name, removal) => void unremoved.set(name, removal) },
       },
       PLACES,
     );
   const left = async () => [...(await engine.traces(plan.run)).slice(1), ...(await readdir(engine.liveDir))];
-  return { cell, plan, listen, left };
+  return { cell, plan, listen, left, unremoved };
 }
 
 describe("the second container that listens for a cell", () => {
@@ -111,6 +114,29 @@ describe("the second container that listens for a cell", () => {
     await using _ = cell;
     const docker = clientWith({ getImage: () => engine.docker.getImage("corral/none") });
     expect(await listen(docker)).toEqual({ ok: false, reason: expect.stringContaining("corral images build node") });
+    expect(await left()).toEqual([]);
+  });
+
+  it("is remembered if the Engine does not remove it", async () => {
+    const { cell, listen, left, unremoved } = await waitingCell();
+    await using _ = cell;
+    let isAway = true;
+    const docker = clientWith({
+      getContainer(name) {
+        const container = engine.docker.getContainer(name);
+        const remove = container.remove.bind(container);
+        const away = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+        container.remove = (async (how: object) => {
+          if (isAway) throw away;
+          return await remove(how);
+        }) as typeof container.remove;
+        return container;
+      },
+    });
+    await expect(listen(docker)).rejects.toMatchObject({ name: "EngineTrouble" });
+    expect(unremoved.size).toBe(1);
+    isAway = false;
+    for (const removal of unremoved.values()) await removal(() => true);
     expect(await left()).toEqual([]);
   });
 

@@ -50,6 +50,7 @@ export function fakeDriver(options: FakeDriverOptions): Driver {
       for (const { run } of dead) engine.containers.get(nameOf(run))?.remove();
       return { cells: dead.map(({ run }) => run), volumes: [], directories: [] };
     },
+    removeLeft: async () => {},
   };
 }
 

@@ -1,0 +1,77 @@
+import { within } from "../../platform/within.ts";
+
+/** Further ones are left to the next start of Corral. */
+const MAX_LEFT = 10_000;
+/** The first pause before what is left is tried again. Each is twice as long as the one before, up to the longest. */
+const FIRST_PAUSE_MS = 2000;
+const LONGEST_PAUSE_MS = 60_000;
+/** The Engine is away, if so many fail one after another. */
+const MAX_FAILURES = 3;
+/** The end of a project does not wait longer. */
+const AT_END_MS = 5000;
+
+/** Rejects if it has to be tried again. It removes nothing more from the moment on in which `isLeft` is false. */
+export type Removal = (isLeft: () => boolean) => Promise<void>;
+
+/**
+ * What this process could not remove, since the Engine was away or lost the answer. No other process removes it while this one lives,
+ * which may be for weeks. So it is tried again, beside everything else; nothing waits for it, and no error is reported a second time.
+ */
+export class Unremoved {
+  readonly #left = new Map<string, Removal>();
+  #trying: Promise<void> | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #pauseMs = FIRST_PAUSE_MS;
+
+  add(name: string, removal: Removal): void {
+    if (this.#left.size >= MAX_LEFT && !this.#left.has(name)) return;
+    this.#left.set(name, removal);
+    this.#later();
+  }
+
+  /** Takes it back: something else gets this name. True if something may be left. */
+  take(name: string): boolean {
+    return this.#left.delete(name);
+  }
+
+  /** One more attempt, which takes some seconds at most. Never rejects. */
+  async tryAtEnd(): Promise<void> {
+    if (this.#left.size > 0) await within(this.#tryAll(), AT_END_MS);
+  }
+
+  /** The process may end meanwhile. */
+  #later(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      void this.#tryAll();
+    }, this.#pauseMs).unref();
+  }
+
+  async #tryAll(): Promise<void> {
+    this.#trying ??= this.#tryEach().finally(() => {
+      this.#trying = null;
+      this.#pauseMs = this.#left.size === 0 ? FIRST_PAUSE_MS : Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
+      if (this.#left.size > 0) this.#later();
+    });
+    await this.#trying;
+  }
+
+  async #tryEach(): Promise<void> {
+    let failures = 0;
+    for (const [name, removal] of [...this.#left]) {
+      const isLeft = (): boolean => this.#left.get(name) === removal;
+      if (!isLeft()) continue;
+      const isRemoved = await removal(isLeft).then(
+        () => true,
+        () => false,
+      );
+      if (isLeft()) {
+        this.#left.delete(name);
+        // Behind all others, so that one which never succeeds keeps none from being tried.
+        if (!isRemoved) this.#left.set(name, removal);
+      }
+      failures = isRemoved ? 0 : failures + 1;
+      if (failures === MAX_FAILURES) return;
+    }
+  }
+}

@@ -1,0 +1,63 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { connect } from "../../../src/isolation/engine/connect.ts";
+import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
+import { openAwayEngine } from "../../faults/away-engine.ts";
+import { mount } from "../../sandbox/sandboxes.ts";
+import { cellOf, type Engine, openEngine } from "./engine.ts";
+
+const undisturbed = { signal: new AbortController().signal, onOutput: () => {} };
+let engine: Engine;
+
+beforeAll(async () => {
+  engine = await openEngine();
+});
+afterAll(async () => await engine[Symbol.asyncDispose]());
+
+/** A driver of an Engine that can go away, and a cell of it that runs. */
+async function sleeping(away: Awaited<ReturnType<typeof openAwayEngine>>) {
+  const { docker } = await connect(away.env);
+  const driver = engine.driverOf(engine.maker, { docker });
+  const mounts = [mount("/data", "ro", { host: await engine.folder("data") })];
+  const { plan, pins } = await engine.plan({ command: ["sleep", "300"], mounts });
+  const cell = cellOf(await driver.start({ plan, pins, ...undisturbed }));
+  cell.release(Buffer.alloc(0));
+  expect((await engine.traces(plan.run)).length).toBeGreaterThan(1);
+  return { driver, cell, run: plan.run };
+}
+
+async function gone(run: string, ms: number): Promise<void> {
+  await expect.poll(() => engine.traces(run), { timeout: ms, interval: 100 }).toEqual([]);
+}
+
+it("a cell that could not be removed is removed by the same process when the Engine is back", async () => {
+  await using away = await openAwayEngine();
+  const { cell, run } = await sleeping(away);
+  await away.go();
+  await expect(cell[Symbol.asyncDispose]()).rejects.toThrow(EngineTrouble);
+  expect(await engine.traces(run)).not.toEqual([]);
+  await away.comeBack();
+  await gone(run, 15_000);
+});
+
+it("so are the volumes of a container that the Engine removed before it ended", async () => {
+  await using away = await openAwayEngine();
+  const { cell, run } = await sleeping(away);
+  await away.go();
+  await expect(cell[Symbol.asyncDispose]()).rejects.toThrow(EngineTrouble);
+  await engine.docker.getContainer(`corral-${run}`).remove({ force: true });
+  expect(await engine.traces(run)).toHaveLength(1);
+  await away.comeBack();
+  await gone(run, 15_000);
+});
+
+it("the end of a project tries at once, and does not wait for an Engine that is away", async () => {
+  await using away = await openAwayEngine();
+  const { cell, driver, run } = await sleeping(away);
+  await away.go();
+  await expect(cell[Symbol.asyncDispose]()).rejects.toThrow(EngineTrouble);
+  await driver.removeLeft();
+  expect(await engine.traces(run)).not.toEqual([]);
+  await away.comeBack();
+  await driver.removeLeft();
+  expect(await engine.traces(run)).toEqual([]);
+});
