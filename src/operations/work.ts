@@ -1,10 +1,11 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Mirrors } from "../blobs/mirror/mirrors.ts";
 import type { Project } from "../declarations/project.ts";
+import { QueueError } from "../fleet/model/queue-error.ts";
 import { capacityOf } from "../fleet/share.ts";
 import { AskingCoordinator } from "../fleet/work/asking-coordinator.ts";
 import { hostFleets } from "../fleet/work/host-fleet.ts";
-import { joined } from "../fleet/work/joined.ts";
+import { whenThere } from "../fleet/work/when-there.ts";
 import type { OnWorkEvent } from "../fleet/work/work-events.ts";
 import { WorkingMachine } from "../fleet/work/working-machine.ts";
 import type { Corral } from "../run/open/corral.ts";
@@ -40,27 +41,34 @@ const REJOIN_MS = 1000;
 /**
  * Makes this process a machine that runs items of other processes' fleets, as far as they agree with this project, until it is drained or
  * stopped. If its lease ends, because it stood still or did not reach the queue, everything that it ran is ended, and it joins again.
+ * It waits as long as the queue does not answer.
  *
- * @throws RequestError NO_QUEUE, QueueError
+ * @throws RequestError NO_QUEUE, QueueError for a queue that refuses
  */
 export async function workOn(corral: Corral, request: WorkRequest): Promise<void> {
   const { environment: run, project, stateDir } = corral;
   const { name, labels, onEvent, questions, drain, stop } = request;
-  await using place = await openWorkPlace(stateDir, project.dir, request.env);
+  const isOver = (): boolean => drain.aborted || stop.aborted;
+  const over = AbortSignal.any([drain, stop]);
+  const patience = {
+    over,
+    isPassing: (error: unknown) => error instanceof QueueError && error.isPassing,
+    onAway: (why: string) => onEvent({ type: "waiting", for: "queue", why }),
+    pause: (ms: number) => pause(ms, undefined, { signal: over }).catch(() => {}),
+  };
+  await using place = await whenThere(() => openWorkPlace(stateDir, project.dir, request.env), patience);
+  if (place === null) return;
   const mirrorsDir = statePaths(stateDir).mirrors;
   const mirrors = new Mirrors({ dir: mirrorsDir, owner: lockOwner() });
   await mirrors.sweep();
   const version = packageVersion();
   const host = hostFleets({ run, version, blobs: place.blobs, mirrors, mirrorsDir, questions });
   const slots = request.slots === "auto" ? await automaticSlots(corral) : request.slots;
-  const isOver = (): boolean => drain.aborted || stop.aborted;
-  const over = AbortSignal.any([drain, stop]);
-  const rest = async (): Promise<void> => await pause(REJOIN_MS, undefined, { signal: over }).catch(() => {});
   for (let isFirst = true; !isOver(); isFirst = false) {
     const machine = { name, labels, slots, version };
-    // Later the queue may be away for any time: the configuration of this machine has proved right.
-    const onTrouble = isFirst ? null : (detail: string) => onEvent({ type: "trouble", detail });
-    const membership = await joined(place.work, machine, { over, pause: rest, onTrouble });
+    // Later the queue may be away for any reason and any time: the configuration of this machine has proved right.
+    const joining = isFirst ? patience : { ...patience, isPassing: () => true };
+    const membership = await whenThere(() => place.work.join(machine), joining);
     if (membership === null) return;
     using _ = questions.through({ membership, store: place.work });
     onEvent({ type: "joined", name, slots, labels });
@@ -76,7 +84,7 @@ export async function workOn(corral: Corral, request: WorkRequest): Promise<void
     const end = await new WorkingMachine({ ...parts, drain, stop }).run();
     await membership[Symbol.asyncDispose]();
     if (end !== "lost") return;
-    await rest();
+    await patience.pause(REJOIN_MS);
   }
 }
 

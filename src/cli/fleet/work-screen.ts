@@ -91,6 +91,10 @@ export class WorkScreen implements Disposable {
 /** For people; null: nothing to tell. */
 function lineOf(event: WorkEvent): string | null {
   switch (event.type) {
+    case "waiting": {
+      const what = event.for === "engine" ? "container engine" : "queue";
+      return `waits for the ${what}, and tries again until it is there. ${printable(event.why)}`;
+    }
     case "joined": {
       const labels = event.labels.length === 0 ? "" : `, labels ${event.labels.join(", ")}`;
       return `machine ${printableLine(event.name, 100)} runs up to ${counted(event.slots, "item")} at once${labels}`;

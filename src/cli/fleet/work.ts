@@ -1,8 +1,11 @@
 import { hostname } from "node:os";
+import { setTimeout as pause } from "node:timers/promises";
 import { loadProject } from "../../declarations/project.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
 import { machineRoleScript, roleFault } from "../../fleet/postgres/machine-role.ts";
+import { whenThere } from "../../fleet/work/when-there.ts";
 import type { WorkEvent } from "../../fleet/work/work-events.ts";
+import { isEngineAway } from "../../isolation/port/engine-away.ts";
 import { packageVersion } from "../../operations/package-version.ts";
 import { coordinatorsOf, workOn } from "../../operations/work.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
@@ -53,15 +56,23 @@ export async function workVerb(options: WorkVerbOptions, terminal: Terminal): Pr
     if (options.json) printJsonLine(terminal, workLine(event));
     screen.see(event);
   };
+  const how: Parameters<typeof openCorralFor>[1] = {
+    stateDir: stateDirFrom(terminal.env),
+    engineEnv: terminal.env,
+    approver: questions,
+    emit(event) {
+      for (const line of images.see(event)) screen.tell(line);
+    },
+  };
+  const over = AbortSignal.any([drain.signal, stop.signal]);
   try {
-    await using corral = await openCorralFor(project, {
-      stateDir: stateDirFrom(terminal.env),
-      engineEnv: terminal.env,
-      approver: questions,
-      emit(event) {
-        for (const line of images.see(event)) screen.tell(line);
-      },
+    await using corral = await whenThere(() => openCorralFor(project, how), {
+      over,
+      isPassing: isEngineAway,
+      onAway: (why) => see({ type: "waiting", for: "engine", why }),
+      pause: (ms) => pause(ms, undefined, { signal: over }).catch(() => {}),
     });
+    if (corral === null) return stop.signal.aborted ? EXIT.cancelled : 0;
     if (corral.reapTrouble !== null) say(terminal, `corral: warning: ${corral.reapTrouble}`);
     keepHeapSmall();
     await workOn(corral, {

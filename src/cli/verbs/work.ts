@@ -21,6 +21,8 @@ project: it takes no items of a fleet that differs from it,
 and \`corral fleet show\` says why. Nothing of this machine is
 read: what items read comes from the coordinator.
 
+A queue or a container engine that is away is waited for.
+
 Ctrl-C gives back what waits and lets running items end;
 Ctrl-C twice stops them, and other machines run them again.
 
@@ -33,6 +35,7 @@ the same again after an upgrade:
 Exit status:
   0    it was stopped, and all that it ran is delivered
   2    wrong usage, or there is no queue
-  125  the queue or the container engine does not answer
+  125  the queue or the container engine refuses, or the
+       images are missing
   130  it was stopped at once
 ${examples("corral work", "corral work --concurrency 8 --label gpu --json")}`;

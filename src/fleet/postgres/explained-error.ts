@@ -11,8 +11,10 @@ export function explainedError(error: unknown, place: string): unknown {
   const { code = "" } = error as { code?: string };
   const reason = error instanceof Error ? error.message || code : String(error);
   const said = (text: string): QueueError => new QueueError(text, { cause: error });
-  if (isPassing(error))
-    return said(`PostgreSQL at ${place} does not answer: ${reason}. Start it, or correct the address in ${ADDRESS}.`);
+  if (isPassing(error)) {
+    const text = `PostgreSQL at ${place} does not answer: ${reason}. Start it, or correct the address in ${ADDRESS}.`;
+    return new QueueError(text, { cause: error, isPassing: true });
+  }
   if (/^(28|3D)/.test(code))
     return said(`PostgreSQL at ${place} refuses the connection: ${reason}. ${refusedAdvice(code, reason)}`);
   if (code === DENIED)

@@ -1,5 +1,7 @@
 /** What happens on a machine that runs items of fleets. */
 export type WorkEvent =
+  /** The container engine or the queue is away: it tries again until that is there, or it is stopped. */
+  | { readonly type: "waiting"; readonly for: "engine" | "queue"; readonly why: string }
   | { readonly type: "joined"; readonly name: string; readonly slots: number; readonly labels: readonly string[] }
   /** Its items are taken from now on. */
   | { readonly type: "taking"; readonly fleet: string; readonly worker: string }
