@@ -3,7 +3,16 @@ import type { Link } from "./links.ts";
 import type { QueueServer } from "./queue-server.ts";
 import type { SecondEngine } from "./second-engine.ts";
 
-export const FAULTS = ["kill", "pause", "partition", "engine", "postgres", "coordinator"] as const;
+export const FAULTS = [
+  "kill",
+  "pause",
+  "partition",
+  "engine",
+  "postgres",
+  "coordinator",
+  "coordinator-pause",
+  "coordinator-partition",
+] as const;
 export type FaultName = (typeof FAULTS)[number];
 
 /** What can be hit: a machine or the coordinator. */
@@ -56,37 +65,18 @@ export function nextFault(
   const possible = kinds.filter((kind) => {
     if (kind === "engine") return engine !== null && !held.has("engine");
     if (kind === "postgres") return !held.has("postgres");
-    if (kind === "coordinator") return free([coordinator]).length > 0;
-    return free(machines).length > 0;
+    return free(ofCoordinator(kind) ? [coordinator] : machines).length > 0;
   });
   const kind = one(possible);
-  const target = kind === "coordinator" ? coordinator : one(free(machines));
-  if (kind === undefined || (target === undefined && kind !== "engine" && kind !== "postgres")) return null;
-  const at = target ?? coordinator;
+  if (kind === undefined) return null;
+  const at = (ofCoordinator(kind) ? undefined : one(free(machines))) ?? coordinator;
   const made: Record<FaultName, () => Omit<Fault, "name">> = {
     kill: () => killed(at, seconds(2, 5)),
     coordinator: () => killed(at, seconds(1, 3)),
-    pause: () => ({
-      text: `SIGSTOP of ${at.name} for ${PAUSE_MS / 1000} s`,
-      hits: at.name,
-      async run() {
-        at.kill("SIGSTOP");
-        await sleep(PAUSE_MS);
-        at.kill("SIGCONT");
-      },
-    }),
-    partition: () => {
-      const ms = seconds(5, 30);
-      return {
-        text: `${at.name} has no network for ${(ms / 1000).toFixed(1)} s`,
-        hits: at.name,
-        async run() {
-          await at.link.cut();
-          await sleep(ms);
-          await at.link.mend();
-        },
-      };
-    },
+    pause: () => paused(at),
+    "coordinator-pause": () => paused(at),
+    partition: () => parted(at, seconds(5, 30)),
+    "coordinator-partition": () => parted(at, seconds(5, 30)),
     engine: () => {
       const signal = random() < 0.5 ? "SIGTERM" : "SIGKILL";
       const run = async (): Promise<void> => await engine?.restart(signal);
@@ -98,6 +88,35 @@ export function nextFault(
     },
   };
   return { name: kind, ...made[kind]() };
+}
+
+function ofCoordinator(kind: FaultName): boolean {
+  return kind.startsWith("coordinator");
+}
+
+/** For longer than a lease. */
+function paused(target: Target): Omit<Fault, "name"> {
+  return {
+    text: `SIGSTOP of ${target.name} for ${PAUSE_MS / 1000} s`,
+    hits: target.name,
+    async run() {
+      target.kill("SIGSTOP");
+      await sleep(PAUSE_MS);
+      target.kill("SIGCONT");
+    },
+  };
+}
+
+function parted(target: Target, ms: number): Omit<Fault, "name"> {
+  return {
+    text: `${target.name} has no network for ${(ms / 1000).toFixed(1)} s`,
+    hits: target.name,
+    async run() {
+      await target.link.cut();
+      await sleep(ms);
+      await target.link.mend();
+    },
+  };
 }
 
 function killed(target: Target, ms: number): Omit<Fault, "name"> {
