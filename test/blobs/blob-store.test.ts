@@ -13,7 +13,7 @@ import {
   putBytes,
   wholeBlob,
 } from "../../src/blobs/model/blob.ts";
-import { openPostgresBlobs, type Statements } from "../../src/blobs/postgres/postgres-blobs.ts";
+import { BLOB_TABLE, PostgresBlobs, type Statements } from "../../src/blobs/postgres/postgres-blobs.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 
 interface Opened extends AsyncDisposable {
@@ -34,11 +34,12 @@ function statementsIn(opened: PGlite): Statements {
 }
 
 async function inDatabase(): Promise<Opened> {
-  database ??= PGlite.create();
+  database ??= PGlite.create().then(async (made) => {
+    await made.exec(`CREATE SCHEMA corral;${BLOB_TABLE}`);
+    return made;
+  });
   const opened = await database;
-  // Several processes may be the first.
-  const [store] = await Promise.all([1, 2, 3].map(() => openPostgresBlobs(statementsIn(opened))));
-  if (store === undefined) throw new Error("no store");
+  const store = new PostgresBlobs(statementsIn(opened));
   await opened.exec("DELETE FROM corral.blobs");
   return {
     store,
@@ -133,10 +134,7 @@ describe.each([
 describe("blobs in PostgreSQL", () => {
   it("are refused by the database itself if a machine lies about them", { timeout: 60_000 }, async () => {
     await using opened = await inDatabase();
-    const insert = (await database)?.query("INSERT INTO corral.blobs (digest, content) VALUES ($1, $2)", [
-      HELLO,
-      Buffer.from("hullo"),
-    ]);
+    const insert = (await database)?.query("SELECT corral.blob_put($1, $2)", [HELLO, Buffer.from("hullo")]);
     await expect(insert).rejects.toThrow(/check constraint/);
     expect(await opened.digests()).toEqual([]);
   });

@@ -1,4 +1,3 @@
-import { hasCode } from "../../platform/errno.ts";
 import {
   type Blob,
   BlobRefused,
@@ -20,39 +19,51 @@ const MAX_BYTES = 50 * 1024 ** 2;
 const PIECE_BYTES = 4 * 1024 ** 2;
 /** Digests in one query. */
 const BATCH = 1000;
-const RENEWED_AFTER = "1 minute";
 
 /**
- * The table of blobs. The database itself refuses content that does not have the digest. What is stored is not compressed, so
- * that a part of it can be read without the whole. Machines need SELECT, INSERT, and UPDATE of `used_at`.
+ * The table of blobs. The database itself refuses content that does not have the digest. What is stored is not compressed, so that a
+ * part of it can be read without the whole. Machines have no right to the table. By the functions they get only what they can name, and
+ * the time of use is never theirs to say; it is not that of their transaction, which may be old.
  */
 export const BLOB_TABLE = `
-CREATE TABLE IF NOT EXISTS corral.blobs (
+CREATE TABLE corral.blobs (
   digest text PRIMARY KEY CHECK (digest ~ '^[0-9a-f]{64}$'),
   content bytea NOT NULL CHECK (octet_length(content) <= ${MAX_BYTES}),
-  used_at timestamptz NOT NULL DEFAULT now(),
+  used_at timestamptz NOT NULL,
   CHECK (digest = encode(sha256(content), 'hex'))
 );
 ALTER TABLE corral.blobs ALTER COLUMN content SET STORAGE EXTERNAL;
-CREATE INDEX IF NOT EXISTS blobs_used_at ON corral.blobs (used_at);
+CREATE INDEX blobs_used_at ON corral.blobs (used_at);
+
+CREATE FUNCTION corral.blobs_has(wanted text[]) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF cardinality(wanted) > ${BATCH} THEN RAISE EXCEPTION 'these are too many digests'; END IF;
+  -- In one order, so that no two calls wait for each other.
+  UPDATE corral.blobs b SET used_at = clock_timestamp() FROM (
+    SELECT o.digest FROM corral.blobs o WHERE o.digest = ANY (wanted) AND o.used_at < clock_timestamp() - interval '1 minute'
+    ORDER BY o.digest FOR UPDATE) AS old
+  WHERE b.digest = old.digest;
+  RETURN QUERY SELECT b.digest FROM corral.blobs b WHERE b.digest = ANY (wanted);
+END $$;
+
+CREATE FUNCTION corral.blob_put(new_digest text, new_content bytea) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO corral.blobs (digest, content, used_at) VALUES (new_digest, new_content, clock_timestamp())
+  ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at;
+END $$;
+
+CREATE FUNCTION corral.blob_piece(wanted text, after integer, most integer) RETURNS TABLE (bytes integer, piece bytea)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF after < 0 OR most NOT BETWEEN 0 AND ${PIECE_BYTES} THEN RAISE EXCEPTION 'this is no piece of a blob'; END IF;
+  RETURN QUERY SELECT octet_length(b.content), substring(b.content FROM after + 1 FOR most)
+    FROM corral.blobs b WHERE b.digest = wanted;
+END $$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM PUBLIC;
 `;
-
-/** Errors of two processes that make the table at the same time: duplicate_schema, duplicate_table, unique_violation. */
-const MADE_MEANWHILE = ["42P06", "42P07", "23505"];
-
-/** Makes the table if it is missing: a machine's role need not be allowed to. */
-export async function openPostgresBlobs(database: Statements): Promise<PostgresBlobs> {
-  const [found] = await database.query<{ known: boolean }>("SELECT to_regclass('corral.blobs') IS NOT NULL AS known");
-  if (found?.known !== true) {
-    for (const statement of `CREATE SCHEMA IF NOT EXISTS corral;${BLOB_TABLE}`
-      .split(/(?<=;)\n/)
-      .filter((text) => text.trim() !== ""))
-      await database.query(statement).catch((error: unknown) => {
-        if (!hasCode(error, ...MADE_MEANWHILE)) throw error;
-      });
-  }
-  return new PostgresBlobs(database);
-}
 
 /** Blobs in a table of PostgreSQL: {@link BLOB_TABLE}. */
 export class PostgresBlobs implements BlobStore {
@@ -67,11 +78,7 @@ export class PostgresBlobs implements BlobStore {
     const found = new Set<Digest>();
     for (let at = 0; at < digests.length; at += BATCH) {
       const batch = digests.slice(at, at + BATCH);
-      await this.#rows(
-        `UPDATE corral.blobs SET used_at = now() WHERE digest = ANY($1) AND used_at < now() - interval '${RENEWED_AFTER}'`,
-        [batch],
-      );
-      for (const { digest } of await this.#rows("SELECT digest FROM corral.blobs WHERE digest = ANY($1)", [batch]))
+      for (const { digest } of await this.#rows("SELECT corral.blobs_has($1) AS digest", [batch]))
         found.add(digest as Digest);
     }
     return found;
@@ -82,23 +89,18 @@ export class PostgresBlobs implements BlobStore {
     if (bytes > MAX_BYTES) throw new BlobRefused("too_large", digest, tooLarge(bytes, MAX_BYTES));
     const pieces: Uint8Array[] = [];
     for await (const piece of checked(blob, content, signal)) pieces.push(Uint8Array.from(piece));
-    await this.#rows(
-      "INSERT INTO corral.blobs (digest, content) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET used_at = now()",
-      [digest, Buffer.concat(pieces)],
-    );
+    await this.#rows("SELECT corral.blob_put($1, $2)", [digest, Buffer.concat(pieces)]);
   }
 
   /** Each statement is committed. */
   async flush(): Promise<void> {}
 
   async *get(digest: Digest, maxBytes: number, signal?: AbortSignal): AsyncGenerator<Uint8Array, void, undefined> {
-    const [found] = await this.#rows("SELECT octet_length(content) AS bytes FROM corral.blobs WHERE digest = $1", [
-      digest,
-    ]);
-    if (found === undefined) throw new BlobRefused("missing", digest, "the blob store does not have it");
-    const bytes = Number(found.bytes);
+    const first = await this.#piece(digest, 0, Math.min(PIECE_BYTES, maxBytes));
+    if (first === null) throw new BlobRefused("missing", digest, "the blob store does not have it");
+    const { bytes } = first;
     if (bytes > maxBytes) throw new BlobRefused("too_large", digest, tooLarge(bytes, maxBytes));
-    yield* checked({ digest, bytes }, this.#pieces(digest, bytes), signal);
+    yield* checked({ digest, bytes }, this.#pieces(digest, first), signal);
   }
 
   async sweep({ isKept, olderThanMs, signal }: Sweep): Promise<Swept> {
@@ -123,20 +125,31 @@ export class PostgresBlobs implements BlobStore {
     }
   }
 
-  async *#pieces(digest: Digest, bytes: number): AsyncGenerator<Uint8Array, void, undefined> {
-    for (let at = 0; at < bytes; at += PIECE_BYTES) {
-      const [found] = await this.#rows(
-        "SELECT substring(content FROM $2::int FOR $3::int) AS piece FROM corral.blobs WHERE digest = $1",
-        [digest, at + 1, PIECE_BYTES],
-      );
-      if (found === undefined) throw new BlobRefused("missing", digest, "it was removed while it was read");
-      yield found.piece as Uint8Array;
+  async *#pieces(digest: Digest, first: Piece): AsyncGenerator<Uint8Array, void, undefined> {
+    if (first.bytes > 0) yield first.piece;
+    for (let at = PIECE_BYTES; at < first.bytes; at += PIECE_BYTES) {
+      const next = await this.#piece(digest, at, PIECE_BYTES);
+      if (next === null) throw new BlobRefused("missing", digest, "it was removed while it was read");
+      yield next.piece;
     }
+  }
+
+  async #piece(digest: Digest, after: number, most: number): Promise<Piece | null> {
+    const [found] = await this.#database.query<Piece>("SELECT * FROM corral.blob_piece($1, $2, $3)", [
+      ...[digest, after, most],
+    ]);
+    return found ?? null;
   }
 
   async #rows(text: string, values: readonly unknown[]): Promise<readonly Record<string, unknown>[]> {
     return await this.#database.query(text, values);
   }
+}
+
+/** A part of a blob, with the size of all of it. */
+interface Piece {
+  readonly bytes: number;
+  readonly piece: Uint8Array;
 }
 
 function tooLarge(bytes: number, most: number): string {

@@ -77,7 +77,7 @@ export interface Membership extends AsyncDisposable {
   /** The running fleets whose labels this machine has, the most urgent first. */
   offers(): Promise<readonly Offer[]>;
   /** Says why this machine takes no items of a fleet; null: it takes some. For people. */
-  stands(fleet: string, why: string | null): Promise<void>;
+  refuses(fleet: string, why: string | null): Promise<void>;
   /**
    * Claims up to `count` items of these fleets, at most {@link MAX_CLAIM}: by priority, then of the fleet that runs fewest for its
    * weight, then of the oldest. Fleets whose labels it does not have give none. It holds no more than it runs at the same time, and four

@@ -43,7 +43,7 @@ async function forget({ db, project }: Place, name: string, which: string): Prom
       fleet.id,
     ]);
     if (forgotten.length === 0) return false;
-    for (const table of ["tallies", "stands"])
+    for (const table of ["tallies", "refusals"])
       await within.query(`DELETE FROM corral.${table} WHERE fleet = $1`, [fleet.id]);
     return true;
   });

@@ -10,6 +10,7 @@ export class OwnerLease implements AsyncDisposable {
   readonly #self: string;
   #begun: Promise<void> | null = null;
   #timer: NodeJS.Timeout | undefined;
+  #isRenewing = false;
 
   constructor(db: Connection, self: string) {
     this.#db = db;
@@ -24,7 +25,15 @@ export class OwnerLease implements AsyncDisposable {
   async #start(): Promise<void> {
     await this.#renew();
     // If it fails, the next one may succeed; until then others see the lease end.
-    this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_MS).unref();
+    this.#timer = setInterval(() => void this.#renewAgain(), RENEW_MS).unref();
+  }
+
+  /** Each tries for up to a minute: a second one beside it would take a connection from what waits for one. */
+  async #renewAgain(): Promise<void> {
+    if (this.#isRenewing) return;
+    this.#isRenewing = true;
+    await this.#renew().catch(() => {});
+    this.#isRenewing = false;
   }
 
   async #renew(): Promise<void> {

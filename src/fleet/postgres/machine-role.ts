@@ -6,7 +6,7 @@ const FUNCTIONS = [
   "corral.machine_renew(text, integer)",
   "corral.machine_leave(text)",
   "corral.machine_offers(text)",
-  "corral.machine_stands(text, text, text)",
+  "corral.machine_refuses(text, text, text)",
   "corral.machine_claim(text, text[], text[])",
   "corral.machine_deliver(text, text, integer, integer, text, text, text, text, text)",
   "corral.machine_give_back(text, text, integer, integer, double precision)",
@@ -14,14 +14,9 @@ const FUNCTIONS = [
   "corral.machine_ask(text, text, integer, integer, integer, text)",
   "corral.machine_unask(text, text, integer, integer, integer)",
   "corral.machine_answers(text)",
-];
-
-/** What a machine may do with tables: it reads the version, and reads and stores blobs. */
-const TABLES = [
-  { table: "corral.version", right: "SELECT" },
-  { table: "corral.blobs", right: "SELECT" },
-  { table: "corral.blobs", right: "INSERT" },
-  { table: "corral.blobs", right: "UPDATE", column: "used_at" },
+  "corral.blobs_has(text[])",
+  "corral.blob_put(text, bytea)",
+  "corral.blob_piece(text, integer, integer)",
 ];
 
 /** Why this is no name of a role that can be made for machines; null if it is one. */
@@ -32,16 +27,15 @@ export function roleFault(role: string): string | null {
 }
 
 /**
- * The statements that give a role what `corral work` needs, and nothing else: it claims, delivers and gives back by functions, which
- * check that the item is its own.
+ * The statements that give a role what `corral work` needs, and nothing else: the version of the tables to read, and functions, which
+ * check that an item is its own, and give a blob only to those who know its digest.
  */
 export function machineGrants(role: string, schema = SCHEMA): string[] {
   const fault = roleFault(role);
   if (fault !== null) throw new Error(`${JSON.stringify(role)}: ${fault}`);
-  const columns = (column: string | undefined): string => (column === undefined ? "" : ` (${column})`);
   return [
     `GRANT USAGE ON SCHEMA corral TO "${role}"`,
-    ...TABLES.map(({ table, right, column }) => `GRANT ${right}${columns(column)} ON ${table} TO "${role}"`),
+    `GRANT SELECT ON corral.version TO "${role}"`,
     ...FUNCTIONS.map((name) => `GRANT EXECUTE ON FUNCTION ${name} TO "${role}"`),
   ].map(schemaTexts(schema));
 }
@@ -62,9 +56,11 @@ export function machineRoleScript(role: string, version: string, schema = SCHEMA
     "BEGIN;",
     "DO $do$ BEGIN",
     `  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = ${text(role)}) THEN CREATE ROLE "${role}" LOGIN; END IF;`,
-    `  IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = ${text(role)})`,
-    `    OR pg_has_role(${text(role)}, (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'corral.version'::regclass), 'MEMBER') THEN`,
-    `    RAISE EXCEPTION 'the role % has all rights on Corral''s tables: use another one for machines', ${text(role)};`,
+    `  IF (SELECT rolsuper OR rolcreaterole OR rolreplication FROM pg_catalog.pg_roles WHERE rolname = ${text(role)})`,
+    `    OR EXISTS (SELECT FROM pg_catalog.pg_roles g WHERE pg_has_role(${text(role)}, g.oid, 'MEMBER')`,
+    "      AND (g.oid = (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'corral.version'::regclass)",
+    "        OR g.rolname IN ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files'))) THEN",
+    `    RAISE EXCEPTION 'the role % has, or can get, all rights on Corral''s tables: use another one for machines', ${text(role)};`,
     "  END IF;",
     `  IF NOT has_database_privilege(${text(role)}, current_database(), 'CONNECT') THEN`,
     `    EXECUTE format('GRANT CONNECT ON DATABASE %I TO "${role}"', current_database());`,
@@ -72,22 +68,43 @@ export function machineRoleScript(role: string, version: string, schema = SCHEMA
     "END $do$;",
     `REVOKE ALL ON SCHEMA corral FROM "${role}";`,
     `REVOKE ALL ON ALL TABLES IN SCHEMA corral FROM "${role}";`,
+    `REVOKE ALL ON ALL SEQUENCES IN SCHEMA corral FROM "${role}";`,
     `REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM "${role}";`,
   ].map(schemaTexts(schema));
-  return `${[...lines, ...grants.map((grant) => `${grant};`), "COMMIT;"].join("\n")}\n`;
+  const checks = TOO_MUCH(text(role)).map(schemaTexts(schema));
+  return `${[...lines, ...grants.map((grant) => `${grant};`), ...checks, "COMMIT;"].join("\n")}\n`;
 }
+
+/** Refuses a role that has more rights than those, by a group that it is in, by all users, or by what another user granted it. */
+const TOO_MUCH = (role: string): string[] => [
+  "DO $do$ DECLARE",
+  "  too_much text;",
+  "  ours oid := (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = 'corral.version'::regclass);",
+  "BEGIN",
+  "  SELECT string_agg(DISTINCT found.what, ', ') INTO too_much FROM pg_catalog.pg_roles g, LATERAL (",
+  "    SELECT format('%s on %s', r.name, c.oid::regclass) AS what FROM pg_catalog.pg_class c,",
+  "      unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) AS r (name)",
+  "    WHERE c.relkind IN ('r', 'p', 'v', 'm') AND c.relnamespace = ours",
+  "      AND NOT (r.name = 'SELECT' AND c.oid = 'corral.version'::regclass)",
+  "      AND (has_table_privilege(g.oid, c.oid, r.name)",
+  "        OR (r.name IN ('SELECT', 'INSERT', 'UPDATE') AND has_any_column_privilege(g.oid, c.oid, r.name)))",
+  "    UNION ALL SELECT format('EXECUTE on %s', p.oid::regprocedure) FROM pg_catalog.pg_proc p",
+  "    WHERE p.pronamespace = ours AND has_function_privilege(g.oid, p.oid, 'EXECUTE')",
+  `      AND p.oid NOT IN (${FUNCTIONS.map((name) => `'${name}'::regprocedure`).join(", ")})`,
+  "    UNION ALL SELECT 'CREATE on the schema' WHERE has_schema_privilege(g.oid, ours, 'CREATE')) AS found",
+  `  WHERE pg_has_role(${role}, g.oid, 'MEMBER');`,
+  "  IF too_much IS NOT NULL THEN",
+  `    RAISE EXCEPTION 'the role % has more rights than machines need, by a group, by all users, or by another user''s grant: %. Use a new role', ${role}, too_much;`,
+  "  END IF;",
+  "END $do$;",
+];
 
 /** What the user of this connection lacks of what machines need, in words for the owner of the tables. */
 export async function lackingRights(db: Statements): Promise<string[]> {
   const functions = FUNCTIONS.map((name) => `('${name}')`);
-  const tables = TABLES.map(({ table, right, column = "" }) => `('${table}', '${right}', '${column}')`);
   const rows = await db.query<{ lacking: string }>(
     `SELECT 'EXECUTE on ' || split_part(name, '(', 1) AS lacking FROM (VALUES ${functions}) AS functions (name)
-     WHERE NOT coalesce(has_function_privilege(to_regprocedure(name), 'EXECUTE'), false)
-     UNION ALL
-     SELECT concat(r, ' of ' || nullif(c, ''), ' on ', t) FROM (VALUES ${tables}) AS tables (t, r, c)
-     WHERE NOT coalesce(CASE WHEN c = '' THEN has_table_privilege(to_regclass(t), r)
-                        ELSE has_column_privilege(to_regclass(t), c, r) END, false)`,
+     WHERE NOT coalesce(has_function_privilege(to_regprocedure(name), 'EXECUTE'), false)`,
   );
   return rows.map(({ lacking }) => lacking);
 }

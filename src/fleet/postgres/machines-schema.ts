@@ -25,7 +25,7 @@ CREATE TABLE corral.paces (
   PRIMARY KEY (machine, minute)
 );
 
-CREATE TABLE corral.stands (
+CREATE TABLE corral.refusals (
   machine text NOT NULL, fleet bigint NOT NULL, why text NOT NULL,
   PRIMARY KEY (machine, fleet)
 );
@@ -51,11 +51,11 @@ BEGIN
   -- Machines that have ended; what they ran was queued again by the owners of their fleets.
   DELETE FROM corral.processes p WHERE p.lease_until < now - CASE WHEN p.is_machine THEN 60000 ELSE 3600000 END
     AND NOT EXISTS (SELECT 1 FROM corral.items i WHERE i.owner = p.id AND i.state = 'away');
-  DELETE FROM corral.stands s WHERE NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = s.machine);
+  DELETE FROM corral.refusals s WHERE NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = s.machine);
   DELETE FROM corral.paces WHERE minute < now / 60000 - 10;
   -- One joins at a time, so that all are counted.
   LOCK TABLE corral.limits IN SHARE ROW EXCLUSIVE MODE;
-  IF (SELECT count(*) FROM corral.processes p WHERE p.is_machine AND p.role = session_user)
+  IF (SELECT count(*) FROM corral.processes p WHERE p.is_machine AND p.role = session_user AND p.lease_until > now - 60000)
     >= (SELECT machines_per_role FROM corral.limits) THEN
     RAISE EXCEPTION 'the database user % has too many machines: see corral.limits', session_user USING ERRCODE = '53400';
   END IF;
@@ -79,7 +79,7 @@ BEGIN
   IF NOT FOUND THEN RETURN; END IF;
   UPDATE corral.items SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
   WHERE owner = machine_id AND state = 'away';
-  DELETE FROM corral.stands WHERE machine = machine_id;
+  DELETE FROM corral.refusals WHERE machine = machine_id;
   PERFORM pg_notify('corral', '');
 END $$;
 
@@ -101,16 +101,17 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   FROM corral.offered(machine_id) f ORDER BY f.priority DESC, f.id LIMIT 1000
 $$;
 
-CREATE FUNCTION corral.machine_stands(machine_id text, fleet_name text, new_why text) RETURNS void
+CREATE FUNCTION corral.machine_refuses(machine_id text, fleet_name text, new_why text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
 BEGIN
   IF fleet_id IS NULL OR NOT corral.is_member(machine_id) THEN RETURN; END IF;
   IF new_why IS NULL THEN
-    DELETE FROM corral.stands WHERE machine = machine_id AND fleet = fleet_id;
+    DELETE FROM corral.refusals WHERE machine = machine_id AND fleet = fleet_id;
   ELSE
-    INSERT INTO corral.stands (machine, fleet, why) VALUES (machine_id, fleet_id, left(new_why, 1000))
+    INSERT INTO corral.refusals (machine, fleet, why)
+    SELECT machine_id, f.id, left(new_why, 1000) FROM corral.offered(machine_id) f WHERE f.id = fleet_id
     ON CONFLICT (machine, fleet) DO UPDATE SET why = excluded.why;
   END IF;
 END $$;
@@ -135,14 +136,14 @@ BEGIN
     OR EXISTS (SELECT 1 FROM unnest(tickets) AS ticket WHERE ticket IS NULL OR length(ticket) > 100) THEN
     RAISE EXCEPTION 'this claim is too large';
   END IF;
+  -- It holds as many as it runs at once, and a few that are prepared meanwhile. Its row is locked: it may claim twice at the same time.
+  SELECT p.slots + least(p.slots, 4) INTO most FROM corral.processes p WHERE p.id = machine_id FOR UPDATE;
   -- What an earlier call with the same tickets claimed counts: its answer was lost. An item of a machine has its ticket as its cell.
   RETURN QUERY SELECT f.name, i.attempt, i.earlier, i.run, r.json
     FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
     JOIN corral.requests r ON r.fleet = i.fleet AND r.position = i.position
     WHERE i.owner = machine_id AND i.state = 'away' AND i.cell = ANY (tickets) AND corral.is_member(machine_id);
   IF FOUND THEN RETURN; END IF;
-  -- It holds as many as it runs at once, and a few that are prepared meanwhile. Its row is locked: it may claim twice at the same time.
-  SELECT p.slots + least(p.slots, 4) INTO most FROM corral.processes p WHERE p.id = machine_id FOR UPDATE;
   most := least(cardinality(tickets), most - (SELECT count(*)::integer FROM corral.items i WHERE i.owner = machine_id AND i.state = 'away'));
   SELECT array_agg(f.id ORDER BY f.id), array_agg(f.name ORDER BY f.id), array_agg(f.weight ORDER BY f.id),
     array_agg(f.priority ORDER BY f.id),

@@ -24,6 +24,8 @@ const MAX_DELIVERIES = 16;
 const ANSWER_MS = 10_000;
 /** Deliveries may have many megabytes. */
 const DELIVERED_MS = 60_000;
+/** The database queues items again that a machine has had for a minute and does not know of; a late claim may begin it so much later. */
+const MORE_MS = 180_000;
 /** How often the time since the last renewal is looked at. */
 const LOOK_MS = 500;
 
@@ -36,8 +38,8 @@ export class PostgresMembership implements Membership {
   readonly #held = new Map<string, Omit<Withdrawn, "why">>();
   readonly #timers: readonly NodeJS.Timeout[];
   readonly #deliveries = new Turns<DeliveryRow>((deliveries) => this.#deliverAll(deliveries), MAX_DELIVERIES);
-  /** A claim was sent more than once: what an earlier one takes late is not known here. */
-  #mayHaveMore = false;
+  /** A claim was sent more than once: until then an earlier one may take late what is not known here. */
+  #mayHaveMoreUntil = Number.NEGATIVE_INFINITY;
   #renewedAt: number;
   #isRenewing = false;
 
@@ -77,8 +79,8 @@ export class PostgresMembership implements Membership {
     }));
   }
 
-  async stands(fleet: string, why: string | null): Promise<void> {
-    await this.#ask("SELECT corral.machine_stands($1, $2, $3)", [this.id, fleet, why]);
+  async refuses(fleet: string, why: string | null): Promise<void> {
+    await this.#ask("SELECT corral.machine_refuses($1, $2, $3)", [this.id, fleet, why]);
   }
 
   async claim(fleets: readonly string[], count: number, newAttempt: () => NewAttempt): Promise<readonly ClaimedWork[]> {
@@ -88,7 +90,7 @@ export class PostgresMembership implements Membership {
     let sent = 0;
     const onSent = (): void => {
       sent += 1;
-      if (sent > 1) this.#mayHaveMore = true;
+      if (sent > 1) this.#mayHaveMoreUntil = performance.now() + MORE_MS;
     };
     const rows = await this.#ask<Omit<ClaimedWork, "request" | "cell"> & { request: string }>(
       "SELECT * FROM corral.machine_claim($1, $2, $3)",
@@ -132,7 +134,7 @@ export class PostgresMembership implements Membership {
 
   async withdrawn(): Promise<readonly Withdrawn[]> {
     const held = [...this.#held.values()];
-    if (held.length === 0 && !this.#mayHaveMore) return [];
+    if (held.length === 0 && performance.now() > this.#mayHaveMoreUntil) return [];
     const rows = await this.#ask<{ fleet: string; item: number; attempt: number; why: Withdrawn["why"] }>(
       "SELECT * FROM corral.machine_withdrawn($1, $2, $3, $4)",
       [

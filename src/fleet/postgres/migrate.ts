@@ -1,4 +1,5 @@
 import { BLOB_TABLE } from "../../blobs/postgres/postgres-blobs.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import { QueueError } from "../model/queue-error.ts";
 import type { Connection, Statements } from "./connection.ts";
 import { isDenied } from "./explained-error.ts";
@@ -11,7 +12,12 @@ const MIGRATIONS: readonly string[] = [FLEETS, MACHINES, `${ATTACHED}${BLOB_TABL
 /** Any number, the same for all: one process migrates at a time. */
 const LOCK = 7_215_318;
 
-/** @throws QueueError if a newer Corral made the schema, or if this user may not make it */
+/** The migrations up to a version. It is stored, since an entry may change before it is released, and the version does not say so. */
+export function stepsOf(version: number): string {
+  return sha256(MIGRATIONS.slice(0, version).join("\0"));
+}
+
+/** @throws QueueError if a newer Corral made the schema, or one that was not released, or if this user may not make it */
 export async function migrate(db: Connection, schema: string): Promise<void> {
   if ((await versionOf(db, schema)) === MIGRATIONS.length) return;
   let found = 0;
@@ -21,18 +27,15 @@ export async function migrate(db: Connection, schema: string): Promise<void> {
       // Another process may have migrated it in the meantime.
       const version = await versionOf(within, schema);
       found = version;
-      if (version > MIGRATIONS.length)
-        throw new QueueError(
-          `The queue has version ${version}, but this Corral supports only ${MIGRATIONS.length}. Use the newer Corral.`,
-        );
       if (version === 0) {
         await within.query("CREATE SCHEMA IF NOT EXISTS corral");
-        await within.query("CREATE TABLE corral.version (version integer NOT NULL)");
-        await within.query("INSERT INTO corral.version VALUES (0)");
+        await within.query("CREATE TABLE corral.version (version integer NOT NULL, steps text NOT NULL)");
+        await within.query("INSERT INTO corral.version VALUES (0, '')");
       }
       for (const step of MIGRATIONS.slice(version))
         for (const statement of statementsOf(step)) await within.query(statement);
-      await within.query("UPDATE corral.version SET version = $1", [MIGRATIONS.length]);
+      const now = MIGRATIONS.length;
+      await within.query("UPDATE corral.version SET version = $1, steps = $2", [now, stepsOf(now)]);
     });
   } catch (error) {
     if (!isDenied(error)) throw error;
@@ -50,6 +53,11 @@ function olderText(version: number): string {
   );
 }
 
+const OTHER_STEPS =
+  "The tables of the queue are those of a Corral that was not released, and this one needs others. Make the queue anew: as the owner of the " +
+  "tables, `DROP SCHEMA corral CASCADE` in psql removes them with all fleets. Then `corral fleet ls` makes new ones, and " +
+  "`corral work --grants ROLE` gives machines their rights.";
+
 async function versionOf(db: Statements, schema: string): Promise<number> {
   // By the catalogue itself: to_regclass remembers that there was no table, also after a wait for the lock.
   const [there] = await db.query<{ known: boolean }>(
@@ -58,7 +66,14 @@ async function versionOf(db: Statements, schema: string): Promise<number> {
     [schema],
   );
   if (there?.known !== true) return 0;
-  return (await db.query<{ version: number }>("SELECT version FROM corral.version"))[0]?.version ?? 0;
+  const [row] = await db.query<{ version: number; steps?: string }>("SELECT * FROM corral.version");
+  const { version = 0, steps } = row ?? {};
+  if (version > MIGRATIONS.length)
+    throw new QueueError(
+      `The queue has version ${version}, but this Corral supports only ${MIGRATIONS.length}. Use the newer Corral.`,
+    );
+  if (version > 0 && steps !== stepsOf(version)) throw new QueueError(OTHER_STEPS);
+  return version;
 }
 
 /** A statement ends with a semicolon at the end of a line, outside of the text of a function. */

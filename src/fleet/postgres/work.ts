@@ -1,4 +1,4 @@
-import { openPostgresBlobs, type PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
+import { PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
 import { MAX_JSON_DEPTH, MAX_JSON_VALUES, parseJson } from "../../json/parse-json.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import type { ItemRequest } from "../model/item.ts";
@@ -36,8 +36,8 @@ export class PostgresWork implements WorkStore {
     this.#place = place;
   }
 
-  blobs(): Promise<PostgresBlobs> {
-    return openPostgresBlobs(this.#place.db);
+  async blobs(): Promise<PostgresBlobs> {
+    return new PostgresBlobs(this.#place.db);
   }
 
   async referred(): Promise<Referred> {
@@ -218,7 +218,7 @@ const MACHINE_FLEETS = `
   FROM (
     SELECT machine, fleet, sum(running)::int AS running FROM (
       SELECT owner AS machine, fleet, count(*) AS running FROM corral.items WHERE state = 'away' GROUP BY owner, fleet
-      UNION ALL SELECT machine, fleet, 0 FROM corral.stands) AS each
+      UNION ALL SELECT machine, fleet, 0 FROM corral.refusals) AS each
     GROUP BY machine, fleet) AS m
-  JOIN corral.fleets f ON f.id = m.fleet AND f.project = $1 LEFT JOIN corral.stands s ON s.machine = m.machine AND s.fleet = m.fleet
+  JOIN corral.fleets f ON f.id = m.fleet AND f.project = $1 LEFT JOIN corral.refusals s ON s.machine = m.machine AND s.fleet = m.fleet
   ORDER BY f.id LIMIT 100000`;

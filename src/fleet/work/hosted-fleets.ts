@@ -15,7 +15,7 @@ type Place =
   | { readonly state: "refused"; readonly agreed: string; readonly why: string; readonly atMs: number };
 
 interface Parts {
-  readonly membership: Pick<Membership, "stands">;
+  readonly membership: Pick<Membership, "refuses">;
   readonly host: HostFleet;
   readonly onEvent: OnWorkEvent;
   /** Milliseconds of a clock that only goes forward. */
@@ -105,7 +105,7 @@ export class HostedFleets implements AsyncDisposable {
     }
     onChange();
     // Only people read it.
-    await membership.stands(id, hosting.ok ? null : hosting.why).catch(() => {});
+    await membership.refuses(id, hosting.ok ? null : hosting.why).catch(() => {});
   }
 
   /** One that still runs items stays until they have ended, and gets no more. */

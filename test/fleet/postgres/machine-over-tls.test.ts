@@ -7,8 +7,10 @@ import { digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts"
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { openFleetStore } from "../../../src/fleet/open-store.ts";
 import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
+import { stepsOf } from "../../../src/fleet/postgres/migrate.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { openWorkPlace } from "../../../src/operations/work-place.ts";
+import { sha256 } from "../../../src/platform/sha256.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
 import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";
 import { serverPrograms } from "./server-fixture.ts";
@@ -84,7 +86,7 @@ describe("a machine with the role that `corral work --grants` makes", () => {
     expect(await member.deliver(fleet, 0, 1, delivery)).toEqual({ ok: true });
     expect(await member.giveBack(fleet, 1, 1, 0)).toEqual({ ok: true });
     expect(await member.withdrawn()).toEqual([]);
-    await member.stands(fleet, "a reason");
+    await member.refuses(fleet, "a reason");
     await place.work.wake(1, new AbortController().signal);
     expect(await work.deliveries(fleet, 9)).toMatchObject([{ index: 0, changeset }]);
     expect(await work.machines()).toMatchObject([{ name: "m" }]);
@@ -103,9 +105,9 @@ describe("the script of `corral work --grants`", () => {
 
   it("gives an existing role what it lacks, as the owner of the tables, and takes what is too much", async () => {
     sql(`REVOKE EXECUTE ON FUNCTION corral.machine_leave(text) FROM ${role}; GRANT ALL ON corral.fleets TO ${role};
-      REVOKE UPDATE (used_at) ON corral.blobs FROM ${role}; GRANT DELETE ON corral.blobs TO ${role};`);
+      REVOKE EXECUTE ON FUNCTION corral.blob_put(text, bytea) FROM ${role}; GRANT DELETE ON corral.blobs TO ${role};`);
     await expect(joined()).rejects.toThrow(
-      "This database user lacks rights that machines need: EXECUTE on corral.machine_leave, UPDATE of used_at on corral.blobs. " +
+      "This database user lacks rights that machines need: EXECUTE on corral.machine_leave, EXECUTE on corral.blob_put. " +
         "Run `corral work --grants ROLE`",
     );
     expect(psql(urlOf(owner), machineRoleScript(role, "1"))).toBe("");
@@ -115,13 +117,32 @@ describe("the script of `corral work --grants`", () => {
     await expect(asRole.query("DELETE FROM corral.blobs")).rejects.toThrow(/permission denied/);
   });
 
-  it("changes nothing for a role with more rights: the owner, its members, a superuser", async () => {
-    const member = name("member");
-    sql(`CREATE ROLE ${member} IN ROLE ${owner}`);
-    for (const wrong of [owner, member, "postgres"])
-      expect(psql(superUrl, machineRoleScript(wrong, "1"))).toMatch(/has all rights on Corral's tables/);
+  it("changes nothing for a role with all rights: the owner, its members, a superuser, and who can become one", async () => {
+    const [member, maker, writer] = [name("member"), name("maker"), name("writer")];
+    sql(`CREATE ROLE ${member} NOINHERIT IN ROLE ${owner}; CREATE ROLE ${maker} CREATEROLE;
+      CREATE ROLE ${writer} IN ROLE pg_write_server_files`);
+    for (const wrong of [owner, member, maker, writer, "postgres"])
+      expect(psql(superUrl, machineRoleScript(wrong, "1"))).toMatch(/has, or can get, all rights on Corral's tables/);
     expect((await coordinator.list()).length).toBe(1);
-    sql(`DROP ROLE ${member}`);
+    sql(`DROP ROLE ${member}; DROP ROLE ${maker}; DROP ROLE ${writer}`);
+  });
+
+  it("changes nothing for a role with further rights that it cannot take: of its groups, or of all users", async () => {
+    const [reader, group, member] = [name("reader"), name("group"), name("member")];
+    sql(`CREATE ROLE ${reader} NOINHERIT IN ROLE pg_read_all_data; CREATE ROLE ${group}; CREATE ROLE ${member} IN ROLE ${group};
+      GRANT USAGE ON SCHEMA corral TO ${group}; GRANT UPDATE (state) ON corral.items TO ${group};
+      GRANT EXECUTE ON FUNCTION corral.offered(text) TO ${group}`);
+    const refusal = (of: string): string => psql(superUrl, machineRoleScript(of, "1"));
+    expect(refusal(reader)).toMatch(/has more rights than machines need.*SELECT on corral\.fleets/);
+    expect(refusal(reader)).not.toMatch(/(INSERT|UPDATE|DELETE|EXECUTE) on|on corral\.version/);
+    expect(refusal(member)).toMatch(/: EXECUTE on corral\.offered\(text\), UPDATE on corral\.items\. Use a new role/);
+    expect(psql(superUrl, `SET ROLE ${member}; SELECT corral.machine_leave('x')`)).toMatch(/permission denied/);
+    sql("GRANT INSERT ON corral.results TO PUBLIC");
+    expect(refusal(role)).toMatch(/: INSERT on corral\.results\. Use a new role/);
+    sql("REVOKE INSERT ON corral.results FROM PUBLIC");
+    expect(refusal(role)).toBe("");
+    for (const made of [reader, member]) sql(`DROP ROLE ${made}`);
+    sql(`DROP OWNED BY ${group}; DROP ROLE ${group}`);
   });
 
   it.each(["", "a b", 'x"; DROP TABLE y; --', "a'b", "pg_monitor", "PUBLIC", "x".repeat(64), "1a", "a;b"])(
@@ -141,10 +162,24 @@ describe("a machine of another version", () => {
     [99, /^The queue has version 99, but this Corral supports only \d+\. Use the newer Corral/],
   ])("says so, with tables of version %d", async (version, said) => {
     await using asOwner = await connectServer(urlOf(owner));
-    const [was] = await asOwner.query<{ version: number }>("SELECT version FROM corral.version");
-    await asOwner.query("UPDATE corral.version SET version = $1", [version]);
+    const [was] = await asOwner.query<{ version: number; steps: string }>("SELECT version, steps FROM corral.version");
+    const set = "UPDATE corral.version SET version = $1, steps = $2";
+    await asOwner.query(set, [version, stepsOf(version)]);
     await expect(joined()).rejects.toThrow(said);
-    await asOwner.query("UPDATE corral.version SET version = $1", [was?.version]);
+    await asOwner.query(set, [was?.version, was?.steps]);
+  });
+
+  it.each([
+    ["the same version", 0],
+    ["an older version", 1],
+  ])("that was not released says so, to its owner too, with tables of %s", async (_, before) => {
+    await using asOwner = await connectServer(urlOf(owner));
+    const [was] = await asOwner.query<{ version: number; steps: string }>("SELECT version, steps FROM corral.version");
+    const set = "UPDATE corral.version SET version = $1, steps = $2";
+    await asOwner.query(set, [(was?.version ?? 0) - before, sha256("other steps")]);
+    for (const url of [urlOf(role), urlOf(owner)])
+      await expect(joined(url)).rejects.toThrow(/of a Corral that was not released.*DROP SCHEMA corral CASCADE/);
+    await asOwner.query(set, [was?.version, was?.steps]);
   });
 });
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { type Content, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
-import { openPostgresBlobs } from "../../../src/blobs/postgres/postgres-blobs.ts";
+import { type Content, digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { machineGrants } from "../../../src/fleet/postgres/machine-role.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
@@ -22,7 +22,6 @@ beforeAll(async () => {
   const url = inject("postgres") ?? "";
   owner = await PostgresStore.open(await connectServer(url, schema), { ...options, self: "coordinator" });
   await using asOwner = await connectServer(url, schema);
-  await openPostgresBlobs(asOwner);
   await asOwner.query(`CREATE ROLE ${role} LOGIN`);
   for (const grant of machineGrants(role, schema)) await asOwner.query(grant);
   const ofRole = url.replace("postgres@", `${role}@`);
@@ -48,7 +47,7 @@ describe("the role of machines", () => {
     expect(await member.deliver(fleet, 0, 1, delivery)).toEqual({ ok: true });
     expect(await member.giveBack(fleet, 1, 1, 0)).toEqual({ ok: true });
     expect(await member.withdrawn()).toEqual([]);
-    await member.stands(fleet, "a reason");
+    await member.refuses(fleet, "a reason");
   });
 
   it("can speak for no other machine: it does not see their ids", async () => {
@@ -89,6 +88,40 @@ describe("the role of machines", () => {
     await asOwner.query("UPDATE corral.limits SET blob_bytes_per_hour = DEFAULT");
   });
 
+  it("reads the blobs that it can name, in bounded pieces, and makes none look older than it is", async () => {
+    const [ofOwner, ofMachine] = [await owner.work.blobs(), await machine.work.blobs()];
+    const content = randomBytes(5_000_001);
+    const digest = await putBytes(ofOwner, content);
+    expect((await wholeBlob(ofMachine, digest, content.length)).equals(content)).toBe(true);
+    const many = Array.from({ length: 1001 }, () => digest);
+    await expect(asMachine.query("SELECT corral.blobs_has($1)", [many])).rejects.toThrow(/too many digests/);
+    for (const [after, most] of [
+      [0, 4 * 1024 ** 2 + 1],
+      [-1, 1],
+    ])
+      await expect(asMachine.query("SELECT corral.blob_piece($1, $2, $3)", [digest, after, most])).rejects.toThrow(
+        /no piece of a blob/,
+      );
+    await using asOwner = await connectServer(inject("postgres") ?? "", schema);
+    const age = async (): Promise<number> =>
+      (
+        await asOwner.query<{ age: number }>(
+          "SELECT extract(epoch FROM clock_timestamp() - used_at)::float8 AS age FROM corral.blobs WHERE digest = $1",
+          [digest],
+        )
+      )[0]?.age ?? Number.NaN;
+    // The time of a transaction that has been open for long is an old one.
+    await asMachine.transaction(async (within) => {
+      await within.query("SELECT 1");
+      await sleep(600);
+      await within.query("SELECT corral.blob_put($1, $2)", [digest, content]);
+    });
+    expect(await age()).toBeLessThan(0.5);
+    await asOwner.query("UPDATE corral.blobs SET used_at = now() - interval '3 days'");
+    expect(await ofMachine.has([digest])).toEqual(new Set([digest]));
+    expect(await age()).toBeLessThan(60);
+  });
+
   it("joins no more often than the owner lets it, also with leases that end at once", async () => {
     await using asOwner = await connectServer(inject("postgres") ?? "", schema);
     await asOwner.query("UPDATE corral.limits SET machines_per_role = 3");
@@ -98,7 +131,46 @@ describe("the role of machines", () => {
     await expect(join()).rejects.toThrow(/has too many machines: see .*\.limits/);
     await using _other = await owner.work.join({ name: "of another role", labels: [], slots: 1, version: "0" });
     for (const id of ids) await asMachine.query("SELECT corral.machine_leave($1)", [id]);
+    // What a dead machine has not delivered yet does not keep others away.
+    await asOwner.query("UPDATE corral.limits SET machines_per_role = 1");
+    const [{ id } = { id: "" }] = await join();
+    await asOwner.query("UPDATE corral.processes SET lease_until = lease_until - 100000 WHERE id = $1", [id]);
+    await asOwner.query("UPDATE corral.items SET state = 'away', owner = $1 WHERE position = 2", [id]);
+    expect(await join()).toHaveLength(1);
+    expect(await asOwner.query("SELECT 1 FROM corral.processes WHERE id = $1", [id])).toHaveLength(1);
+    await asOwner.query("UPDATE corral.items SET state = 'queued', owner = NULL WHERE position = 2");
     await asOwner.query("UPDATE corral.limits SET machines_per_role = DEFAULT");
+  });
+
+  it("claims once with the same tickets, also if it asks again before the first claim is over", async () => {
+    await using member = await machine.work.join({ name: "m", labels: [], slots: 8, version: "0" });
+    const of = await owner.create({ ...SPEC, machines: { needs: [], priority: 0, weight: 1 } });
+    await owner.load(of, items(4), noCollisions);
+    await owner.work.offer(of, { declarations: {}, images: {}, trees: {} });
+    const claim = "SELECT attempt, request FROM corral.machine_claim($1, $2, $3)";
+    const values = [member.id, [of], ["ticket-1", "ticket-2"]];
+    const [first, again] = await asMachine.transaction(async (within) => {
+      const claimed = await within.query<{ request: string }>(claim, values);
+      const second = asMachine.query<{ request: string }>(claim, values);
+      await sleep(300);
+      return [claimed, { second }] as const;
+    });
+    const name = ({ request }: { request: string }): string => request;
+    expect((await again.second).map(name).toSorted()).toEqual(first.map(name).toSorted());
+    expect(first).toHaveLength(2);
+    await owner.work.drain(of);
+  });
+
+  it("says why it takes none only of fleets that it could take items of", async () => {
+    await using member = await machine.work.join({ name: "m", labels: [], slots: 1, version: "0" });
+    const hidden = await owner.create({ ...SPEC, machines: { needs: ["gpu"], priority: 0, weight: 1 } });
+    await owner.load(hidden, items(1), noCollisions);
+    await owner.work.offer(hidden, { declarations: {}, images: {}, trees: {} });
+    await member.refuses(hidden, "a reason");
+    await member.refuses(fleet, "another reason");
+    const [listed] = (await owner.work.machines()).filter(({ name }) => name === "m");
+    expect(listed?.fleets).toMatchObject([{ fleet, why: "another reason" }]);
+    await owner.work.drain(hidden);
   });
 
   it("cannot decide, settle, or take a fleet over", async () => {
@@ -130,6 +202,10 @@ describe("the role of machines", () => {
     "UPDATE corral.version SET version = 99",
     "UPDATE corral.limits SET machines_per_role = 1000000",
     "DELETE FROM corral.stored",
+    "SELECT digest, content FROM corral.blobs",
+    "INSERT INTO corral.blobs (digest, content, used_at) VALUES ('x', 'x', 'infinity')",
+    "UPDATE corral.blobs SET used_at = 'infinity'",
+    "DELETE FROM corral.blobs",
     "SELECT * FROM corral.offered('x')",
     "CREATE TABLE corral.mine (x int)",
     "CREATE FUNCTION corral.now_ms(int) RETURNS int LANGUAGE sql AS 'SELECT 1'",

@@ -270,7 +270,7 @@ describe("a machine", () => {
     const fleet = await offered(3);
     const member = await work.join({ name: `m-${fleet}`, labels: ["x"], slots: 2, version: "1.2" });
     await member.claim([fleet], 2, newAttempt);
-    await member.stands(fleet, "the image differs");
+    await member.refuses(fleet, "the image differs");
     const listed = async () => (await work.machines()).filter(({ name }) => name === `m-${fleet}`);
     expect(await listed()).toMatchObject([
       {
@@ -286,7 +286,7 @@ describe("a machine", () => {
     // Its id is the machine's secret, and lists go to everybody who may read.
     expect((await listed())[0]?.id).toMatch(/^[0-9a-f]{12}$/);
     expect(JSON.stringify(await listed())).not.toContain(member.id);
-    await member.stands(fleet, null);
+    await member.refuses(fleet, null);
     await member.deliver(fleet, 0, 1, deliveryOf(0));
     expect(await listed()).toMatchObject([{ running: 1, fleets: [{ running: 1, why: null }] }]);
     expect((await listed())[0]?.recentRate).toBeGreaterThan(0);

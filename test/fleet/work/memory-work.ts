@@ -199,7 +199,7 @@ export class MemoryWork implements WorkStore {
         reached();
         return this.#offersFor(model);
       },
-      stands: async (fleet, why) => {
+      refuses: async (fleet, why) => {
         reached();
         model.whys.set(fleet, why);
       },
