@@ -1,6 +1,5 @@
 import { join } from "node:path";
 import { type FetchedFile, FetchedFiles } from "../blobs/files/fetched-files.ts";
-import { isContentOf } from "../blobs/files/stored-file.ts";
 import { BlobRefused, type BlobStore } from "../blobs/model/blob.ts";
 import { type Attachment, type Job, newRunId } from "../run/model/job.ts";
 import { unstartedResult } from "../run/model/result.ts";
@@ -10,8 +9,8 @@ import type { ItemExecutor } from "./executor.ts";
 import { ATTACHED_LIMITS } from "./model/item.ts";
 
 /**
- * Runs items with the attachments that were sent for them. A file that is here with the same content is used as it is; others are
- * fetched. `ownerDir`: of this process. Disposing disposes of `cells` too.
+ * Runs items with the attachments that were sent for them, also at home: a file from which one is copied may change while the item runs.
+ * `ownerDir`: of this process. Disposing disposes of `cells` too.
  */
 export function withFetchedAttachments(
   cells: ItemExecutor,
@@ -63,9 +62,9 @@ async function broughtHere(
   opened: FetchedFile[],
   signal: AbortSignal,
 ): Promise<Attachment> {
-  if (sent === undefined || (await isContentOf(attachment.host, sent, signal))) return attachment;
+  if (sent === undefined) return attachment;
   try {
-    const file = await files.open(sent, signal);
+    const file = await files.open(sent, signal, attachment.host);
     opened.push(file);
     const { host } = file;
     return { ...attachment, host, view: { origin: host, asked: ASK } };

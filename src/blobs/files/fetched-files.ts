@@ -5,9 +5,10 @@ import { Descriptor } from "../../files/host/descriptor.ts";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { type Blob, BlobRefused, type BlobStore, type Digest } from "../model/blob.ts";
 import { fillFile } from "../model/file-content.ts";
+import { copiedFrom } from "./stored-file.ts";
 
-/** Files that nothing uses now, and that are kept because the next item may use them. */
-const MAX_IDLE = { files: 1000, bytes: 1024 ** 3 };
+/** Files that nothing uses now, and that are kept because the next item may use them: as many as one item may have. */
+const MAX_IDLE = { files: 1000, bytes: 4 * 1024 ** 3 };
 
 /** A file with the content of a blob, which every user can read. Disposing says that it is not used any more. */
 export interface FetchedFile extends Disposable {
@@ -22,7 +23,7 @@ interface Entry {
   readonly made: Promise<void>;
 }
 
-/** Blobs as files in a directory of this process, each fetched once while it is used. Disposing removes them all. */
+/** Blobs as files in a directory of this process, each made once while it is used. Disposing removes them all. */
 export class FetchedFiles implements AsyncDisposable {
   readonly #store: BlobStore;
   readonly #dir: string;
@@ -40,10 +41,13 @@ export class FetchedFiles implements AsyncDisposable {
     this.#maxIdle = maxIdle;
   }
 
-  /** Rejects with `BlobRefused` if the store does not have exactly this blob; nothing of it is left then. */
-  async open(blob: Blob, signal: AbortSignal): Promise<FetchedFile> {
+  /**
+   * Copied from `near` if that file has the content, else fetched. Rejects with `BlobRefused` if the store does not have exactly this
+   * blob; nothing of it is left then.
+   */
+  async open(blob: Blob, signal: AbortSignal, near = ""): Promise<FetchedFile> {
     signal.throwIfAborted();
-    const entry = this.#entries.get(blob.digest) ?? this.#begin(blob);
+    const entry = this.#entries.get(blob.digest) ?? this.#begin(blob, near);
     entry.users += 1;
     let isOver = false;
     const close = (): void => {
@@ -70,29 +74,34 @@ export class FetchedFiles implements AsyncDisposable {
     await removeTree(this.#dir);
   }
 
-  #begin(blob: Blob): Entry {
+  #begin(blob: Blob, near: string): Entry {
     this.#made += 1;
     const host = join(this.#dir, `${blob.digest}.${this.#made}`);
-    const entry: Entry = { host, bytes: blob.bytes, users: 0, made: this.#make(host, blob) };
+    const entry: Entry = { host, bytes: blob.bytes, users: 0, made: this.#make(host, blob, near) };
     this.#entries.set(blob.digest, entry);
     // The next one that asks tries again.
     entry.made.catch(() => this.#forget(blob.digest, entry));
     return entry;
   }
 
-  async #make(host: string, { digest, bytes }: Blob): Promise<void> {
+  async #make(host: string, blob: Blob, near: string): Promise<void> {
     this.#isMade ??= mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.#isMade.finally(() => (this.#isMade = null));
     try {
       using file = Descriptor.create(host, 0o600);
       // The digest is compared at the end, and the file has its name for nothing else before.
-      const written = await fillFile(file, this.#store.get(digest, bytes, this.#ends.signal));
-      if (written !== bytes) throw new BlobRefused("mismatch", digest, `it has ${written} bytes and not ${bytes}`);
+      if (!(await copiedFrom(near, blob, file, this.#ends.signal))) await this.#fetch(blob, file);
       fs.fchmodSync(file.fd, 0o444);
     } catch (error) {
       fs.rmSync(host, { force: true });
       throw error;
     }
+  }
+
+  async #fetch({ digest, bytes }: Blob, file: Descriptor): Promise<void> {
+    fs.ftruncateSync(file.fd, 0);
+    const written = await fillFile(file, this.#store.get(digest, bytes, this.#ends.signal));
+    if (written !== bytes) throw new BlobRefused("mismatch", digest, `it has ${written} bytes and not ${bytes}`);
   }
 
   #idle(digest: Digest, entry: Entry): void {

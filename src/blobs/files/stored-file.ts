@@ -3,8 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { pinned } from "../../files/host/roots.ts";
 import { codeOf } from "../../platform/errno.ts";
-import { type Blob, BlobRefused, type BlobStore } from "../model/blob.ts";
-import { blobOf, piecesOf } from "../model/file-content.ts";
+import { type Blob, BlobRefused, type BlobStore, checked } from "../model/blob.ts";
+import { blobOf, fillFile, piecesOf } from "../model/file-content.ts";
 
 /** A program may write to the file while it is read. */
 const MAX_TRIES = 5;
@@ -56,15 +56,19 @@ export class StoredFiles {
   }
 }
 
-/** Whether there is a regular file with this content. No link is followed, and what cannot be read has not. */
-export async function isContentOf(host: string, { digest, bytes }: Blob, signal: AbortSignal): Promise<boolean> {
+/**
+ * Fills an empty file with the content of a blob, if a regular file of this machine has it. False if it has not: then anything may be
+ * in the file. No link is followed.
+ */
+export async function copiedFrom(host: string, blob: Blob, into: Descriptor, signal: AbortSignal): Promise<boolean> {
   try {
     using found = host === "" ? null : pinned(host);
-    if (found === null || !found.stat().isFile() || found.stat().size !== bytes) return false;
+    if (found === null || !found.stat().isFile() || found.stat().size !== blob.bytes) return false;
     using file = found.reopen(fs.constants.O_RDONLY);
-    return (await blobOf(file, signal))?.digest === digest;
+    await fillFile(into, checked(blob, piecesOf(file, signal)));
+    return true;
   } catch (error) {
-    if (codeOf(error) === undefined) throw error;
+    if (!(error instanceof BlobRefused) && codeOf(error) === undefined) throw error;
     return false;
   }
 }

@@ -120,6 +120,29 @@ describe("attachments that travel", () => {
     await executor[Symbol.asyncDispose]();
   });
 
+  it("stay as they were while an item runs at home, and are read once for all items", async () => {
+    const a = file("a.txt", "first");
+    const [request] = await sent([requestOf([a])]);
+    let got = 0;
+    const get: BlobStore["get"] = (...of) => {
+      got += 1;
+      return pair.store.get(...of);
+    };
+    const writing: ItemExecutor = {
+      ...cells,
+      run: async (job) => {
+        fs.writeFileSync(a, "OTHER");
+        return await cells.run(job);
+      },
+    };
+    const blobs = { ...pair.store, get } as BlobStore;
+    const executor = withFetchedAttachments(writing, { blobs, ownerDir: machine.ownerDir });
+    const how = { run: "r1", fleet: "f", signal: NEVER, turn: async () => {} };
+    for (let n = 0; n < 2; n += 1) await executor.run(itemJob(home.job, request as ItemRequest, how));
+    expect([seen, got]).toEqual([[{ "a.txt": "first" }, { "a.txt": "first" }], 0]);
+    await executor[Symbol.asyncDispose]();
+  });
+
   it("are read once if many items have the same, and fetched once while they are used", async () => {
     const a = file("a.txt", "shared");
     let [put, got] = [0, 0];
