@@ -22,6 +22,7 @@ export class RunningFleet {
   readonly #here: ItemsHere;
   readonly #begunAt: number;
   readonly #failures: unknown[] = [];
+  #isShareUnknown = false;
   /** Resolved by the first thing that happens after the loop has begun to look. */
   #changed = Promise.withResolvers<void>();
 
@@ -50,11 +51,11 @@ export class RunningFleet {
 
   /** Runs until no item is left or the fleet is drained. Rejects for bugs, after all running items have ended. */
   async run(): Promise<FleetSummary> {
-    const { stop, store, share, job } = this.#parts;
+    const { stop, store, job } = this.#parts;
     await this.#recorder.open();
     stop.addEventListener("abort", () => this.drain("the fleet was stopped"), { once: true });
     if (stop.aborted) this.drain("the fleet was stopped");
-    const sharing = setInterval(async () => this.#here.resize(await share.look()), SHARE_MS);
+    const sharing = setInterval(() => void this.#lookAtShare(), SHARE_MS);
     const deliveries = this.#deliveries();
     let isCancelled = false;
     try {
@@ -62,8 +63,13 @@ export class RunningFleet {
       isCancelled = (await this.#claimAll(deliveries)) === "cancelled";
       await this.#here.allEnded();
       await deliveries?.allBack();
+    } catch (error) {
+      // Results of what still runs are recorded if the store answers again in time.
+      this.drain(`the fleet cannot continue: ${(error as Error).message}`);
+      throw error;
     } finally {
       clearInterval(sharing);
+      await this.#here.allEnded();
       await deliveries?.[Symbol.asyncDispose]();
       this.#recorder.close();
       await this.#parts.cache?.end();
@@ -113,6 +119,18 @@ export class RunningFleet {
     const timer = setTimeout(this.#changed.resolve, Math.min(Math.max(dueAtMs - Date.now(), 1), LONGEST_DELAY_MS));
     await this.#changed.promise;
     clearTimeout(timer);
+  }
+
+  /** If it cannot be read, the share stays as it was. */
+  async #lookAtShare(): Promise<void> {
+    try {
+      this.#here.resize(await this.#parts.share.look());
+      this.#isShareUnknown = false;
+    } catch (error) {
+      const detail = `the number of other fleets on this machine cannot be read: ${(error as Error).message}`;
+      if (!this.#isShareUnknown) this.#parts.onEvent({ type: "trouble", detail });
+      this.#isShareUnknown = true;
+    }
   }
 
   #deliveries(): Deliveries | null {

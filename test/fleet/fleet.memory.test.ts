@@ -1,9 +1,10 @@
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it, vi } from "vitest";
 import { JournalQueue } from "../../src/fleet/journal/journal-queue.ts";
+import { MachineShare } from "../../src/fleet/share.ts";
 import type { FakeProgram } from "../isolation/fake/program.ts";
 import { memoryEngine } from "../run/memory-engine.ts";
-import { openFleetProject } from "./fleet-fixture.ts";
+import { openFleetProject, whole } from "./fleet-fixture.ts";
 
 /** A fleet of one worker, which does what `program` does. */
 async function fleetOf(program: FakeProgram) {
@@ -106,6 +107,71 @@ describe("a fleet", () => {
     expect(summary).toMatchObject({ state: "paused", why: expect.stringContaining("The host failed (ENOSPC)") });
     expect(results.size).toBe(0);
     expect(await o.fleet.journal.list()).toMatchObject([{ state: "paused", counts: { done: 0 } }]);
+  });
+
+  it("lets what runs end, and tells its result, if the store does not answer any more", async () => {
+    const begun = Promise.withResolvers<void>();
+    const ends = Promise.withResolvers<void>();
+    let runs = 0;
+    await using o = await fleetOf(async () => {
+      runs += 1;
+      if (runs === 1) return 0;
+      begun.resolve();
+      await ends.promise;
+      return 0;
+    });
+    const { claim } = JournalQueue.prototype;
+    let claims = 0;
+    const claiming = vi.spyOn(JournalQueue.prototype, "claim").mockImplementation(async function (
+      this: JournalQueue,
+      ...given
+    ) {
+      claims += 1;
+      if (claims === 1) return await claim.apply(this, given);
+      await begun.promise;
+      setTimeout(ends.resolve, 50);
+      throw new Error("the connection is lost");
+    });
+    try {
+      const opened = await o.fleet.open({ concurrency: 1 }, items(9));
+      if (!opened.ok) throw new Error("it was refused");
+      await using _ = opened;
+      const told = Array.fromAsync(opened.fleet.results);
+      await expect(opened.fleet.run()).rejects.toThrow("the connection is lost");
+      expect(await told).toMatchObject([{ status: "succeeded" }, { status: "succeeded" }]);
+      expect(await o.fleet.journal.list()).toMatchObject([
+        { state: "paused", why: "the fleet cannot continue: the connection is lost", counts: { done: 2 } },
+      ]);
+    } finally {
+      claiming.mockRestore();
+    }
+  });
+
+  it("keeps its share of the machine if the share cannot be read, and says so once", async () => {
+    const begun = Promise.withResolvers<void>();
+    const ends = Promise.withResolvers<void>();
+    await using o = await fleetOf(async () => {
+      begun.resolve();
+      await ends.promise;
+      return 0;
+    });
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    try {
+      const opened = await o.fleet.open({ concurrency: 1 }, items(2));
+      const failing = vi.spyOn(MachineShare.prototype, "look").mockRejectedValue(new Error("EMFILE"));
+      const mapped = whole(opened);
+      await begun.promise;
+      await vi.advanceTimersByTimeAsync(3500);
+      expect(failing.mock.calls.length).toBeGreaterThanOrEqual(3);
+      failing.mockRestore();
+      ends.resolve();
+      expect((await mapped).summary).toMatchObject({ state: "done", done: 2 });
+      const troubles = o.fleet.events.flatMap((event) => (event.type === "trouble" ? [event.detail] : []));
+      expect(troubles).toEqual(["the number of other fleets on this machine cannot be read: EMFILE"]);
+    } finally {
+      vi.restoreAllMocks();
+      vi.useRealTimers();
+    }
   });
 
   it("runs no more items at once than it may", async () => {
