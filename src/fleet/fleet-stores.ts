@@ -3,7 +3,6 @@ import { queueOf } from "../declarations/queue.ts";
 import type { FleetStore } from "./model/store.ts";
 import { openStoreAt } from "./open-store.ts";
 
-/** A store that no step has used for so long is closed. */
 const IDLE_MS = 1000;
 /** Stores that are open at once; those of further projects are closed as soon as they are not in use. */
 const MAX_IDLE = 8;
@@ -11,19 +10,29 @@ const MAX_IDLE = 8;
 interface Opened {
   readonly store: Promise<FleetStore>;
   users: number;
+  /** A user had an error: no further one gets it. */
+  hasFailed: boolean;
   closing: NodeJS.Timeout | undefined;
 }
 
-/** The stores of fleets that the steps of one command use: each is opened once, since a database takes time and has few connections. */
+/** The stores of fleets that steps of one process use: each is opened once, since a database takes time and has few connections. */
 export class FleetStores implements AsyncDisposable {
   readonly #stateDir: string;
   readonly #env: Readonly<Record<string, string | undefined>>;
+  readonly #idleMs: number;
   readonly #opened = new Map<string, Opened>();
 
-  /** `env`: Corral's own environment. */
-  constructor(stateDir: string, env: Readonly<Record<string, string | undefined>>) {
+  /** `env`: Corral's own environment. A store that no step has used for `idleMs` is closed. */
+  constructor(stateDir: string, env: Readonly<Record<string, string | undefined>>, idleMs = IDLE_MS) {
     this.#stateDir = stateDir;
     this.#env = env;
+    this.#idleMs = idleMs;
+  }
+
+  /** Null, without asking: the project names no database. */
+  async withQueueOf<T>(projectDir: string, act: (store: FleetStore) => Promise<T>): Promise<T | null> {
+    const queue = await queueOf(projectDir, this.#env);
+    return queue === null ? null : await this.#using(projectDir, queue, act);
   }
 
   /**
@@ -47,7 +56,7 @@ export class FleetStores implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([...this.#opened.keys()].map((place) => this.#close(place)));
+    await Promise.all([...this.#opened].map(([place, opened]) => this.#close(place, opened)));
   }
 
   async #using<T>(projectDir: string, queue: string | null, act: (store: FleetStore) => Promise<T>): Promise<T> {
@@ -55,32 +64,37 @@ export class FleetStores implements AsyncDisposable {
     const opened = this.#opened.get(place) ?? {
       store: openStoreAt(this.#stateDir, projectDir, queue),
       users: 0,
+      hasFailed: false,
       closing: undefined,
     };
     this.#opened.set(place, opened);
     clearTimeout(opened.closing);
     opened.users += 1;
-    let hasFailed = true;
     try {
-      const result = await act(await opened.store);
-      hasFailed = false;
-      return result;
+      return await act(await opened.store);
+    } catch (error) {
+      // The next user opens it anew, also if others still use this one.
+      opened.hasFailed = true;
+      if (this.#opened.get(place) === opened) this.#opened.delete(place);
+      throw error;
     } finally {
       opened.users -= 1;
-      // What failed is opened anew.
-      if (opened.users === 0) {
-        if (hasFailed || this.#opened.size > MAX_IDLE) await this.#close(place);
-        else opened.closing = setTimeout(() => void this.#close(place), IDLE_MS).unref();
-      }
+      if (opened.users === 0) await this.#leave(place, opened);
     }
   }
 
-  async #close(place: string): Promise<void> {
-    const opened = this.#opened.get(place);
-    this.#opened.delete(place);
-    clearTimeout(opened?.closing);
+  async #leave(place: string, opened: Opened): Promise<void> {
+    if (opened.hasFailed || this.#opened.size > MAX_IDLE) return await this.#close(place, opened);
+    // A connection that cannot be closed in order is lost already.
+    const close = (): void => void this.#close(place, opened).catch(() => {});
+    if (this.#opened.get(place) === opened) opened.closing = setTimeout(close, this.#idleMs).unref();
+  }
+
+  async #close(place: string, opened: Opened): Promise<void> {
+    if (this.#opened.get(place) === opened) this.#opened.delete(place);
+    clearTimeout(opened.closing);
     // One that could not be opened was reported to its user.
-    const store = await opened?.store.catch(() => null);
+    const store = await opened.store.catch(() => null);
     await store?.[Symbol.asyncDispose]();
   }
 }

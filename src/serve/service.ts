@@ -4,6 +4,7 @@ import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
 import { reapCells } from "../operations/machine.ts";
 import { packageVersion } from "../operations/package-version.ts";
+import { QueueMachines } from "../operations/queue-machines.ts";
 import { openTracing } from "../platform/tracing.ts";
 import type { RunEvent } from "../run/model/events.ts";
 import { tryHoldFile } from "../state/file-lock.ts";
@@ -115,6 +116,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     logs,
     uploads,
     metrics,
+    machines: opening.use(new QueueMachines(stateDir, env)),
     over: over.signal,
   };
   const router = new Router(routesOf(served, env, packageVersion()));

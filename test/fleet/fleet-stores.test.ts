@@ -57,6 +57,24 @@ describe("the stores of one command", () => {
     expect(await stores.withStoreOf(fleet, project(), async (store) => store !== failed)).toBe(true);
   });
 
+  it("are opened anew after a failure, also if another step uses the failed one longer", async () => {
+    const fleet = await newFleet();
+    await using stores = new FleetStores(state(), {});
+    const [begun, ends] = [Promise.withResolvers<FleetStore>(), Promise.withResolvers<void>()];
+    const longer = stores.withStoreOf(fleet, project(), async (store) => {
+      begun.resolve(store as FleetStore);
+      await ends.promise;
+      return await isClosed(store as FleetStore);
+    });
+    const failed = await begun.promise;
+    const failing = stores.withStoreOf(fleet, project(), async () => Promise.reject(new Error("lost")));
+    await expect(failing).rejects.toThrow("lost");
+    expect(await stores.withStoreOf(fleet, project(), async (store) => store !== failed)).toBe(true);
+    ends.resolve();
+    expect([await longer, await isClosed(failed)]).toEqual([false, true]);
+    expect(await stores.withStoreOf(fleet, project(), async (store) => store !== failed)).toBe(true);
+  });
+
   it("have a fleet that was made in them no more, or are not named now", async () => {
     await using stores = new FleetStores(state(), {});
     const asked = async (fleet: { id: string; store?: string }) =>

@@ -1032,7 +1032,7 @@ class MachineFleet:
 class MachineList:
     machines: list[QueueMachine]
     more: bool
-    """Whether there are more, which this list leaves out: ask with a filter, or a larger limit."""
+    """Whether there are more: a list has at most 1000 machines, and there is no second part of it."""
     has_queue: bool
     """Whether one of the projects has a queue that machines can reach."""
     raw: dict[str, Any] = field(repr=False, compare=False)

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { countWaiting } from "../../operations/approvals.ts";
-import { machinesOfQueues } from "../../operations/queue-machines.ts";
+import type { QueueMachines } from "../../operations/queue-machines.ts";
 import { type Route, route } from "../http/route.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
@@ -8,7 +8,7 @@ import type { Served } from "./service.ts";
 
 const QUEUE_MS = 3000;
 
-export function metricsRoutes({ stateDir, projects, metrics, sessions }: Served): Route[] {
+export function metricsRoutes({ stateDir, projects, metrics, sessions, machines: queues }: Served): Route[] {
   return [
     route(
       {
@@ -25,7 +25,8 @@ export function metricsRoutes({ stateDir, projects, metrics, sessions }: Served)
         for (const { dir, name } of projects.all)
           waiting.push(...Array<string>(await countWaiting(stateDir, dir)).fill(name));
         const questions = () => waiting;
-        const machines = (await Promise.all(projects.all.map(queueSize))).filter((size) => size !== null);
+        const sizes = await Promise.all(projects.all.map((project) => queueSize(queues, project)));
+        const machines = sizes.filter((size) => size !== null);
         const text = await metrics.text({
           questions,
           sessions: () => sessions.all.map(({ project }) => project),
@@ -38,8 +39,8 @@ export function metricsRoutes({ stateDir, projects, metrics, sessions }: Served)
 }
 
 /** Null: it has no queue, or one that does not answer at once. The other metrics must not wait for it. */
-async function queueSize({ name, place }: ServedProject): Promise<QueueSize | null> {
-  const asked = machinesOfQueues([place]).catch(() => null);
+async function queueSize(queues: QueueMachines, { name, dir }: ServedProject): Promise<QueueSize | null> {
+  const asked = queues.list([dir]).catch(() => null);
   const machines = await Promise.race([asked, sleep(QUEUE_MS, null, { ref: false })]);
   if (machines === null) return null;
   return { project: name, machines: machines.length, slots: machines.reduce((sum, { slots }) => sum + slots, 0) };

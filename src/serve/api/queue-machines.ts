@@ -1,11 +1,10 @@
 import { z } from "zod";
-import { machinesOfQueues } from "../../operations/queue-machines.ts";
 import { type Route, route } from "../http/route.ts";
 import { listedMachine } from "./queue-machine-shapes.ts";
 import type { Served } from "./service.ts";
-import { count, inProject, more } from "./shapes.ts";
+import { count, inProject } from "./shapes.ts";
 
-export function machinesRoutes({ projects }: Pick<Served, "projects">): Route[] {
+export function machinesRoutes({ projects, machines: queues }: Pick<Served, "projects" | "machines">): Route[] {
   return [
     route(
       {
@@ -18,7 +17,11 @@ export function machinesRoutes({ projects }: Pick<Served, "projects">): Route[] 
           200: z
             .object({
               machines: z.array(listedMachine),
-              more,
+              more: z
+                .boolean()
+                .describe(
+                  "Whether there are more: a list has at most 1000 machines, and there is no second part of it",
+                ),
               hasQueue: z.boolean().describe("Whether one of the projects has a queue that machines can reach"),
             })
             .meta({ id: "MachineList" }),
@@ -26,7 +29,7 @@ export function machinesRoutes({ projects }: Pick<Served, "projects">): Route[] 
         faults: [404, 503],
       },
       async ({ query: { project, limit = 200 } }) => {
-        const all = await machinesOfQueues(projects.chosen(project).map(({ place }) => place));
+        const all = await queues.list(projects.chosen(project).map(({ dir }) => dir));
         const machines = (all ?? []).slice(0, limit).map(({ fleets, ...one }) => ({
           ...one,
           fleets: fleets.map(({ projectDir, ...fleet }) => ({ ...fleet, project: projects.nameOf(projectDir) ?? "" })),

@@ -1,4 +1,5 @@
 import type { Changesets } from "../../operations/changesets.ts";
+import type { QueueMachines } from "../../operations/queue-machines.ts";
 import type { EventLogs } from "../../state/service/event-log.ts";
 import type { UploadFolder } from "../../state/service/upload-folder.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -18,6 +19,7 @@ export interface Served {
   readonly logs: EventLogs;
   readonly uploads: UploadFolder;
   readonly metrics: Metrics;
+  readonly machines: QueueMachines;
   /** Aborted when the service is being stopped. */
   readonly over: AbortSignal;
 }

@@ -1,10 +1,13 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, inject, it, vi } from "vitest";
 import { openFleetStore } from "../../../src/fleet/open-store.ts";
+import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
+import { PostgresWork } from "../../../src/fleet/postgres/work.ts";
 import { Changesets } from "../../../src/operations/changesets.ts";
 import { showFleet } from "../../../src/operations/fleets.ts";
+import { QueueMachines } from "../../../src/operations/queue-machines.ts";
 import { changesetStore } from "../../../src/run/changes/into-project.ts";
 import { pendingFleet } from "../../operations/pending-fleet.ts";
 
@@ -85,4 +88,23 @@ describe("the changes of a fleet's item, when another store of fleets is named t
       remove();
     }
   });
+});
+
+it("asks a queue for its machines over one store, and once for all who ask at the same time", async () => {
+  const opened = vi.spyOn(PostgresStore, "open");
+  const asked = vi.spyOn(PostgresWork.prototype, "machines");
+  try {
+    await using queues = new QueueMachines(place.stateDir, queue);
+    const all = await Promise.all([1, 2, 3].map(() => queues.list([place.projectDir])));
+    expect(all[0]).toEqual(all[2]);
+    expect([opened.mock.calls.length, asked.mock.calls.length]).toEqual([1, 1]);
+    await queues.list([place.projectDir]);
+    expect([opened.mock.calls.length, asked.mock.calls.length]).toEqual([1, 2]);
+    asked.mockRejectedValueOnce(new Error("the connection is lost"));
+    await expect(queues.list([place.projectDir])).rejects.toThrow("the connection is lost");
+    await queues.list([place.projectDir]);
+    expect(opened.mock.calls.length).toBe(2);
+  } finally {
+    vi.restoreAllMocks();
+  }
 });

@@ -379,7 +379,7 @@ export type MachineFleet = {
 
 export type MachineList = {
   readonly machines: readonly QueueMachine[];
-  /** Whether there are more, which this list leaves out: ask with a filter, or a larger limit. */
+  /** Whether there are more: a list has at most 1000 machines, and there is no second part of it. */
   readonly more: boolean;
   /** Whether one of the projects has a queue that machines can reach. */
   readonly hasQueue: boolean;
