@@ -213,6 +213,7 @@ describe("a coordinator of runs on machines", () => {
     await p.coordinator.look();
     expect(p.decide).toHaveBeenCalledTimes(1);
     expect(p.work.answer).toHaveBeenCalledTimes(1);
+    expect(p.work.readQuestions).toHaveBeenCalledTimes(1);
   });
 
   it("sends its decision again if the queue did not take it, and says so once", async () => {
