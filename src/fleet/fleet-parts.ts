@@ -1,7 +1,7 @@
 import type { FleetCache } from "./cache/fleet-cache.ts";
 import type { OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./executor.ts";
-import type { FleetJob } from "./item-job.ts";
+import type { FleetJob } from "./items/item-job.ts";
 import type { FleetSpec } from "./model/item.ts";
 import type { FleetQueue } from "./model/queue.ts";
 import type { ApplyingItem, FleetStore } from "./model/store.ts";

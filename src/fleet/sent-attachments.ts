@@ -2,7 +2,7 @@ import { StoredFiles } from "../blobs/files/stored-file.ts";
 import type { BlobStore } from "../blobs/model/blob.ts";
 import { pinSources } from "../isolation/sources/pin.ts";
 import { formatBytes } from "../sandbox/units.ts";
-import { attachedHost, type FleetJob } from "./item-job.ts";
+import { attachedHost, type FleetJob } from "./items/item-job.ts";
 import { ATTACHED_LIMITS, type ItemAttachment, type ItemRequest } from "./model/item.ts";
 
 /** Items whose files are read and stored at the same time. A database takes each file as a whole. */

@@ -7,8 +7,8 @@ import { changesOf, type SettledChanges, settleCollected } from "../run/changes/
 import type { Job } from "../run/model/job.ts";
 import { permissionOf } from "../run/model/permission.ts";
 import { unstartedResult } from "../run/model/result.ts";
-import { itemJob } from "./item-job.ts";
 import { isPending } from "./item-result.ts";
+import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { SettleChanges } from "./transport.ts";
 

@@ -1,6 +1,6 @@
 import type { BlobStore } from "../blobs/model/blob.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import type { FleetJob } from "./item-job.ts";
+import type { FleetJob } from "./items/item-job.ts";
 import type { ItemRequest, ItemResult } from "./model/item.ts";
 import type { FleetQueue, Settlement } from "./model/queue.ts";
 import type { Agreement, Delivered } from "./model/work.ts";

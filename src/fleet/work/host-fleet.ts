@@ -6,7 +6,7 @@ import { agreedFacts, whyDifferent } from "../agreement/agreement.ts";
 import { withFetchedAttachments } from "../fetched-attachments.ts";
 import { fleetPermission } from "../fleet-permission.ts";
 import { freshCells } from "../fresh-cells.ts";
-import { type FleetJob, readByAll } from "../item-job.ts";
+import { type FleetJob, readByAll } from "../items/item-job.ts";
 import type { Offer } from "../model/work.ts";
 import { RunTroubles } from "../run-troubles.ts";
 import type { AskingCoordinator } from "./asking-coordinator.ts";

@@ -1,8 +1,8 @@
 import type { RunResult } from "../../run/model/result.ts";
 import { brokenResult } from "../../run/model/result.ts";
 import type { ItemExecutor } from "../executor.ts";
-import { type FleetJob, itemJob } from "../item-job.ts";
 import { itemResult, unrunResult } from "../item-result.ts";
+import { type FleetJob, itemJob } from "../items/item-job.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { ClaimedWork, Delivery } from "../model/work.ts";
 import type { RunTroubles } from "../run-troubles.ts";

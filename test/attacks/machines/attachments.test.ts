@@ -6,7 +6,7 @@ import { FetchedFiles } from "../../../src/blobs/files/fetched-files.ts";
 import { type Blob, type BlobStore, type Digest, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
 import type { ItemExecutor } from "../../../src/fleet/executor.ts";
 import { withFetchedAttachments } from "../../../src/fleet/fetched-attachments.ts";
-import { type FleetJob, itemJob } from "../../../src/fleet/item-job.ts";
+import { type FleetJob, itemJob } from "../../../src/fleet/items/item-job.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { ClaimedWork } from "../../../src/fleet/model/work.ts";
 import { sentAttachments } from "../../../src/fleet/sent-attachments.ts";

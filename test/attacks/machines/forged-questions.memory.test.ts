@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { judgedQuestion } from "../../../src/fleet/elsewhere/judged-question.ts";
+import { decidedHere } from "../../../src/fleet/elsewhere/machine-questions.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
-import type { FleetJob } from "../../../src/fleet/item-job.ts";
-import { judgedQuestion } from "../../../src/fleet/judged-question.ts";
-import { decidedHere } from "../../../src/fleet/machine-questions.ts";
+import type { FleetJob } from "../../../src/fleet/items/item-job.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { AskedElsewhere } from "../../../src/fleet/model/question.ts";
 import { answerText, parsedAnswer } from "../../../src/fleet/stored/question-wire.ts";

@@ -1,17 +1,17 @@
-import type { ApprovalOperation, ApprovalRequest } from "../approval/approver.ts";
-import { checkedPath } from "../approval/path-glob.ts";
-import { decideShell } from "../approval/shell-rules/decide.ts";
-import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import { callConsent } from "../run/calls/call-consent.ts";
-import { judgeHost } from "../run/grants/judge-host.ts";
-import { permissionOf } from "../run/model/permission.ts";
-import { consentTo, governingMount } from "../sandbox/access.ts";
-import { consentOf } from "../sandbox/approval.ts";
-import type { Sandbox } from "../sandbox/sandbox.ts";
-import { withheldAt } from "../sandbox/withheld.ts";
-import { type FleetJob, itemJob } from "./item-job.ts";
-import type { AskedElsewhere } from "./model/question.ts";
-import { parsedQuestion, type WireQuestion } from "./stored/question-wire.ts";
+import type { ApprovalOperation, ApprovalRequest } from "../../approval/approver.ts";
+import { checkedPath } from "../../approval/path-glob.ts";
+import { decideShell } from "../../approval/shell-rules/decide.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { callConsent } from "../../run/calls/call-consent.ts";
+import { judgeHost } from "../../run/grants/judge-host.ts";
+import { permissionOf } from "../../run/model/permission.ts";
+import { consentTo, governingMount } from "../../sandbox/access.ts";
+import { consentOf } from "../../sandbox/approval.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { withheldAt } from "../../sandbox/withheld.ts";
+import { type FleetJob, itemJob } from "../items/item-job.ts";
+import type { AskedElsewhere } from "../model/question.ts";
+import { parsedQuestion, type WireQuestion } from "../stored/question-wire.ts";
 
 /** One run of the chain from the item's own run to the one that asks, as it would be here. */
 interface Level {
@@ -141,7 +141,7 @@ function whyNot(question: WireQuestion, chain: readonly Level[], project: Sandbo
 
 function whyNoCommand({ command, line }: WireQuestion, { worker }: Level): string | null {
   if (command === undefined || line === undefined) return "no command is named";
-  // Rules look at one, and a person at the other.
+  // Rules decide on one, and the user sees the other.
   if (command !== line && !command.startsWith(`${line}\n(`)) return "what is shown is not what would run";
   return decideShell(line, worker.shellRules).consent === "blocked" ? "the command is blocked" : null;
 }

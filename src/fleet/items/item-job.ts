@@ -1,11 +1,11 @@
 import fs from "node:fs";
-import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import type { RunEnvironment } from "../run/model/environment.ts";
-import { type Attachment, type Job, type Narrow, rootJob } from "../run/model/job.ts";
-import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
-import type { Sandbox } from "../sandbox/sandbox.ts";
-import { ROOT } from "../sandbox/virtual-path.ts";
-import type { ItemAttachment, ItemRequest, Reuse } from "./model/item.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { RunEnvironment } from "../../run/model/environment.ts";
+import { type Attachment, type Job, type Narrow, rootJob } from "../../run/model/job.ts";
+import { checkRead, hostPathOf, parsePathIn } from "../../sandbox/access.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { ROOT } from "../../sandbox/virtual-path.ts";
+import type { ItemAttachment, ItemRequest, Reuse } from "../model/item.ts";
 
 /** The parts of a job that all items of a fleet share. */
 export interface FleetJob {

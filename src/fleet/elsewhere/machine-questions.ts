@@ -1,7 +1,7 @@
-import { type Decision, denied } from "../approval/approver.ts";
-import type { FleetJob } from "./item-job.ts";
+import { type Decision, denied } from "../../approval/approver.ts";
+import type { FleetJob } from "../items/item-job.ts";
+import type { AskedElsewhere } from "../model/question.ts";
 import { judgedQuestion } from "./judged-question.ts";
-import type { AskedElsewhere } from "./model/question.ts";
 
 /** Decides on questions of machines as on those of runs of this process: rules, mode, approver, inbox, audit trail. */
 export function decidedHere(job: FleetJob, onTrouble: (detail: string) => void) {
