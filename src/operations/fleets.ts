@@ -46,7 +46,7 @@ export interface MachineOfFleet
   /** Its items of this fleet, and of all fleets. */
   readonly running: number;
   readonly runningInAll: number;
-  /** Why it takes none of this fleet; null: it does, or has not looked yet. */
+  /** Why it takes none of this fleet; null: it does, or has not checked yet. */
   readonly why: string | null;
 }
 

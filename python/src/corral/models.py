@@ -717,15 +717,15 @@ class FleetList:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetMachine:
     id: str
-    """Tells machines with the same name apart."""
+    """Differs for machines with the same name."""
     name: str
-    """As it calls itself."""
+    """The name that it was started with."""
     labels: list[str]
     slots: int
     """Items that it runs at the same time."""
     version: str
     seen_at: str
-    """The last sign of life."""
+    """When its lease was last renewed."""
     recent_rate: float | None
     """Items that it delivered per second in the last minute; null if none."""
     running: int
@@ -733,7 +733,7 @@ class FleetMachine:
     running_in_all: int
     """Items of all fleets that it runs."""
     why: str | None
-    """Why it takes none of this fleet; null: it does, or has not looked yet."""
+    """Why it takes none of this fleet; null: it does, or has not checked yet."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1008,7 +1008,7 @@ class MachineFleet:
     """A name of /v1/projects."""
     running: int
     why: str | None
-    """Why it takes none of this fleet; null: it does, or has not looked yet."""
+    """Why it takes none of this fleet; null: it does, or has not checked yet."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1250,15 +1250,15 @@ class Question:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMachine:
     id: str
-    """Tells machines with the same name apart."""
+    """Differs for machines with the same name."""
     name: str
-    """As it calls itself."""
+    """The name that it was started with."""
     labels: list[str]
     slots: int
     """Items that it runs at the same time."""
     version: str
     seen_at: str
-    """The last sign of life."""
+    """When its lease was last renewed."""
     recent_rate: float | None
     """Items that it delivered per second in the last minute; null if none."""
     joined_at: str

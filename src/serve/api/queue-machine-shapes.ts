@@ -33,15 +33,15 @@ export function machinesOf(
 }
 
 const known = {
-  id: z.string().describe("Tells machines with the same name apart"),
-  name: z.string().describe("As it calls itself"),
+  id: z.string().describe("Differs for machines with the same name"),
+  name: z.string().describe("The name that it was started with"),
   labels: z.array(z.string()),
   slots: z.int().describe("Items that it runs at the same time"),
   version: z.string(),
-  seenAt: time.describe("The last sign of life"),
+  seenAt: time.describe("When its lease was last renewed"),
   recentRate: z.number().nullable().describe("Items that it delivered per second in the last minute; null if none"),
 };
-const why = z.string().nullable().describe("Why it takes none of this fleet; null: it does, or has not looked yet");
+const why = z.string().nullable().describe("Why it takes none of this fleet; null: it does, or has not checked yet");
 
 /** A machine as a fleet has it. */
 export const fleetMachine = z

@@ -267,15 +267,15 @@ export type FleetList = {
 };
 
 export type FleetMachine = {
-  /** Tells machines with the same name apart. */
+  /** Differs for machines with the same name. */
   readonly id: string;
-  /** As it calls itself. */
+  /** The name that it was started with. */
   readonly name: string;
   readonly labels: readonly string[];
   /** Items that it runs at the same time. */
   readonly slots: number;
   readonly version: string;
-  /** The last sign of life. */
+  /** When its lease was last renewed. */
   readonly seenAt: string;
   /** Items that it delivered per second in the last minute; null if none. */
   readonly recentRate: number | null;
@@ -283,7 +283,7 @@ export type FleetMachine = {
   readonly running: number;
   /** Items of all fleets that it runs. */
   readonly runningInAll: number;
-  /** Why it takes none of this fleet; null: it does, or has not looked yet. */
+  /** Why it takes none of this fleet; null: it does, or has not checked yet. */
   readonly why: string | null;
 };
 
@@ -373,7 +373,7 @@ export type MachineFleet = {
   /** A name of /v1/projects. */
   readonly project: string;
   readonly running: number;
-  /** Why it takes none of this fleet; null: it does, or has not looked yet. */
+  /** Why it takes none of this fleet; null: it does, or has not checked yet. */
   readonly why: string | null;
 };
 
@@ -456,15 +456,15 @@ export type Question = {
 };
 
 export type QueueMachine = {
-  /** Tells machines with the same name apart. */
+  /** Differs for machines with the same name. */
   readonly id: string;
-  /** As it calls itself. */
+  /** The name that it was started with. */
   readonly name: string;
   readonly labels: readonly string[];
   /** Items that it runs at the same time. */
   readonly slots: number;
   readonly version: string;
-  /** The last sign of life. */
+  /** When its lease was last renewed. */
   readonly seenAt: string;
   /** Items that it delivered per second in the last minute; null if none. */
   readonly recentRate: number | null;
