@@ -11,7 +11,7 @@ import { type Entry, OUTSIDE, type Scenario, scenarios } from "./sandboxes.ts";
 import { STRICTER } from "./stricter.ts";
 
 /** A cell for each sandbox, and at most as long again to find the smallest that shows a difference. */
-const SANDBOXES = AT_LENGTH ? 100 : isAgain() ? 6 : 12;
+const SANDBOXES = AT_LENGTH ? 100 : isAgain() ? 4 : 8;
 const TIME_LIMIT_MS = 60_000;
 
 let stateDir: string;

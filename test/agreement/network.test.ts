@@ -15,7 +15,7 @@ import { isAgain } from "../tiers/again.ts";
 import { networkWorlds } from "./network-worlds.ts";
 
 /** A cell for each list, which the host judges whatever made the cell. */
-const LISTS = isAgain() ? 4 : 8;
+const LISTS = isAgain() ? 3 : 6;
 const REQUESTS = 60;
 const TIME_LIMIT_MS = 60_000;
 

@@ -13,6 +13,7 @@ import { killAlone } from "../run/kill-alone.ts";
 import { execInCell } from "../run/outside-cell.ts";
 import { type ProjectSpec, writeProject } from "../run/project-fixture.ts";
 import { HANDY, openHandySession, openSessionIn } from "../run/session/session-fixture.ts";
+import { isAgain } from "../tiers/again.ts";
 import { onRunc } from "../tiers/on-runc.ts";
 
 /** Under the Engine's own seccomp profile, a session's first process starts no commands: the Engine does. */
@@ -166,6 +167,9 @@ while True:
   },
 ];
 
+/** Both drivers end the processes of a command by the same program in the cell: on the other one, the first and the strongest. */
+const TRIED_HUNTS = isAgain() ? HUNTS.filter((_, index) => [0, HUNTS.length - 1].includes(index)) : HUNTS;
+
 /** Longer than every bound on the way, and much shorter than for ever. */
 const SOON_MS = 15_000;
 
@@ -181,7 +185,7 @@ async function openPython() {
 describe("a command that stops whatever comes to end it", () => {
   it("ends at its time limit, and its cell is replaced", async () => {
     await Promise.all(
-      HUNTS.map(async ({ name, code }) => {
+      TRIED_HUNTS.map(async ({ name, code }) => {
         await using s = await openPython();
         await s.exec("true");
         const begun = performance.now();
@@ -281,7 +285,7 @@ describe("a command that stops whatever comes to end it", () => {
 def own(pid):
     try: return os.stat(f'/proc/{pid}').st_uid
     except OSError: return None
-end = time.time() + 4; seen = 0
+end = time.time() + 3; seen = 0
 open('/tmp/seen', 'w').close()
 while time.time() < end:
     for pid in others():
@@ -296,10 +300,10 @@ while time.time() < end:
                 except OSError: pass
         except OSError: pass
 print('seen' if seen else 'not seen')`);
-    const looking = s.exec(command, { ...more, timeoutMs: 2000 });
+    const looking = s.exec(command, { ...more, timeoutMs: 1000 });
     expect((await looking).stdout).toBe("");
     const look = s.exec(command, { ...more, timeoutMs: 8000 });
-    for (let n = 0; n < 5; n += 1)
+    for (let n = 0; n < 3; n += 1)
       await execInCell(s.project.corral, ["/.corral/busybox", "sh", "-c", "/.corral/busybox sleep 0.5; :"]);
     expect((await look).stdout).toBe("seen\n");
   });

@@ -372,48 +372,52 @@ describe.skipIf(isAgain())("keys of Corral's own environment", () => {
 });
 
 describe.skipIf(isAgain())("corral run", () => {
-  it.each(APIS)("tells no key of $api on its two streams, nor keeps one", async (spoken) => {
-    const canary = canaryKey();
-    await using server = await spoken.serve(({ key }, index): Behaviour => {
-      const call = { name: "write_file", input: { path: `/out/${index}.txt`, content: key } };
-      if (index % 3 === 0) return turn({ text: `I write ${key}.`, calls: [call, { name: key, input: key }] });
-      if (index % 3 === 1) return turn({ text: `The key is ${key}.` });
-      return { type: "status", status: 401, body: { type: "error", error: { message: `wrong: ${key}`, type: "x" } } };
-    });
-    await using project = await cliProject({
-      yaml: {
-        version: 1,
-        policy: "untrusted",
-        sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } },
-        models: { here: { api: spoken.api, url: server.url, key: { env: "TEST_MODEL_KEY" } } },
-      },
-      workers: { a: { model: modelAt(spoken), tools: ["write_file"], sandbox: { zones: [writable("out")] } } },
-      folders: ["out"],
-    });
-    const env = { TEST_MODEL_KEY: canary.key };
-    const shown: string[] = [];
-    for (const [status, args] of [
-      [0, ["run", "a"]],
-      [1, ["run", "a"]],
-      [0, ["run", "a", "--json"]],
-      [1, ["run", "a", "--json"]],
-      [0, ["run", "a", "--tree"]],
-      [1, ["run", "a", "--tree"]],
-      [0, ["run", "a", "--stream"]],
-      [1, ["run", "a", "--stream"]],
-      [0, ["audit"]],
-      [0, ["transcripts", "ls"]],
-    ] as const) {
-      const outcome = await project[shown.length < 4 ? "built" : "corral"](args, { env });
-      expect(outcome, args.join(" ")).toMatchObject({ status });
-      shown.push(outcome.stdout, outcome.stderr);
-    }
-    expect(server.requests.map(({ key }) => key)).toEqual(Array(12).fill(canary.key));
-    expect(shown.join("\n")).toContain("The key is [secret].");
-    expect(shown.join("\n")).toContain("answered with HTTP status 401: wrong: [secret]");
-    expect(canary.isIn(shown.join("\n"))).toBe(false);
-    expect(await readFile(join(project.dir, "out/0.txt"), "utf8")).toBe("[secret]");
-    expect(await tracesBelow(project.dir, canary)).toEqual([]);
-    expect(await tracesBelow(project.stateDir, canary)).toEqual([]);
-  });
+  // Both streams and what is kept are the same whichever API the host speaks.
+  it.each(AT_LENGTH ? APIS : APIS.slice(0, 1))(
+    "tells no key of $api on its two streams, nor keeps one",
+    async (spoken) => {
+      const canary = canaryKey();
+      await using server = await spoken.serve(({ key }, index): Behaviour => {
+        const call = { name: "write_file", input: { path: `/out/${index}.txt`, content: key } };
+        if (index % 3 === 0) return turn({ text: `I write ${key}.`, calls: [call, { name: key, input: key }] });
+        if (index % 3 === 1) return turn({ text: `The key is ${key}.` });
+        return { type: "status", status: 401, body: { type: "error", error: { message: `wrong: ${key}`, type: "x" } } };
+      });
+      await using project = await cliProject({
+        yaml: {
+          version: 1,
+          policy: "untrusted",
+          sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } },
+          models: { here: { api: spoken.api, url: server.url, key: { env: "TEST_MODEL_KEY" } } },
+        },
+        workers: { a: { model: modelAt(spoken), tools: ["write_file"], sandbox: { zones: [writable("out")] } } },
+        folders: ["out"],
+      });
+      const env = { TEST_MODEL_KEY: canary.key };
+      const shown: string[] = [];
+      for (const [status, args] of [
+        [0, ["run", "a"]],
+        [1, ["run", "a"]],
+        [0, ["run", "a", "--json"]],
+        [1, ["run", "a", "--json"]],
+        [0, ["run", "a", "--tree"]],
+        [1, ["run", "a", "--tree"]],
+        [0, ["run", "a", "--stream"]],
+        [1, ["run", "a", "--stream"]],
+        [0, ["audit"]],
+        [0, ["transcripts", "ls"]],
+      ] as const) {
+        const outcome = await project[shown.length < 4 ? "built" : "corral"](args, { env });
+        expect(outcome, args.join(" ")).toMatchObject({ status });
+        shown.push(outcome.stdout, outcome.stderr);
+      }
+      expect(server.requests.map(({ key }) => key)).toEqual(Array(12).fill(canary.key));
+      expect(shown.join("\n")).toContain("The key is [secret].");
+      expect(shown.join("\n")).toContain("answered with HTTP status 401: wrong: [secret]");
+      expect(canary.isIn(shown.join("\n"))).toBe(false);
+      expect(await readFile(join(project.dir, "out/0.txt"), "utf8")).toBe("[secret]");
+      expect(await tracesBelow(project.dir, canary)).toEqual([]);
+      expect(await tracesBelow(project.stateDir, canary)).toEqual([]);
+    },
+  );
 });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import { mapItems } from "../../src/operations/run-fleet.ts";
 import { type ProjectSpec, sh } from "../run/project-fixture.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
 
 const WRITES = { sandbox: { zones: [{ name: "text", mode: "rw", approval: "pre_approved" }] } };
@@ -27,7 +28,11 @@ function items(dir: string, count: number) {
   }));
 }
 
-describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) => {
+/** Where only the store is another one, what its rows decide is tried again, with one kind of cells. */
+const IN_POSTGRES = process.env.CORRAL_TEST_STORE === "postgres" && !AT_LENGTH;
+const KINDS = ["fresh", "scrubbed"] as const;
+
+describe.each(IN_POSTGRES ? KINDS.slice(0, 1) : KINDS)("a fleet with %s cells", (reuse) => {
   it("runs every item once, each on its own file and into its own folder, and leaves nothing", async () => {
     await using f = await openFleetProject(spec(COPIES, 12));
     const { summary, results } = await f.map({ reuse }, items(f.project.dir, 12));
@@ -54,43 +59,47 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
     expect(results.get("0")).toMatchObject({ exitCode: 3, error: { code: "FAILED" } });
   });
 
-  it("lets no item see, slow down or lose another, whatever it does", async () => {
-    const hostile = [
-      "echo mine > /tmp/planted; echo mine > /dev/shm/planted; echo mine > $HOME/planted; mkdir -p /tmp/a/b; ln -s / /tmp/l",
-      "(setsid sleep 300 &) ; (while :; do echo planted > /tmp/again 2>/dev/null; done &) ; exit 0",
-      "echo x > /proc/1/fd/1; kill -9 1 2>/dev/null; kill -STOP 1 2>/dev/null; echo 'ended 0 0 0'; exit 9",
-      ":(){ :|:& };: ; sleep 1",
-      "python3 -c 'x=bytearray(1<<30)' || tail /dev/zero > /dev/null",
-      "sleep 300",
-      "yes > /dev/stderr",
-      "cd /text/*; ln -s /etc/passwd stolen; ln /attachments/in hard; mkfifo fifo; exit 0",
-      "echo forged > /.corral/io/out; rm -rf /.corral/io/*; echo forged > /attachments/in; exit 0",
-    ];
-    const look =
-      "echo $(find /tmp /dev/shm -mindepth 1 | wc -l) $(ls -d /proc/[0-9]* | wc -l) $(ls /text) $(ls /attachments) $(cat /attachments/in)";
-    const script = `read -r do; if [ "$do" = '"look"' ]; then ${look}; else eval "$(printf '%s' "$do" | sed 's/^"//; s/"$//; s/\\\\\\\\"/"/g')"; fi`;
-    await using f = await openFleetProject(
-      spec(script, 30, { limits: { timeout: "3s", memory: "64m", pids: 40, output: "200k" } }),
-    );
-    const asked = items(f.project.dir, 30).map((item, index) => ({
-      ...item,
-      input: index % 3 === 1 ? (hostile[(index - 1) / 3] ?? "look") : "look",
-    }));
-    const { results } = await f.map({ reuse, concurrency: 2 }, asked);
-    const honest = [...results.values()].filter(({ index }) => asked[index]?.input === "look");
-    expect(honest.length).toBeGreaterThan(20);
-    const seen = honest.map(({ index, status, output }) => [index, status, String(output).trim()]);
-    // Nothing in memory, no process but its own few, its own folder and its own file.
-    for (const [index, status, output] of seen) {
-      expect(status).toBe("succeeded");
-      expect(output).toMatch(new RegExp(`^0 [1-9] ${index} in document ${index}$`));
-    }
-    expect(results.get("7")).toMatchObject({ status: "failed", exitCode: 9 });
-    // What one cell serves to many is judged before any of it leaves the cell's own folder.
-    if (reuse === "scrubbed") expect(results.get("22")).toMatchObject({ status: "refused" });
-    expect(await readFile(join(f.project.dir, "inbox", "25"), "utf8")).toBe("document 25\n");
-    expect((await f.project.traces()).filter((trace) => !trace.startsWith("socket"))).toEqual([]);
-  }, 300_000);
+  it.skipIf(IN_POSTGRES)(
+    "lets no item see, slow down or lose another, whatever it does",
+    async () => {
+      const hostile = [
+        "echo mine > /tmp/planted; echo mine > /dev/shm/planted; echo mine > $HOME/planted; mkdir -p /tmp/a/b; ln -s / /tmp/l",
+        "(setsid sleep 300 &) ; (while :; do echo planted > /tmp/again 2>/dev/null; done &) ; exit 0",
+        "echo x > /proc/1/fd/1; kill -9 1 2>/dev/null; kill -STOP 1 2>/dev/null; echo 'ended 0 0 0'; exit 9",
+        ":(){ :|:& };: ; sleep 1",
+        "python3 -c 'x=bytearray(1<<30)' || tail /dev/zero > /dev/null",
+        "sleep 300",
+        "yes > /dev/stderr",
+        "cd /text/*; ln -s /etc/passwd stolen; ln /attachments/in hard; mkfifo fifo; exit 0",
+        "echo forged > /.corral/io/out; rm -rf /.corral/io/*; echo forged > /attachments/in; exit 0",
+      ];
+      const look =
+        "echo $(find /tmp /dev/shm -mindepth 1 | wc -l) $(ls -d /proc/[0-9]* | wc -l) $(ls /text) $(ls /attachments) $(cat /attachments/in)";
+      const script = `read -r do; if [ "$do" = '"look"' ]; then ${look}; else eval "$(printf '%s' "$do" | sed 's/^"//; s/"$//; s/\\\\\\\\"/"/g')"; fi`;
+      await using f = await openFleetProject(
+        spec(script, 30, { limits: { timeout: "3s", memory: "64m", pids: 40, output: "200k" } }),
+      );
+      const asked = items(f.project.dir, 30).map((item, index) => ({
+        ...item,
+        input: index % 3 === 1 ? (hostile[(index - 1) / 3] ?? "look") : "look",
+      }));
+      const { results } = await f.map({ reuse, concurrency: 2 }, asked);
+      const honest = [...results.values()].filter(({ index }) => asked[index]?.input === "look");
+      expect(honest.length).toBeGreaterThan(20);
+      const seen = honest.map(({ index, status, output }) => [index, status, String(output).trim()]);
+      // Nothing in memory, no process but its own few, its own folder and its own file.
+      for (const [index, status, output] of seen) {
+        expect(status).toBe("succeeded");
+        expect(output).toMatch(new RegExp(`^0 [1-9] ${index} in document ${index}$`));
+      }
+      expect(results.get("7")).toMatchObject({ status: "failed", exitCode: 9 });
+      // What one cell serves to many is judged before any of it leaves the cell's own folder.
+      if (reuse === "scrubbed") expect(results.get("22")).toMatchObject({ status: "refused" });
+      expect(await readFile(join(f.project.dir, "inbox", "25"), "utf8")).toBe("document 25\n");
+      expect((await f.project.traces()).filter((trace) => !trace.startsWith("socket"))).toEqual([]);
+    },
+    300_000,
+  );
 
   it("goes on where it was drained, and runs nothing twice", async () => {
     await using f = await openFleetProject(spec("cat", 0));
@@ -118,7 +127,7 @@ describe.each(["fresh", "scrubbed"] as const)("a fleet with %s cells", (reuse) =
     );
   });
 
-  it("begins nothing more once it is drained, though cells stand ready", async () => {
+  it.skipIf(IN_POSTGRES)("begins nothing more once it is drained, though cells stand ready", async () => {
     await using f = await openFleetProject(spec("sleep 3"));
     const opened = await f.open(
       { reuse, concurrency: 1 },
@@ -173,7 +182,7 @@ describe("a fleet", () => {
     expect(stopped.results.size).toBeLessThan(20);
   });
 
-  it.each(["fresh", "scrubbed"] as const)(
+  it.each(IN_POSTGRES ? KINDS.slice(0, 1) : KINDS)(
     "tells why an item failed: what its worker said last, which file is not there (%s)",
     async (reuse) => {
       await using f = await openFleetProject(spec("seq 100 >&2; echo; printf 'no such page\\n\\n' >&2; exit 4", 1));
@@ -201,23 +210,26 @@ describe("a fleet", () => {
     expect(results.get("1")).toMatchObject({ status: "succeeded" });
   });
 
-  it("has scrubbed cells only where the policy allows them, and the worker calls nobody", async () => {
-    await using strict = await openFleetProject({ ...spec("true"), policy: "untrusted" });
-    expect(await strict.open({ reuse: "scrubbed" }, [{}])).toMatchObject({
-      ok: false,
-      reason: expect.stringContaining("policy untrusted"),
-    });
-    await using calling = await openFleetProject({
-      ...spec("true"),
-      workers: { w: { command: sh("true"), ...WRITES, calls: ["other"] }, other: { command: sh("true") } },
-    });
-    expect(await calling.open({ reuse: "scrubbed" }, [{}])).toMatchObject({
-      ok: false,
-      reason: expect.stringContaining("calls"),
-    });
-  });
+  it.skipIf(IN_POSTGRES)(
+    "has scrubbed cells only where the policy allows them, and the worker calls nobody",
+    async () => {
+      await using strict = await openFleetProject({ ...spec("true"), policy: "untrusted" });
+      expect(await strict.open({ reuse: "scrubbed" }, [{}])).toMatchObject({
+        ok: false,
+        reason: expect.stringContaining("policy untrusted"),
+      });
+      await using calling = await openFleetProject({
+        ...spec("true"),
+        workers: { w: { command: sh("true"), ...WRITES, calls: ["other"] }, other: { command: sh("true") } },
+      });
+      expect(await calling.open({ reuse: "scrubbed" }, [{}])).toMatchObject({
+        ok: false,
+        reason: expect.stringContaining("calls"),
+      });
+    },
+  );
 
-  it("refuses what a shared cell cannot show to one item alone", async () => {
+  it.skipIf(IN_POSTGRES)("refuses what a shared cell cannot show to one item alone", async () => {
     await using f = await openFleetProject(spec("true"));
     const whole = await f.map({ reuse: "scrubbed" }, [{ allowWrite: ["/text"] }]);
     expect(whole.results.get("0")).toMatchObject({ status: "refused", error: { code: "NOT_FIT_FOR_REUSE" } });

@@ -146,7 +146,7 @@ describe.skipIf(NO_CHROMIUM)(
       await shown.page.reload();
       await shown.page.getByRole("main").waitFor();
       expect(new Set(asked)).toEqual(new Set([`http://127.0.0.1:${service.port}`]));
-      expect(shown.troubles).toEqual([]);
+      expect(shown.troubles.join("\n")).toBe("");
     });
   },
 );

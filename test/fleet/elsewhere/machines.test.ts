@@ -9,7 +9,7 @@ import { listCells } from "../../../src/operations/machine.ts";
 import { PROGRAM } from "../../cli/program.ts";
 import { serverPrograms, startServer } from "../postgres/server-fixture.ts";
 
-const ITEMS = 60;
+const ITEMS = 30;
 const WORKER_UID = 65532;
 const isRoot = process.getuid?.() === 0;
 

@@ -56,11 +56,11 @@ describe("several processes at one journal", () => {
   });
 });
 
-it("holds a few of 20,000 items in memory: all of them are four times as large as what a process is given", async () => {
-  const order = { path: fixture.path, load: 20_000, inputSize: 7500, width: 2, claims: 50 };
+it("holds a few of 10,000 items in memory: all of them are twice as large as what a process is given", async () => {
+  const order = { path: fixture.path, load: 10_000, inputSize: 7500, width: 2, claims: 50 };
   const running = orchestrate(order, ["--max-old-space-size=36", "--max-semi-space-size=1"]);
   expect(await running.exit).toBe(0);
   expect(running.told("ended")).toEqual(["done"]);
   await using journal = await fixture.open();
-  expect((await journal.find(running.told("fleet")[0] ?? ""))?.counts.done).toBe(20_000);
+  expect((await journal.find(running.told("fleet")[0] ?? ""))?.counts.done).toBe(10_000);
 }, 120_000);

@@ -12,10 +12,11 @@ import { statePaths } from "../../../src/state/state-paths.ts";
 import { letKeptImagesGo } from "../../run/kept-for-runc.ts";
 import { type Orchestrator, startOrchestrator } from "../../run/orchestrator.ts";
 import { sh, writeProject } from "../../run/project-fixture.ts";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
 
 const HOW = { programs: { runc: "/usr/sbin/runc", init: "" }, cgroups: "cgroupfs" } as const;
-const ROUNDS = process.env.CORRAL_LONG ? 10 : 2;
+const ROUNDS = AT_LENGTH ? 10 : 1;
 
 const opened: string[] = [];
 afterAll(async () => {

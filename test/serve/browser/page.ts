@@ -65,7 +65,7 @@ export async function signedIn(
 export function watched(page: Page): string[] {
   const troubles: string[] = [];
   page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) troubles.push(message.text());
+    if (["error", "warning"].includes(message.type())) troubles.push(`${message.text()} (${message.location().url})`);
   });
   page.on("pageerror", (error) => troubles.push(String(error)));
   page.on("dialog", (dialog) => {

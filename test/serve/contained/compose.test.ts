@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { RUN_LABEL, readLabels } from "../../../src/isolation/port/labels.ts";
 import { readSealKey } from "../../../src/state/owner.ts";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
@@ -23,6 +24,11 @@ const TOKEN = `corral_${randomBytes(32).toString("hex")}`;
 const COMPOSE = [["docker-compose"], ["docker", "compose"]].find(
   ([program = "", ...args]) => spawnSync(program, [...args, "version"]).status === 0,
 );
+
+interface Service {
+  readonly command?: readonly string[];
+  readonly ports?: readonly unknown[];
+}
 
 let project: CliProject;
 let env: NodeJS.ProcessEnv;
@@ -57,7 +63,28 @@ const ownedBy = async (key: Buffer, id: string): Promise<string | null> => {
   return readLabels(key, "container", name, JSON.parse(labels)) === null ? null : name;
 };
 
-describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docker-compose here)"}`, () => {
+it.skipIf(COMPOSE === undefined)(
+  "compose.yaml is read by Compose, and lets nothing but this machine reach its service",
+  async () => {
+    const [program = "", ...first] = COMPOSE ?? [];
+    const place = { ...process.env, CORRAL_PROJECT: "/p", CORRAL_PORT: "7421", CORRAL_TOKEN_FILE: "/t" };
+    const config = [...first, "--file", join(ROOT, "compose.yaml"), "config"];
+    const { stdout } = await run(program, config, { env: place });
+    const { services, secrets } = parse(stdout) as {
+      services: Record<string, Service>;
+      secrets: Record<string, unknown>;
+    };
+    expect(Object.keys(services).toSorted()).toEqual(["corral", "machine-grants", "machine-role", "postgres", "work"]);
+    expect(secrets).toMatchObject({ "corral-token": { file: "/t" } });
+    expect(services.corral?.command).toContain("/run/secrets/corral-token");
+    const published = Object.values(services).flatMap(({ ports = [] }) => ports);
+    expect(published).toHaveLength(1);
+    expect(JSON.stringify(published)).toMatch(/127\.0\.0\.1/);
+  },
+);
+
+// The image alone takes half a minute.
+describe.runIf(COMPOSE !== undefined && AT_LENGTH)("compose.yaml (CORRAL_LONG=1)", () => {
   beforeAll(async () => {
     project = await cliProject({
       yaml: {
@@ -104,8 +131,7 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
   afterAll(async () => {
     await compose("down", "--volumes").catch(() => {});
     await run("docker", ["image", "rm", TAG]).catch(() => {});
-    if (AT_LENGTH && process.env.CORRAL_TEST_POSTGRES === undefined)
-      await run("docker", ["image", "rm", POSTGRES]).catch(() => {});
+    if (process.env.CORRAL_TEST_POSTGRES === undefined) await run("docker", ["image", "rm", POSTGRES]).catch(() => {});
     await rm(`${project?.stateDir}-work`, { recursive: true, force: true });
     await project?.[Symbol.asyncDispose]();
   }, 120_000);
@@ -129,58 +155,58 @@ describe.skipIf(COMPOSE === undefined)(`compose.yaml${COMPOSE ? "" : " (no docke
     expect(stranger.status).toBe(401);
   });
 
-  it("continues a fleet in a new container after the first was killed, each item once", async () => {
-    const items = Array.from({ length: 8 }, (_, index) => ({ index }));
-    const order = { worker: "brief", items, template: { input: { index: "{index}" } }, concurrency: 2, cache: false };
-    const { fleet } = (await ask("/v1/fleets", order)).json;
-    const killed = await compose("ps", "-q", "corral");
-    await run("docker", ["kill", "--signal", "KILL", killed]);
-    await compose("up", "-d", "--no-deps", "--force-recreate", "corral");
-    expect(await compose("ps", "-q", "corral")).not.toBe(killed);
-    await healthy();
-    const counts = async () => (await ask(`/v1/fleets/${fleet}`)).json.counts;
-    await expect.poll(counts, { interval: 500, timeout: 60_000 }).toMatchObject({ total: 8, done: 8, failed: 0 });
-  }, 150_000);
+  it.runIf(AT_LENGTH)(
+    "continues a fleet in a new container after the first was killed, each item once",
+    async () => {
+      const items = Array.from({ length: 8 }, (_, index) => ({ index }));
+      const order = { worker: "brief", items, template: { input: { index: "{index}" } }, concurrency: 2, cache: false };
+      const { fleet } = (await ask("/v1/fleets", order)).json;
+      const killed = await compose("ps", "-q", "corral");
+      await run("docker", ["kill", "--signal", "KILL", killed]);
+      await compose("up", "-d", "--no-deps", "--force-recreate", "corral");
+      expect(await compose("ps", "-q", "corral")).not.toBe(killed);
+      await healthy();
+      const counts = async () => (await ask(`/v1/fleets/${fleet}`)).json.counts;
+      await expect.poll(counts, { interval: 500, timeout: 60_000 }).toMatchObject({ total: 8, done: 8, failed: 0 });
+    },
+    150_000,
+  );
 
   // Its image is made of Debian's packages, which takes minutes; elsewhere it comes from a registry.
-  it.runIf(AT_LENGTH)(
-    "starts it all: two machines with a role of their own run the items of an order (CORRAL_LONG=1)",
-    async () => {
-      const folder = join(import.meta.dirname, "postgres");
-      if (process.env.CORRAL_TEST_POSTGRES === undefined)
-        await run("docker", ["build", "--quiet", "--network", "host", "--tag", POSTGRES, folder]);
-      delete env.CORRAL_QUEUE;
-      await compose("up", "-d", "--scale", "work=2");
-      await healthy();
-      const machines = async () => (await ask("/v1/machines")).json.machines;
-      await expect.poll(machines, { interval: 500, timeout: 60_000 }).toHaveLength(2);
-      const order = { worker: "read", items: [{}, {}, {}], cache: false, concurrency: 0, machines: true };
-      const { status, json } = await ask("/v1/fleets", order);
-      expect(status, JSON.stringify(json)).toBe(202);
-      const items = async () => (await ask(`/v1/fleets/${json.fleet}/items`)).json.items;
-      await expect
-        .poll(items, { interval: 500, timeout: 60_000 })
-        .toMatchObject(Array(3).fill({ status: "succeeded", machine: "corral-work" }));
-      // The role can do nothing but what a machine does, and the service's is another one.
-      const postgres = await compose("ps", "-q", "postgres");
-      const psql = async (user: string, password: string, sql: string): Promise<string> => {
-        const asked = ["psql", "-h", "127.0.0.1", "-U", user, "-d", "corral", "-tAc", sql];
-        const said = await run("docker", ["exec", "-e", `PGPASSWORD=${password}`, postgres, ...asked]).catch(
-          ({ stderr }: { stderr: string }) => ({ stdout: stderr }),
-        );
-        return said.stdout;
-      };
-      const sql = "SELECT count(*) FROM corral.items";
-      expect(await psql("corral_machine", "machine's $secret", sql)).toContain("permission denied");
-      expect(await psql("corral_machine", "another", sql)).toContain("password authentication failed");
-      expect(await psql("corral", "pg secret", sql)).toBe("3\n");
-      // Data stays over a restart, and nothing printed a password.
-      await compose("restart", "postgres");
-      await expect.poll(() => psql("corral", "pg secret", sql), { timeout: 60_000 }).toBe("3\n");
-      expect(await compose("logs")).not.toMatch(/pg secret|\$secret/);
-    },
-    600_000,
-  );
+  it("starts it all: two machines with a role of their own run the items of an order", async () => {
+    const folder = join(import.meta.dirname, "postgres");
+    if (process.env.CORRAL_TEST_POSTGRES === undefined)
+      await run("docker", ["build", "--quiet", "--network", "host", "--tag", POSTGRES, folder]);
+    delete env.CORRAL_QUEUE;
+    await compose("up", "-d", "--scale", "work=2");
+    await healthy();
+    const machines = async () => (await ask("/v1/machines")).json.machines;
+    await expect.poll(machines, { interval: 500, timeout: 60_000 }).toHaveLength(2);
+    const order = { worker: "read", items: [{}, {}, {}], cache: false, concurrency: 0, machines: true };
+    const { status, json } = await ask("/v1/fleets", order);
+    expect(status, JSON.stringify(json)).toBe(202);
+    const items = async () => (await ask(`/v1/fleets/${json.fleet}/items`)).json.items;
+    await expect
+      .poll(items, { interval: 500, timeout: 60_000 })
+      .toMatchObject(Array(3).fill({ status: "succeeded", machine: "corral-work" }));
+    // The role can do nothing but what a machine does, and the service's is another one.
+    const postgres = await compose("ps", "-q", "postgres");
+    const psql = async (user: string, password: string, sql: string): Promise<string> => {
+      const asked = ["psql", "-h", "127.0.0.1", "-U", user, "-d", "corral", "-tAc", sql];
+      const said = await run("docker", ["exec", "-e", `PGPASSWORD=${password}`, postgres, ...asked]).catch(
+        ({ stderr }: { stderr: string }) => ({ stdout: stderr }),
+      );
+      return said.stdout;
+    };
+    const sql = "SELECT count(*) FROM corral.items";
+    expect(await psql("corral_machine", "machine's $secret", sql)).toContain("permission denied");
+    expect(await psql("corral_machine", "another", sql)).toContain("password authentication failed");
+    expect(await psql("corral", "pg secret", sql)).toBe("3\n");
+    // Data stays over a restart, and nothing printed a password.
+    await compose("restart", "postgres");
+    await expect.poll(() => psql("corral", "pg secret", sql), { timeout: 60_000 }).toBe("3\n");
+    expect(await compose("logs")).not.toMatch(/pg secret|\$secret/);
+  }, 600_000);
 
   it("leaves nothing when it is taken down", async () => {
     await compose("down", "--volumes");

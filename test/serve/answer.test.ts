@@ -1,0 +1,65 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import { setTimeout as pause } from "node:timers/promises";
+import { afterEach, expect, it } from "vitest";
+import { send } from "../../src/serve/http/answer.ts";
+
+const PIECE = Buffer.alloc(1024 ** 2);
+const STALL_MS = 500;
+
+let close = (): void => {};
+afterEach(() => close());
+
+/** Answers a request with a stream that has no end; `sent`: how many of its pieces were asked for. */
+async function endless() {
+  const told = { sent: 0, over: false };
+  async function* pieces() {
+    for (;;) {
+      told.sent += 1;
+      yield PIECE;
+    }
+  }
+  const server = createServer((_, response) => {
+    const answer = { status: 200, contentType: "application/octet-stream", pieces: pieces() } as const;
+    void send(response, answer, STALL_MS).then(() => {
+      told.over = true;
+    });
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  socket.on("error", () => {});
+  close = () => {
+    socket.destroy();
+    server.close();
+  };
+  socket.write("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
+  return { told, socket };
+}
+
+it("a client that does not read has few pieces made for it, and its connection is closed in time", async () => {
+  const begun = performance.now();
+  const { told, socket } = await endless();
+  socket.pause();
+  await expect.poll(() => told.over).toBe(true);
+  expect(performance.now() - begun).toBeGreaterThanOrEqual(STALL_MS);
+  // As many as the kernel takes for a connection.
+  expect(told.sent).toBeLessThan(32);
+});
+
+it("a client that reads slowly keeps its connection", async () => {
+  const { told, socket } = await endless();
+  let bytes = 0;
+  socket.on("data", (chunk) => {
+    bytes += chunk.length;
+  });
+  const begun = performance.now();
+  while (performance.now() - begun < 2 * STALL_MS) {
+    socket.pause();
+    await pause(10);
+    socket.resume();
+    await pause(2);
+  }
+  expect(told.over).toBe(false);
+  expect(bytes).toBeGreaterThan(PIECE.length);
+});
