@@ -223,6 +223,27 @@ describe("a coordinator that runs no items", () => {
     }
   });
 
+  it("refuses a delivery that cannot be read, and records the others", async () => {
+    const c = coordinatorOf(2, { retries: 0 });
+    void c.run();
+    const machine = await joined(c.work);
+    const [unread, item] = await claimed(machine, 2);
+    if (unread === undefined || item === undefined) throw new Error("nothing was claimed");
+    await machine.deliver("f", unread.request.index, unread.attempt, {
+      ...deliveryOf(unread),
+      result: undefined as unknown as ItemResult,
+    });
+    await deliver(machine, item);
+    await c.clock.until(() => c.told("settled").length === 2);
+    expect(c.told("settled")).toMatchObject([
+      { result: { status: "lost", error: { code: "DELIVERY_REFUSED" } }, retryInMs: expect.any(Number) },
+      { result: { status: "succeeded" } },
+    ]);
+    expect(c.results).toHaveLength(1);
+    c.stop.abort();
+    await c.clock.advance(2000);
+  });
+
   it("applies changes before it records, and records nothing if another attempt counts", async () => {
     const applied: string[] = [];
     const c = coordinatorOf(2, {}, async ({ delivered, result }, { queue }) => {
