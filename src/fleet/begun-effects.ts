@@ -1,5 +1,5 @@
 import { finishedChanges } from "../run/changes/settled-run.ts";
-import type { KeptChangesets } from "../run/model/reported.ts";
+import type { KeptChangesets, NotBegun } from "../run/model/reported.ts";
 import type { RunResult } from "../run/model/result.ts";
 import { isPending, itemResult, unrunResult } from "./item-result.ts";
 import type { ItemResult } from "./model/item.ts";
@@ -23,6 +23,7 @@ export class ItemEffects {
   readonly #startedAt: () => Date | null;
   #intent: Intent | null = null;
   #isUnknown = false;
+  #isInherited = false;
 
   constructor(claimed: ClaimedItem, ports: EffectPorts, startedAt: () => Date | null) {
     this.#claimed = claimed;
@@ -34,19 +35,27 @@ export class ItemEffects {
     return this.#intent !== null;
   }
 
+  /** Another process owns the fleet, and finishes this attempt. */
+  get isInherited(): boolean {
+    return this.#isInherited;
+  }
+
   /** It is not known whether the last {@link begin} is on the disk: only the next owner of the fleet can find out. */
   get isUnknown(): boolean {
     return this.#isUnknown;
   }
 
   /** For {@link Job.begin}. */
-  async begin(foreseen: RunResult | null): Promise<string | null> {
+  async begin(foreseen: RunResult | null): Promise<NotBegun | null> {
     const { request, attempt } = this.#claimed;
     const intent = this.#intentOf(foreseen);
     this.#isUnknown = true;
     const taken = await this.#ports.queue.begin(request.index, attempt, intent);
     this.#isUnknown = false;
-    if (!taken.ok) return taken.reason;
+    if (!taken.ok) {
+      this.#isInherited = taken.code === "taken" && taken.isInherited;
+      return { reason: taken.reason, isInherited: this.#isInherited };
+    }
     this.#intent = intent;
     return null;
   }

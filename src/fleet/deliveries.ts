@@ -3,7 +3,7 @@ import { newRunId } from "../run/model/job.ts";
 import { deliveredResult } from "./elsewhere/delivered-result.ts";
 import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
 import { decidedHere } from "./elsewhere/machine-questions.ts";
-import type { Elsewhere, FleetLoop, FleetParts } from "./fleet-parts.ts";
+import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { unrunResult } from "./item-result.ts";
 import type { ClaimedItem } from "./model/queue.ts";
 import type { Delivered, Runner } from "./model/work.ts";
@@ -22,30 +22,38 @@ function longestAttemptMs({ spec, job: { sandbox } }: FleetParts): number {
 
 /** What machines do for a fleet: their attempts are checked, their changes settled, and their results recorded. */
 export class Deliveries implements AsyncDisposable {
-  readonly #fleet: FleetParts;
+  readonly #fleet: OwnedParts;
   readonly #elsewhere: Elsewhere;
   readonly #recorder: ResultRecorder;
   readonly #items: ItemsElsewhere;
+  readonly #lost: AbortSignal;
+  /** A delivery could not be settled: it waits for the next owner of the fleet, and so do the others. */
+  readonly #stuck = new AbortController();
   #running = 0;
   #runners: readonly Runner[] = [];
 
   /** Takes deliveries until it is disposed. `onFailure` gets bugs. */
   constructor(
-    fleet: FleetParts,
+    fleet: OwnedParts,
     elsewhere: Elsewhere,
-    { wake }: FleetLoop,
+    { wake, lost }: FleetLoop,
     recorder: ResultRecorder,
     onFailure: (error: unknown) => void,
   ) {
     this.#fleet = fleet;
     this.#elsewhere = elsewhere;
     this.#recorder = recorder;
+    this.#lost = lost;
     const { id, onEvent, job } = fleet;
     const { work, pause } = elsewhere;
     const onTrouble = (detail: string): void => onEvent({ type: "trouble", detail });
     this.#items = new ItemsElsewhere({
-      ...{ id, work, pause, onFailure },
-      settle: (delivered) => this.#settle(delivered),
+      ...{ id, work, pause, stuck: this.#stuck.signal },
+      settle: (delivered) => this.#settleOrWait(delivered),
+      onFailure: (error) => {
+        this.#stuck.abort();
+        onFailure(error);
+      },
       onRunners: (runners) => this.#tellRunners(runners),
       onChange: wake,
       onTrouble,
@@ -72,15 +80,31 @@ export class Deliveries implements AsyncDisposable {
     this.#fleet.onEvent({ type: "machines", machines });
   }
 
-  /** Waits for what machines run, until it is stopped. An item of this process that could not be finished waits for `resume`. */
+  /**
+   * Waits for what machines run, until it is stopped, or a delivery cannot be settled. An item of this process that could not be finished
+   * waits for `resume`.
+   */
   async allBack(): Promise<void> {
-    const { queue, stop } = this.#fleet;
+    const { queue } = this.#fleet;
+    const stop = AbortSignal.any([this.#fleet.stop, this.#stuck.signal]);
     while (!stop.aborted) {
       const claim = await queue.claim(0, () => ({ run: newRunId(), cell: null }));
       this.tell(claim.elsewhere);
       if (claim.elsewhere === 0) return;
       await this.#elsewhere.work.wake(IDLE_MS, stop);
     }
+  }
+
+  /** If the Engine or this machine fails, the delivery waits for the next owner of the fleet. */
+  async #settleOrWait(delivered: Delivered): Promise<void> {
+    let isSettled = false;
+    await this.#recorder.unlessTrouble("what a machine delivered cannot be settled now", async () => {
+      await this.#settle(delivered).catch((error: unknown) => {
+        if (!this.#lost.aborted) throw error;
+      });
+      isSettled = true;
+    });
+    if (!isSettled) this.#stuck.abort();
   }
 
   /** One attempt on a machine: everything in it is that machine's word. */
@@ -112,6 +136,7 @@ export class Deliveries implements AsyncDisposable {
     const settled = await this.#elsewhere.settleChanges(ended, { fleet: id, job, queue, signal: stop });
     if (settled === null)
       return onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${key} no longer counts` });
+    if (this.#lost.aborted) return;
     // It was stopped before it had decided: the delivery waits for the next owner of the fleet.
     if (settled.result.status === "cancelled" && !settled.hasBegun && stop.aborted)
       return await job.env.changesets.drop(run, "its coordinator was stopped");

@@ -6,6 +6,7 @@ import type { FleetSpec } from "./model/item.ts";
 import type { FleetQueue } from "./model/queue.ts";
 import type { ApplyingItem, FleetStore } from "./model/store.ts";
 import type { WorkStore } from "./model/work.ts";
+import type { OwnedQueue } from "./owned-queue.ts";
 import type { RunTroubles } from "./run-troubles.ts";
 import type { MachineShare } from "./share.ts";
 import type { SettleChanges } from "./transport.ts";
@@ -32,6 +33,11 @@ export interface FleetParts {
   readonly stop: AbortSignal;
 }
 
+/** The same for its running: the queue says when another process owns the fleet, and everything is stopped then. */
+export interface OwnedParts extends FleetParts {
+  readonly queue: OwnedQueue;
+}
+
 /** What a fleet has whose items machines run too. */
 export interface Elsewhere {
   readonly work: WorkStore;
@@ -45,6 +51,8 @@ export interface FleetLoop {
   /** Aborted if no further item may start; its reason is an error that says why. */
   readonly draining: AbortSignal;
   readonly drain: (why: string) => void;
+  /** Aborted if another process owns the fleet: nothing of it may be changed here any more. */
+  readonly lost: AbortSignal;
   /** Something has ended or may begin: the loop reads the queue again. */
   readonly wake: () => void;
 }

@@ -63,7 +63,8 @@ export class ItemsHere {
   async finishEarlier(): Promise<void> {
     const { applying = [], spec, queue, job } = this.#fleet;
     const ports = { queue, changesets: job.env.changesets };
-    for (const item of applying) await this.#finished((tell) => finishBegun(item, spec.worker, ports, tell));
+    for (const item of applying)
+      if (!this.#loop.lost.aborted) await this.#finished((tell) => finishBegun(item, spec.worker, ports, tell));
   }
 
   async #finished(finish: (tell: (result: ItemResult) => Promise<void>) => Promise<void>): Promise<void> {
@@ -118,6 +119,8 @@ export class ItemsHere {
       return await this.#settle(claimed, cached, UNRUN);
     }
     const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
+    // The next owner of the fleet finishes what was begun; what was not runs again there.
+    if (this.#loop.lost.aborted && (effects.hasBegun || effects.isUnknown || effects.isInherited)) return;
     const result = itemResult(claimed, ran, startedAt(), troubles.take(run));
     if (effects.hasBegun && CUT_OFF.has(result.status)) return await this.#finish(effects, result);
     if (effects.isUnknown && result.error?.code !== "INTERNAL")

@@ -78,8 +78,9 @@ export class ResultRecorder {
     const taken = await this.#recorded(() => queue.settle(request.index, attempt, { result, ...more }));
     this.#failed -= failed;
     if (taken.ok) return await this.tell(result);
-    // What has begun is finished by another process, with what waits of it.
-    if (!hasBegun) await job.env.changesets.withdraw([run], taken.reason);
+    // What has begun is finished by another process, with what waits of it, and what that one inherits is that one's.
+    if (!hasBegun && !(taken.code === "taken" && taken.isInherited))
+      await job.env.changesets.withdraw([run], taken.reason);
     onEvent({ type: "trouble", detail: taken.reason });
   }
 

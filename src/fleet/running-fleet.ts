@@ -1,11 +1,12 @@
 import { newRunId } from "../run/model/job.ts";
 import { Deliveries } from "./deliveries.ts";
 import type { FleetSummary } from "./events.ts";
-import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
+import type { FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { fleetSummary } from "./fleet-summary.ts";
 import { ItemsHere } from "./items-here.ts";
 import type { ItemResult } from "./model/item.ts";
 import { type Claim, LONGEST_DELAY_MS } from "./model/queue.ts";
+import { OwnedQueue } from "./owned-queue.ts";
 import { ResultRecorder } from "./result-recorder.ts";
 
 /** The longest wait if no item runs here. */
@@ -16,8 +17,9 @@ const SHARE_MS = 1000;
 /** A running fleet: claims items until none is left or it is drained. They run here or on machines, and their results are recorded. */
 export class RunningFleet {
   readonly id: string;
-  readonly #parts: FleetParts;
+  readonly #parts: OwnedParts;
   readonly #draining = new AbortController();
+  readonly #lost = new AbortController();
   readonly #recorder: ResultRecorder;
   readonly #here: ItemsHere;
   readonly #begunAt: number;
@@ -28,9 +30,13 @@ export class RunningFleet {
 
   constructor(parts: FleetParts) {
     this.id = parts.id;
-    this.#parts = parts;
-    this.#recorder = new ResultRecorder(parts, this.#loop);
-    this.#here = new ItemsHere(parts, this.#loop, this.#recorder);
+    const queue = new OwnedQueue(parts.queue, parts.job.env.now, (taken) => {
+      this.drain(taken.message);
+      this.#lost.abort(taken);
+    });
+    this.#parts = { ...parts, queue, stop: AbortSignal.any([parts.stop, this.#lost.signal]) };
+    this.#recorder = new ResultRecorder(this.#parts, this.#loop);
+    this.#here = new ItemsHere(this.#parts, this.#loop, this.#recorder);
     this.#begunAt = parts.job.env.now();
   }
 
@@ -141,7 +147,12 @@ export class RunningFleet {
   }
 
   get #loop(): FleetLoop {
-    return { draining: this.#draining.signal, drain: (why) => this.drain(why), wake: () => this.#changed.resolve() };
+    return {
+      draining: this.#draining.signal,
+      drain: (why) => this.drain(why),
+      lost: this.#lost.signal,
+      wake: () => this.#changed.resolve(),
+    };
   }
 
   readonly #onFailure = (error: unknown): void => {

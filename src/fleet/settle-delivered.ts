@@ -6,10 +6,12 @@ import { importChangeset } from "../changes/wire/import.ts";
 import { changesOf, type SettledChanges, settleCollected } from "../run/changes/settled-run.ts";
 import type { Job } from "../run/model/job.ts";
 import { permissionOf } from "../run/model/permission.ts";
+import type { Changesets } from "../run/model/reported.ts";
 import { unstartedResult } from "../run/model/result.ts";
 import { isPending } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
+import type { OwnedQueue } from "./owned-queue.ts";
 import type { SettleChanges } from "./transport.ts";
 
 /**
@@ -34,13 +36,15 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
       const taken = await queue.begin(index, attempt, { result: foreseen, cacheKey: null, streams });
       state.begun = taken.ok;
       state.fenced = !taken.ok;
-      return taken.ok ? null : taken.reason;
+      if (taken.ok) return null;
+      return { reason: taken.reason, isInherited: taken.code === "taken" && taken.isInherited };
     };
     const job = itemJob(fleetJob, request, { run, fleet, signal, turn: async () => {}, begin });
     const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
     if (!derivation.ok) return refused("its sandbox is no longer allowed");
     const { sandbox } = derivation;
     try {
+      await queue.confirm();
       // Its coordinator may have died after it kept these changes, and before it began: they are decided on anew.
       await env.changesets.drop(run, "its coordinator ended before it had decided on them");
       await using collected = await importChangeset({
@@ -55,7 +59,7 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
       });
       if (collected === null) return { result, hasBegun: false };
       const unfit = result.status === "succeeded" ? null : `the run did not succeed (${result.status})`;
-      const settled = await settleCollected(collected, job, env.changesets, env, {
+      const settled = await settleCollected(collected, job, whileOwned(env.changesets, queue), env, {
         unfit,
         foreseen: (would) => {
           state.would = would;
@@ -68,6 +72,20 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
       if (!isItsWord || state.begun) throw error;
       return refused(error.message);
     }
+  };
+}
+
+/** A process that waits for a person's decision can lose the fleet meanwhile: then the next owner decides on the same changes. */
+function whileOwned(into: Changesets, queue: Pick<OwnedQueue, "confirm">): Changesets {
+  return {
+    async keep(...kept) {
+      await queue.confirm();
+      await into.keep(...kept);
+    },
+    async apply(...applied) {
+      await queue.confirm();
+      return await into.apply(...applied);
+    },
   };
 }
 

@@ -2,8 +2,9 @@ import type { BlobStore } from "../blobs/model/blob.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { FleetJob } from "./items/item-job.ts";
 import type { ItemRequest, ItemResult } from "./model/item.ts";
-import type { FleetQueue, Settlement } from "./model/queue.ts";
+import type { Settlement } from "./model/queue.ts";
 import type { Agreement, Delivered } from "./model/work.ts";
+import type { OwnedQueue } from "./owned-queue.ts";
 
 /** An attempt on a machine, with what is known of it. */
 export interface EndedElsewhere {
@@ -26,7 +27,13 @@ export interface SettledElsewhere {
  */
 export type SettleChanges = (
   ended: EndedElsewhere,
-  of: { readonly fleet: string; readonly job: FleetJob; readonly queue: FleetQueue; readonly signal: AbortSignal },
+  of: {
+    readonly fleet: string;
+    readonly job: FleetJob;
+    /** Confirmed before what the attempt kept is touched: the next owner of the fleet works on the same. */
+    readonly queue: Pick<OwnedQueue, "begin" | "confirm">;
+    readonly signal: AbortSignal;
+  },
 ) => Promise<SettledElsewhere | null>;
 
 /** What a coordinator exchanges with machines besides the queue. */

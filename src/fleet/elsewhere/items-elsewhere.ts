@@ -20,6 +20,8 @@ interface Parts {
   readonly onChange: () => void;
   readonly onTrouble: (detail: string) => void;
   readonly onFailure: (error: unknown) => void;
+  /** If it is aborted, no more deliveries are taken: one could not be settled, and it would be taken again and again. */
+  readonly stuck: AbortSignal;
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number;
   /** Shorter if the signal is aborted. */
@@ -96,12 +98,15 @@ export class ItemsElsewhere {
   }
 
   #take(delivered: Delivered): void {
-    const { settle, onChange, onFailure } = this.#parts;
+    const { settle, onChange, onFailure, stuck } = this.#parts;
     const name = `${delivered.index}:${delivered.attempt}`;
-    if (this.#taken.has(name) || this.#taken.size >= MAX_TAKEN || this.#ended.signal.aborted) return;
+    if (this.#taken.has(name) || this.#taken.size >= MAX_TAKEN) return;
+    if (stuck.aborted || this.#ended.signal.aborted) return;
     this.#taken.add(name);
     void this.#settling
-      .add(() => settle(delivered))
+      .add(async () => {
+        if (!stuck.aborted) await settle(delivered);
+      })
       .catch(onFailure)
       .finally(() => {
         this.#taken.delete(name);

@@ -15,7 +15,7 @@ import {
   type Taken,
 } from "../model/queue.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
-import { fencedOff } from "../stored/fenced-off.ts";
+import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
 import { msOf } from "../stored/ms-of.ts";
 import type { Database } from "./database.ts";
 import { countsOf, type FleetRow } from "./fleets.ts";
@@ -65,6 +65,7 @@ export class JournalQueue implements FleetQueue {
     const [stdout, stderr] =
       streams === null ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
     const begin = (): Taken => {
+      if (!this.#isOwner()) return this.#takenFrom(index, attempt);
       const begun = db.run(
         `INSERT OR REPLACE INTO intents (item, json, cache_key, printed, stdout, stderr)
          SELECT id, ?, ?, ?, ?, ? FROM items WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ?`,
@@ -90,6 +91,7 @@ export class JournalQueue implements FleetQueue {
     const printed =
       streams === null || isPrinted ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
     return await writes.add(() => {
+      if (!this.#isOwner()) return this.#takenFrom(index, attempt);
       const item = db.get<{ id: number; earlier: number }>(
         `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, ended_at = ?, duration_ms = ?, cache_key = ?,
            cause = ?, cell = NULL, owner = NULL
@@ -110,6 +112,7 @@ export class JournalQueue implements FleetQueue {
   async requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken> {
     const { db, writes, fleet } = this.#options;
     return await writes.add(() => {
+      if (!this.#isOwner()) return this.#takenFrom(index, attempt);
       const changed = db.run(
         `UPDATE items SET state = 'queued', not_before = ?, run = NULL, cell = NULL, owner = NULL
          WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ?
@@ -230,6 +233,21 @@ export class JournalQueue implements FleetQueue {
     );
     if (item === undefined) throw new Error(`the fleet has no item ${index}`);
     return fencedOff(index, attempt, item);
+  }
+
+  /** Asked in the transaction of each write: another process may have found that this one has ended. */
+  #isOwner(): boolean {
+    return this.#row().owner === this.#options.owner;
+  }
+
+  #takenFrom(index: number, attempt: number): Taken {
+    const { db, fleet } = this.#options;
+    const inherited = db.get(
+      `SELECT 1 FROM items WHERE fleet = ? AND position = ? AND attempt = ?
+         AND (state = 'done' OR EXISTS (SELECT 1 FROM intents WHERE item = items.id))`,
+      ...[fleet, index, attempt],
+    );
+    return takenFrom(index, attempt, inherited !== undefined);
   }
 
   #row(): Pick<FleetRow, "id" | "owner" | "total" | "state"> {

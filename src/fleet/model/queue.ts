@@ -10,6 +10,8 @@ export const LONGEST_DELAY_MS = 30_000;
  * - an item has one claimer at a time, and each claim is a new attempt;
  * - an attempt that was given up is fenced off: a later result of it is refused, and it can begin no effect;
  * - an attempt that began its effect is never given up: what it began is finished, so the item does not run again;
+ * - only the owner of the fleet begins, settles and gives up: in the transaction that records it, no other process can take the fleet
+ *   over, so of two that believe to own it one is refused;
  * - the effect of a settled promise survives the end of this process.
  *
  * New items come first, in the order of the manifest; then retries, the longest due first.
@@ -78,7 +80,13 @@ export interface Settlement {
 export type Intent = Settlement;
 
 /** Whether the attempt still counted. If not, nothing of it was recorded. */
-export type Taken = { readonly ok: true } | { readonly ok: false; readonly code: "fenced"; readonly reason: string };
+export type Taken = { readonly ok: true } | NotTaken;
+
+export type NotTaken =
+  /** Another attempt counts, or none: what this one kept is to be removed. */
+  | { readonly ok: false; readonly code: "fenced"; readonly reason: string }
+  /** Another process has taken over the fleet. `isInherited`: with this attempt, so what it kept is that process's to finish. */
+  | { readonly ok: false; readonly code: "taken"; readonly reason: string; readonly isInherited: boolean };
 
 export interface ItemCounts {
   readonly total: number;

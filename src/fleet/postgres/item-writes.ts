@@ -11,8 +11,8 @@ export function itemSteps(place: Place, fleet: number, wave: readonly ItemWrite[
   const settles = wave.filter((write) => write.kind === "settle");
   const statements = [
     ...(requeues.length === 0 ? [] : [requeued(place, fleet, requeues)]),
-    ...(begins.length === 0 ? [] : [begun(fleet, begins)]),
-    ...(settles.length === 0 ? [] : [settled(fleet, settles)]),
+    ...(begins.length === 0 ? [] : [begun(place, fleet, begins)]),
+    ...(settles.length === 0 ? [] : [settled(place, fleet, settles)]),
   ];
   const byIndex = new Map(wave.map((write) => [write.index, write]));
   const done: Step["done"] = (rows) => {
@@ -31,24 +31,24 @@ function requeued(place: Place, fleet: number, writes: readonly WriteOf<"requeue
     text: REQUEUE,
     values: [
       ...[fleet, writes.map(({ index }) => index), writes.map(({ attempt }) => attempt)],
-      ...[writes.map(({ waitMs }) => waitMs), place.now(), AT_ONCE],
+      ...[writes.map(({ waitMs }) => waitMs), place.now(), AT_ONCE, place.self],
     ],
   };
 }
 
-function begun(fleet: number, writes: readonly WriteOf<"begin">[]): Statement {
+function begun({ self }: Place, fleet: number, writes: readonly WriteOf<"begin">[]): Statement {
   return {
     text: BEGIN,
     values: [
       ...[fleet, writes.map(({ index }) => index), writes.map(({ attempt }) => attempt)],
       ...[writes.map((write) => write.begun.json), writes.map((write) => write.begun.cacheKey)],
       ...[writes.map((write) => write.begun.isPrinted), writes.map((write) => write.begun.stdout)],
-      writes.map((write) => write.begun.stderr),
+      ...[writes.map((write) => write.begun.stderr), self],
     ],
   };
 }
 
-function settled(fleet: number, writes: readonly WriteOf<"settle">[]): Statement {
+function settled({ self }: Place, fleet: number, writes: readonly WriteOf<"settle">[]): Statement {
   const column = <T>(of: (ending: Ending) => T): T[] => writes.map(({ ending }) => of(ending));
   return {
     text: SETTLE,
@@ -58,6 +58,7 @@ function settled(fleet: number, writes: readonly WriteOf<"settle">[]): Statement
       ...[column(({ endedAt }) => endedAt), column(({ durationMs }) => durationMs), column(({ cacheKey }) => cacheKey)],
       ...[column(({ cause }) => cause), column(({ json }) => json)],
       ...[column(({ stdout }) => stdout), column(({ stderr }) => stderr), column(({ machine }) => machine)],
+      self,
     ],
   };
 }
@@ -68,20 +69,29 @@ function settled(fleet: number, writes: readonly WriteOf<"settle">[]): Statement
  */
 const stateIs = (states: string): string => `(i.state || '') IN (${states})`;
 
+/**
+ * The fleet's row is locked, so that no other process can take the fleet over before the write is committed: of two that believe to own
+ * it, one writes. A lease that has ended and that no process used harms nothing, so it is not asked for here.
+ */
+const owned = (self: string): string =>
+  `owned AS MATERIALIZED (SELECT 1 FROM corral.fleets WHERE id = $1 AND owner = ${self} FOR SHARE)`;
+const IS_OWNED = "EXISTS (SELECT 1 FROM owned)";
+
 const REQUEUE = `
-  WITH asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::float8[]) AS asked (position, attempt, wait)),
-  gone AS (DELETE FROM corral.deliveries d USING asked
-    WHERE d.fleet = $1 AND d.position = asked.position AND d.attempt = asked.attempt)
-  UPDATE corral.items i SET state = 'queued', run = NULL, cell = NULL, owner = NULL,
+  WITH ${owned("$7")},
+  asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::float8[]) AS asked (position, attempt, wait)),
+  queued AS (UPDATE corral.items i SET state = 'queued', run = NULL, cell = NULL, owner = NULL,
     not_before = CASE WHEN wait <= 0 THEN $6 ELSE greatest(ceil(coalesce($5::bigint, corral.now_ms()) + wait), $6) END
-  FROM asked WHERE i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
-    AND ${stateIs("'running', 'delivered'")} RETURNING i.position`;
+    FROM asked WHERE ${IS_OWNED} AND i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
+      AND ${stateIs("'running', 'delivered'")} RETURNING i.position),
+  gone AS (DELETE FROM corral.deliveries d USING queued WHERE d.fleet = $1 AND d.position = queued.position)
+  SELECT position FROM queued`;
 
 const BEGIN = `
-  WITH asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::text[], $5::text[], $6::bool[], $7::bytea[], $8::bytea[])
+  WITH ${owned("$9")}, asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::text[], $5::text[], $6::bool[], $7::bytea[], $8::bytea[])
     AS asked (position, attempt, json, cache_key, is_printed, stdout, stderr)),
   begun AS (UPDATE corral.items i SET state = 'applying' FROM asked
-    WHERE i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
+    WHERE ${IS_OWNED} AND i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
       AND ${stateIs("'running', 'delivered', 'applying'")} RETURNING i.position),
   kept AS (INSERT INTO corral.intents (fleet, position, json, cache_key, is_printed, stdout, stderr)
     SELECT $1, position, json, cache_key, is_printed, stdout, stderr FROM asked JOIN begun USING (position)
@@ -91,14 +101,14 @@ const BEGIN = `
 
 /** The streams are those of the intent, if it has them. */
 const SETTLE = `
-  WITH asked AS (
+  WITH ${owned("$15")}, asked AS (
     SELECT * FROM unnest($2::int[], $3::int[], $4::text[], $5::text[], $6::int[], $7::bigint[], $8::float8[], $9::text[],
       $10::text[], $11::text[], $12::bytea[], $13::bytea[], $14::text[])
     AS asked (position, attempt, status, code, failed, ended_at, duration_ms, cache_key, cause, json, stdout, stderr, machine)),
   ended AS (
     UPDATE corral.items i SET state = 'done', status = a.status, code = a.code, failed = a.failed, ended_at = a.ended_at,
       duration_ms = a.duration_ms, cache_key = a.cache_key, cause = a.cause, machine = a.machine, cell = NULL, owner = NULL
-    FROM asked a WHERE i.fleet = $1 AND i.position = a.position AND i.attempt = a.attempt
+    FROM asked a WHERE ${IS_OWNED} AND i.fleet = $1 AND i.position = a.position AND i.attempt = a.attempt
       AND ${stateIs("'running', 'delivered', 'applying'")}
     RETURNING i.position, i.earlier),
   begun AS (

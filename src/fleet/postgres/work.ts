@@ -122,9 +122,10 @@ export class PostgresWork implements WorkStore {
            sum(${BYTES_OF_JSON} * octet_length(d.json) + coalesce(octet_length(d.stdout), 0) + coalesce(octet_length(d.stderr), 0)) OVER first AS bytes
          FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
          WHERE d.fleet = $1 AND i.state = 'delivered' AND i.attempt = d.attempt
+           AND EXISTS (SELECT 1 FROM corral.fleets f WHERE f.id = $1 AND f.owner = $4)
          WINDOW first AS (ORDER BY d.delivered_at, d.position) ORDER BY n LIMIT $2) AS oldest
        WHERE n = 1 OR bytes <= $3 ORDER BY n`,
-      [await idOf(this.#place, fleet), limit, MAX_TAKEN_BYTES],
+      [await idOf(this.#place, fleet), limit, MAX_TAKEN_BYTES, this.#place.self],
     );
     return rows.map(({ json, stdout, stderr, more, ...delivered }) => ({
       ...delivered,

@@ -1,5 +1,5 @@
 import type { Taken } from "../model/queue.ts";
-import { fencedOff } from "../stored/fenced-off.ts";
+import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
 import { claimStep } from "./claims.ts";
 import { itemSteps } from "./item-writes.ts";
 import type { Place } from "./place.ts";
@@ -55,7 +55,7 @@ function wavesOf(writes: readonly ItemWrite[]): ItemWrite[][] {
 
 /** Why writes changed nothing; or that they did, before the connection was lost. */
 async function explain(
-  { db }: Place,
+  { db, self }: Place,
   refused: readonly ItemWrite[],
   isAgain: boolean,
   answers: Answers,
@@ -68,10 +68,12 @@ async function explain(
       state: string;
       attempt: number;
       run: string | null;
+      owned: boolean;
     }>(
-      `SELECT i.fleet, i.position, i.state, i.attempt, i.run FROM corral.items i
+      `SELECT i.fleet, i.position, i.state, i.attempt, i.run, f.owner IS NOT DISTINCT FROM $3 AS owned
+       FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
        JOIN unnest($1::bigint[], $2::int[]) AS asked (fleet, position) USING (fleet, position)`,
-      [refused.map(({ fleet }) => fleet), refused.map(({ index }) => index)],
+      [refused.map(({ fleet }) => fleet), refused.map(({ index }) => index), self],
     );
     const items = new Map(rows.map((row) => [`${row.fleet} ${row.position}`, row]));
     for (const write of refused) {
@@ -86,12 +88,18 @@ async function explain(
 
 function whyRefused(
   write: ItemWrite,
-  item: { readonly state: string; readonly attempt: number; readonly run: string | null },
+  item: { readonly state: string; readonly attempt: number; readonly run: string | null; readonly owned: boolean },
   isAgain: boolean,
 ): Taken {
+  if (!item.owned) return takenFrom(write.index, write.attempt, isInherited(write, item));
   const isRecorded = isAgain && write.kind === "settle" && item.state === "done" && item.attempt === write.attempt;
   if (isRecorded && item.run === write.ending.run) return { ok: true };
   return fencedOff(write.index, write.attempt, { ...item, state: outerState(item.state) });
+}
+
+/** An item that this process ran itself, and that had begun nothing, runs again as another attempt. */
+function isInherited({ attempt }: ItemWrite, item: { readonly state: string; readonly attempt: number }): boolean {
+  return item.attempt === attempt && item.state !== "queued" && item.state !== "running";
 }
 
 function unknown({ index }: ItemWrite): Answer {

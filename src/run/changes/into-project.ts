@@ -21,9 +21,10 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       if (beginning !== undefined) {
         await store.keep(only(changeset, new Set([...indexes, ...beginning.refused])), "held");
         await store.flush(changeset, indexes);
-        const reason = await beginning.begin();
-        if (reason !== null) {
-          await discardWithdrawn(changeset.id, reason);
+        const refused = await beginning.begin();
+        if (refused !== null) {
+          const { reason, isInherited } = refused;
+          if (!isInherited) await discardWithdrawn(changeset.id, reason);
           return changes.map((change): Outcome => ({ change, outcome: "held", reason }));
         }
       }

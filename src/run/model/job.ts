@@ -9,6 +9,7 @@ import type { MountView } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { RunIdentity } from "./events.ts";
 import type { Grantee } from "./grantee.ts";
+import type { NotBegun } from "./reported.ts";
 import type { RunResult } from "./result.ts";
 
 /** A file that a caller hands to a worker: its name under `/attachments`, and its path on the host. */
@@ -61,7 +62,7 @@ export interface Job {
    * Called before a run of this tree changes files outside of its sandbox, with its result as it will be if all of them can be
    * changed; null: the root run continues. Returns why nothing may be changed, or null. Absent: nothing has to know.
    */
-  readonly begin?: (foreseen: RunResult | null) => Promise<string | null>;
+  readonly begin?: (foreseen: RunResult | null) => Promise<NotBegun | null>;
   /** The item of a fleet that this run is an attempt at; absent: none. */
   readonly fleet?: ChangedItem;
   /** Directories that this run writes and that do not exist are made in its views, below the mounts of this sandbox. Absent: none. */

@@ -74,7 +74,13 @@ export interface Beginning {
   /** The indexes of changes that are refused: they are kept too, so that the outcome of all can be told later. */
   readonly refused: readonly number[];
   /** Why nothing may be changed; null: it may. */
-  readonly begin: () => Promise<string | null>;
+  readonly begin: () => Promise<NotBegun | null>;
+}
+
+/** Why nothing may be changed. `isInherited`: another process continues with what is kept, which stays; else it is removed. */
+export interface NotBegun {
+  readonly reason: string;
+  readonly isInherited: boolean;
 }
 
 /** The outcomes of a run's changes, as another process than its own found or made them. */

@@ -8,6 +8,7 @@ import { exportChangeset } from "../../../src/changes/wire/export.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
 import type { ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
+import { OwnedQueue } from "../../../src/fleet/owned-queue.ts";
 import { settlingDelivered } from "../../../src/fleet/settle-delivered.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 import { OF, viewOf } from "../../blobs/machine-pair.ts";
@@ -64,7 +65,7 @@ async function delivered(f: FleetFixture) {
           },
           ...{ request, result, streams: null },
         },
-        { fleet, job, queue: of, signal: new AbortController().signal },
+        { fleet, job, queue: ownedBy(of), signal: new AbortController().signal },
       ),
   };
 }
@@ -86,6 +87,15 @@ const leftIn = (f: FleetFixture): string[] => {
     return [];
   }
 };
+
+/** As a coordinator has it. */
+function ownedBy(queue: FleetQueue): OwnedQueue {
+  return new OwnedQueue(
+    queue,
+    () => performance.now(),
+    () => {},
+  );
+}
 
 /** The queue with another way to begin. */
 function withBegin(queue: FleetQueue, begin: FleetQueue["begin"]): FleetQueue {
@@ -132,6 +142,17 @@ describe("what a machine delivers", () => {
     const { queue, settle } = await delivered(f);
     await queue.requeue(0, 1, 0);
     expect(await settle(queue)).toBe(null);
+    expect([content(f), leftIn(f)]).toEqual(["", []]);
+  });
+
+  it("is its next owner's if the fleet was taken over meanwhile: what is kept stays", async () => {
+    await using f = await project();
+    const { queue, settle } = await delivered(f);
+    const taken = (isInherited: boolean) =>
+      withBegin(queue, async () => ({ ok: false, code: "taken", reason: "another process took it over", isInherited }));
+    expect(await settle(taken(true))).toBe(null);
+    expect([content(f), leftIn(f)]).toEqual(["", [RUN]]);
+    expect(await settle(taken(false))).toBe(null);
     expect([content(f), leftIn(f)]).toEqual(["", []]);
   });
 });

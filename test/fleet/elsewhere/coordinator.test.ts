@@ -7,6 +7,7 @@ import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import type { ClaimedWork, Delivery, Membership } from "../../../src/fleet/model/work.ts";
 import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
 import type { SettleChanges } from "../../../src/fleet/transport.ts";
+import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { noChangesets } from "../../../src/run/changes/into-project.ts";
 import type { Job } from "../../../src/run/model/job.ts";
 import type { KeptChangesets } from "../../../src/run/model/reported.ts";
@@ -295,6 +296,82 @@ describe("a coordinator that runs no items", () => {
     await c.clock.advance(3000);
     expect(await ended).toMatchObject({ state: "cancelled" });
     expect(c.fleet.items.map(({ state }) => state)).toEqual(["done", "done"]);
+  });
+
+  it("ends with the error if a delivery cannot be settled, and takes no other", async () => {
+    const settling: string[] = [];
+    const c = coordinatorOf(3, {}, async ({ delivered }) => {
+      settling.push(delivered.key);
+      throw new TypeError("a bug");
+    });
+    let error: unknown = null;
+    void c.run().catch((failed: unknown) => {
+      error = failed;
+    });
+    const machine = await joined(c.work);
+    const [first, second] = await claimed(machine, 3);
+    if (first !== undefined) await deliver(machine, first);
+    await c.clock.advance(3000);
+    if (second !== undefined) await deliver(machine, second);
+    await c.clock.advance(60_000);
+    expect(error).toMatchObject({ message: "a bug" });
+    expect(settling).toEqual(["k0"]);
+    expect(c.fleet.items.map(({ state }) => state)).toEqual(["delivered", "delivered", "running"]);
+  });
+
+  it("is paused if this machine or its Engine cannot settle a delivery now", async () => {
+    const c = coordinatorOf(1, {}, async () => {
+      throw new EngineTrouble("it does not answer");
+    });
+    const ended = c.run();
+    const machine = await joined(c.work);
+    for (const item of await claimed(machine, 1)) await deliver(machine, item);
+    await c.clock.until(() => c.told("draining").length === 1);
+    await c.clock.advance(3000);
+    expect(await ended).toMatchObject({ state: "paused", why: "what a machine delivered cannot be settled now" });
+    expect(c.told("trouble")).toMatchObject([{ detail: "it does not answer" }]);
+    expect(c.fleet.items.map(({ state }) => state)).toEqual(["delivered"]);
+  });
+
+  it.each([
+    ["begins it", true],
+    ["records it", false],
+  ])("stops everything at once if another process owns the fleet, and leaves its changes: it %s", async (_, begins) => {
+    const touched: string[] = [];
+    const ended: string[] = [];
+    const touching = async (run: string | readonly string[]) => void touched.push(String(run));
+    const c = coordinatorOf(
+      3,
+      { concurrency: 1 },
+      async ({ delivered, result }, { queue }) => {
+        if (!begins) return { result: { ...result, status: "pending" }, hasBegun: false };
+        const begun = await queue.begin(delivered.index, delivered.attempt, { result, cacheKey: null, streams: null });
+        return begun.ok ? { result, hasBegun: true } : null;
+      },
+      {
+        run: async ({ signal, turn }) => {
+          await turn?.();
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          ended.push((signal.reason as Error).message);
+          return { status: "cancelled" };
+        },
+        changesets: { ...noChangesets, drop: touching, withdraw: touching },
+      },
+    );
+    const machine = await joined(c.work);
+    const [item] = await claimed(machine, 1);
+    const summary = c.run();
+    await c.clock.until(() => c.told("started").length === 1);
+    c.fleet.state = "taken";
+    if (item !== undefined) await deliver(machine, item);
+    await c.clock.until(() => ended.length === 1);
+    await c.clock.advance(3000);
+    expect(await summary).toMatchObject({ why: "another process took over the fleet" });
+    expect(ended).toEqual(["another process took over the fleet"]);
+    expect(c.results).toEqual([]);
+    // What the machine delivered is the other's; what ran here runs again there.
+    expect(touched).not.toContain(item?.run);
+    expect(c.fleet.items.map(({ state }) => state)).toEqual(["delivered", "running", "queued"]);
   });
 
   it("is stopped at once without what machines run", async () => {

@@ -65,3 +65,48 @@ it("does not forget a person's decision on an item whose run is not settled yet"
   expect(await journal.reviewed([decided])).toEqual([]);
   expect((await journal.item(fleet, "doc-0.pdf"))?.result?.status).toBe("applied");
 });
+
+it("takes nothing from a process that lost its fleet: what it began is the next owner's, and what it ran runs again", async () => {
+  const fleet = await loadedFleet(journal, 4);
+  await fixture.giveTo("dead-1");
+  const late = await fixture.open("dead-1");
+  const queue = await late.queue(fleet);
+  await queue.claim(3, attempts());
+  expect(await queue.begin(0, 1, settlementOf(0))).toEqual({ ok: true });
+  expect(await queue.settle(2, 1, settlementOf(2, { status: "pending" }))).toEqual({ ok: true });
+
+  // It was stopped for long, and continues now.
+  const taken = await journal.takeOver(fleet);
+  if (!taken.ok) throw new Error(taken.reason);
+  const before = await fixture.rows();
+  for (const index of [0, 2])
+    for (const refused of [
+      await queue.begin(index, 1, settlementOf(index)),
+      await queue.settle(index, 1, settlementOf(index, { status: "failed" })),
+      await queue.requeue(index, 1, 0),
+    ])
+      expect(refused).toMatchObject({ code: "taken", isInherited: true, reason: /took over the fleet/ });
+  for (const refused of [
+    await queue.begin(1, 1, settlementOf(1)),
+    await queue.settle(1, 1, settlementOf(1)),
+    await queue.requeue(1, 1, 0),
+  ])
+    expect(refused).toMatchObject({ ok: false, code: "taken", isInherited: false });
+  expect(await queue.claim(1, attempts())).toMatchObject({ items: [], fleet: "taken" });
+  expect(await fixture.rows()).toBe(before);
+
+  const [item] = taken.running;
+  if (item !== undefined) expect(await journal.fenced(fleet, item)).toEqual({ ok: true });
+  const next = await journal.queue(fleet);
+  const again = await next.claim(2, attempts());
+  expect(again.items.map(({ request: { index }, attempt }) => [index, attempt])).toEqual([
+    [3, 1],
+    [1, 2],
+  ]);
+  expect(await queue.begin(1, 2, settlementOf(1))).toMatchObject({ code: "taken" });
+  expect(await next.begin(1, 2, settlementOf(1))).toEqual({ ok: true });
+  expect(await next.settle(0, 1, settlementOf(0))).toEqual({ ok: true });
+  expect(await journal.item(fleet, "doc-0.pdf")).toMatchObject({ state: "done", result: { status: "succeeded" } });
+  expect(await journal.item(fleet, "doc-2.pdf")).toMatchObject({ result: { status: "pending" } });
+  await late[Symbol.asyncDispose]();
+});

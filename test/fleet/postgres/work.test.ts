@@ -454,3 +454,64 @@ it("keeps the lease of a machine, and says that it is lost if it is not kept", a
   await expect.poll(() => member.lost.aborted, { timeout: 20_000 }).toBe(true);
   expect(String(member.lost.reason)).toMatch(/lease of this machine is lost/);
 }, 30_000);
+
+describe("a coordinator that was stopped beyond its lease", () => {
+  const COUNT = 60;
+
+  /** Another process owns the fleet, since the lease of the first one has ended. */
+  async function takenOver(fleet: string) {
+    const next = await fixture.open(`next-${fixture.project}`);
+    await fixture.query("UPDATE corral.processes SET lease_until = 0 WHERE id = $1", [
+      `coordinator-${fixture.project}`,
+    ]);
+    const taken = await next.takeOver(fleet);
+    if (!taken.ok) throw new Error(taken.reason);
+    return { next, applying: taken.applying };
+  }
+
+  it("gets no delivery, and begins, records and gives up nothing of what its next owner has", async () => {
+    const fleet = await offered(1);
+    const member = await machine("m1");
+    await member.claim([fleet], 1, newAttempt);
+    await member.deliver(fleet, 0, 1, deliveryOf(0));
+    const late = await store.queue(fleet);
+    const { next } = await takenOver(fleet);
+    await using _ = next;
+    expect(await work.deliveries(fleet, 9)).toEqual([]);
+    const inherited = { ok: false, code: "taken", isInherited: true };
+    expect(await late.begin(0, 1, settlementOf(0))).toMatchObject(inherited);
+    expect(await late.requeue(0, 1, 0)).toMatchObject(inherited);
+    expect(await late.settle(0, 1, settlementOf(0))).toMatchObject(inherited);
+    expect(await workOf(next).deliveries(fleet, 9)).toMatchObject([{ index: 0, attempt: 1 }]);
+    const queue = await next.queue(fleet);
+    expect(await queue.begin(0, 1, settlementOf(0))).toEqual({ ok: true });
+    expect(await late.settle(0, 1, settlementOf(0, { status: "failed" }))).toMatchObject(inherited);
+    expect(await queue.settle(0, 1, settlementOf(0))).toEqual({ ok: true });
+    expect(await next.end(fleet)).toBe("done");
+  });
+
+  it("begins what the next owner finishes, or nothing: whatever it was about to begin just then", async () => {
+    const fleet = await offered(COUNT);
+    const member = await machine("m1");
+    for (const { request, attempt } of await member.claim([fleet], COUNT, newAttempt))
+      await member.deliver(fleet, request.index, attempt, deliveryOf(request.index));
+    const late = await store.queue(fleet);
+    const begun = new Set<number>();
+    const beginning = (async () => {
+      for (let index = 0; index < COUNT; index += 1)
+        if ((await late.begin(index, 1, settlementOf(index))).ok) begun.add(index);
+        else return;
+    })();
+    while (begun.size < 3) await new Promise((resolve) => setTimeout(resolve, 1));
+    const { next, applying } = await takenOver(fleet);
+    await using _ = next;
+    await beginning;
+    expect(applying.map(({ index }) => index)).toEqual([...begun]);
+    const queue = await next.queue(fleet);
+    for (const { index } of await workOf(next).deliveries(fleet, COUNT))
+      expect(begun.has(index) ? "twice" : await queue.begin(index, 1, settlementOf(index))).toEqual({ ok: true });
+    for (let index = 0; index < COUNT; index += 1)
+      expect(await queue.settle(index, 1, settlementOf(index))).toEqual({ ok: true });
+    expect(await next.end(fleet)).toBe("done");
+  });
+});

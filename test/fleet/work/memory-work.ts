@@ -249,6 +249,12 @@ export class MemoryWork implements WorkStore {
       const item = own(index, attempt, ["running", "delivered", "applying"]);
       return item?.state === "running" && item.machine !== null ? null : item;
     };
+    /** Another process owns the fleet. */
+    const taken = (index: number, attempt: number): Taken | null => {
+      if (fleet.state !== "taken") return null;
+      const item = own(index, attempt, ["delivered", "applying", "done"]);
+      return { ok: false, code: "taken", reason: "another process owns it", isInherited: item !== null };
+    };
     return {
       claim: async (count, newAttempt) => {
         const due = fleet.items.filter((item) => item.state === "queued" && item.notBefore <= this.clock.now());
@@ -262,18 +268,24 @@ export class MemoryWork implements WorkStore {
       },
       begin: async (index, attempt, intent) => {
         const item = settleable(index, attempt);
+        const other = taken(index, attempt);
+        if (other !== null) return other;
         if (item === null) return fenced(index, attempt);
         Object.assign(item, { state: "applying", intent });
         return { ok: true };
       },
       settle: async (index, attempt, settlement) => {
         const item = settleable(index, attempt);
+        const other = taken(index, attempt);
+        if (other !== null) return other;
         if (item === null) return fenced(index, attempt);
         Object.assign(item, { state: "done", settlement });
         return { ok: true };
       },
       requeue: async (index, attempt, notBeforeMs) => {
         const item = settleable(index, attempt);
+        const other = taken(index, attempt);
+        if (other !== null) return other;
         if (item === null || item.state === "applying") return fenced(index, attempt);
         this.#queue(item, notBeforeMs);
         this.notify();
