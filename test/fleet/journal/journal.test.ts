@@ -267,7 +267,7 @@ describe("taking a fleet over", () => {
     if (!resumed.ok) throw new Error(resumed.reason);
     for (const item of resumed.running) await journal.fenced(fleet, item);
     expect(await former.claim(1, attempts())).toEqual({ items: [], nextAtMs: null, elsewhere: 0, fleet: "taken" });
-    expect(await former.settle(0, 1, settlementOf(0))).toMatchObject({ ok: false, code: "fenced" });
+    expect(await former.settle(0, 1, settlementOf(0))).toMatchObject({ ok: false, code: "taken" });
     expect(await dead.pause(fleet, "Ctrl-C")).toBe(false);
     expect(await dead.end(fleet)).toBeNull();
   });

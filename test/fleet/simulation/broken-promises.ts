@@ -1,4 +1,4 @@
-import type { Step } from "./simulated-database.ts";
+import { MAX_NOTICED_MS, type Step } from "./simulated-database.ts";
 import type { Ledger } from "./simulated-fleet.ts";
 
 /** Of the database when all is quiet. */
@@ -115,7 +115,8 @@ function* brokenSteps(steps: readonly Step[], troubled: (before: number) => numb
       if (!isOwner) yield say("only the owner of the fleet queues it again");
       if (isAlive(before.owner)) yield say("it was taken from a machine with a lease");
       const until = leases.get(before.owner ?? "")?.until ?? 0;
-      const since = Math.max(until, fleet?.ownedSince ?? 0, troubled(at));
+      // The last answer of a coordinator's troubles may be lost.
+      const since = Math.max(until, fleet?.ownedSince ?? 0, troubled(at) + MAX_NOTICED_MS);
       if (at - since > RECLAIMED_WITHIN_MS) yield say(`it waited for ${at - since} ms after the end of the lease`);
     } else if (/^(running|delivered) -> (queued|applying|done)$|^applying -> done$/.test(step)) {
       if (!isOwner) yield say(`only the owner of the fleet settles, and that is ${fleet?.owner}`);

@@ -9,14 +9,14 @@ import type { VirtualProcess, VirtualWorld } from "./virtual-world.ts";
 const LONGEST_LOST_MS = 60_000;
 const MAX_LATENCY_MS = 12;
 /** Until it is noticed that an answer is lost. */
-const MAX_NOTICED_MS = 7000;
+export const MAX_NOTICED_MS = 7000;
 /** What a network may bring once more, and late: its answer goes to no one. */
 const ONCE_MORE = /machine_(deliver|give_back)\(/;
 const AGAIN_SHARE = 0.3;
 const LATEST_AGAIN_MS = 6000;
 const TABLES = [
   ...["processes", "fleets", "items", "requests", "results", "streams", "intents", "attempts", "outputs", "tallies"],
-  ...["deliveries", "paces", "stands"],
+  ...["deliveries", "paces", "refusals"],
 ];
 
 /** One step of the database, in the order in which they were committed. */

@@ -4,14 +4,16 @@ import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/mode
 import type { ClaimedItem } from "../../../src/fleet/model/queue.ts";
 import type { ClaimedWork, Delivery } from "../../../src/fleet/model/work.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
+import { RunTroubles } from "../../../src/fleet/run-troubles.ts";
 import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
-import type { SettleChanges } from "../../../src/fleet/transport.ts";
 import type { Brought, HostFleet } from "../../../src/fleet/work/hosting.ts";
 import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import type { Job } from "../../../src/run/model/job.ts";
-import type { KeptChangesets } from "../../../src/run/model/reported.ts";
+import { unstartedResult } from "../../../src/run/model/result.ts";
+import { type Effect, type SimulatedChanges, simulatedRun } from "./simulated-changes.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
+import { simulatedJob } from "./simulated-parts.ts";
 import { randomOf, type VirtualProcess, type VirtualWorld } from "./virtual-world.ts";
 
 const AGREEMENT = { declarations: {}, images: {}, trees: {} };
@@ -20,12 +22,7 @@ const REJOIN_MS = 1000;
 /** What happened outside of the database. */
 export interface Ledger {
   /** Effects that were applied, in their order. */
-  readonly effects: {
-    readonly fleet: string;
-    readonly index: number;
-    readonly attempt: number;
-    readonly run: string;
-  }[];
+  readonly effects: Effect[];
   /** Final results that a coordinator reported. */
   readonly told: { readonly fleet: string; readonly result: ItemResult }[];
   /** Errors that are no part of any schedule. */
@@ -46,7 +43,8 @@ function fate(seed: number, index: number, run: string) {
   const random = randomOf(seed ^ Math.imul(index + 1, 0x9e3779b1) ^ Number.parseInt(run.slice(0, 6), 36));
   const takesMs = random() < 0.5 ? 2000 + random() * 8000 : 50 + random() * 1500;
   const chance = random();
-  return { takesMs, chance, status: chance < 0.8 ? "succeeded" : chance < 0.9 ? "failed" : "lost" };
+  const status = chance < 0.8 ? "succeeded" : chance < 0.9 ? "failed" : "lost";
+  return { takesMs, chance, status } as const;
 }
 
 export function requestsOf(count: number): ItemRequest[] {
@@ -112,72 +110,6 @@ function deliveryOf(item: ClaimedWork, status: string): Delivery {
   return { result, streams: null, changeset: "c".repeat(64), more: null };
 }
 
-/** The directory in which changes wait, which the coordinators of a project share: it outlives them. */
-export class SimulatedChanges {
-  readonly #kept = new Map<string, { fleet: string; index: number; attempt: number; run: string }>();
-  readonly #simulation: Simulation;
-
-  constructor(simulation: Simulation) {
-    this.#simulation = simulation;
-  }
-
-  /** As `settlingDelivered` does it: kept, begun in the queue, applied. A process may die between each two. */
-  readonly settle: SettleChanges = async ({ delivered, result }, { fleet, queue }) => {
-    const { run, index, attempt } = delivered;
-    if (result.status !== "succeeded") return { result, hasBegun: false };
-    this.#kept.delete(run);
-    await this.#step();
-    this.#kept.set(run, { fleet, index, attempt, run });
-    await this.#step();
-    const begun = await queue.begin(index, attempt, { result, cacheKey: null, streams: null });
-    if (!begun.ok) {
-      this.#kept.delete(run);
-      return null;
-    }
-    await this.#step();
-    if (!this.#kept.has(run)) throw new EngineTrouble("what was begun is no longer there");
-    this.#apply(run);
-    return { result, hasBegun: true };
-  };
-
-  /** Of the coordinator's own items. */
-  async own(
-    claimed: { fleet: string; index: number; attempt: number; run: string },
-    begin: () => Promise<string | null>,
-  ) {
-    this.#kept.set(claimed.run, claimed);
-    await this.#step();
-    if ((await begin()) !== null) return void this.#kept.delete(claimed.run);
-    await this.#step();
-    this.#apply(claimed.run);
-  }
-
-  readonly port = {
-    drop: async (run: string) => void this.#kept.delete(run),
-    withdraw: async (runs: readonly string[]) => {
-      for (const run of runs) this.#kept.delete(run);
-    },
-    finish: async (run: string) => {
-      await this.#step();
-      this.#apply(run);
-      return null;
-    },
-    forget: async () => {},
-  } as unknown as KeptChangesets;
-
-  /** The log of applications lets it happen once. */
-  #apply(run: string): void {
-    const kept = this.#kept.get(run);
-    if (kept === undefined) return;
-    this.#kept.delete(run);
-    this.#simulation.ledger.effects.push(kept);
-  }
-
-  async #step(): Promise<void> {
-    await this.#simulation.world.pause(20);
-  }
-}
-
 /** A process that makes a fleet, or takes one over, and runs it, as `corral map` and `corral fleet resume` do. */
 export async function simulatedCoordinator(
   simulation: Simulation,
@@ -213,57 +145,52 @@ export async function simulatedCoordinator(
     await store.work.offer(id, AGREEMENT);
     const claims = new Map<string, ClaimedItem>();
     const queue = await store.queue(id);
+    const { concurrency } = fleet.spec;
+    const here = { running: concurrency === "auto" ? 1 : concurrency, warm: 0 };
     const running = new RunningFleet({
       ...{ id, spec: fleet.spec, store, cache: null, stop: new AbortController().signal, applying },
-      queue: Object.assign(Object.create(queue), {
-        claim: async (...asked: Parameters<typeof queue.claim>) => {
+      queue: {
+        async claim(...asked) {
           const claim = await queue.claim(...asked);
           for (const item of claim.items) claims.set(item.run, item);
           return claim;
         },
-        begin: queue.begin.bind(queue),
-        settle: queue.settle.bind(queue),
-        requeue: queue.requeue.bind(queue),
-        counts: queue.counts.bind(queue),
-        cancelQueued: queue.cancelQueued.bind(queue),
-      }),
-      job: {
-        env: {
-          ...{ now: world.now, driver: { list: async () => [] }, changesets: changes.port },
-          project: { delegation: { maxDepth: 1, maxCalls: 1 } },
-        },
-        ...{ reads: [], worker: { name: "w" }, sandbox: { limits: { timeoutMs: 60_000 } } },
+        begin: (...begun) => queue.begin(...begun),
+        settle: (...settled) => queue.settle(...settled),
+        requeue: (...requeued) => queue.requeue(...requeued),
+        counts: () => queue.counts(),
+        cancelQueued: (why) => queue.cancelQueued(why),
       },
+      job: simulatedJob(world.now, changes.port),
       executor: {
         async run(job: Job) {
           try {
             await job.turn?.();
           } catch {
             const error = { code: "CANCELLED", message: "its fleet starts no more items" };
-            return { status: "cancelled", stderr: "", stdout: "", usage: {}, changeset: null, error };
+            return unstartedResult({ run: job.run, worker: "w" }, "cancelled", error);
           }
           const claimed = claims.get(job.run);
           if (claimed === undefined) throw new Error("it runs what it did not claim");
           const { attempt, request } = claimed;
           const { takesMs, status } = fate(seed, request.index, job.run);
           await world.pause(takesMs / 2);
-          const ran = { status, stderr: "", stdout: "", usage: {}, changeset: null };
-          const error = status === "succeeded" ? null : { code: "WORKER_FAILED", message: "no" };
-          const result = { ...ran, error } as unknown as Parameters<NonNullable<Job["begin"]>>[0];
+          const result = simulatedRun(job.run, status);
           const begin = async () => (await job.begin?.(result)) ?? null;
           if (status === "succeeded")
             await changes.own({ fleet: id, index: request.index, attempt, run: job.run }, begin);
           return result;
         },
+        async [Symbol.asyncDispose]() {},
       },
-      troubles: { take: () => [], add: () => {} },
+      troubles: new RunTroubles(),
       share: {
-        concurrency: { running: fleet.spec.concurrency, warm: 0 },
-        look: async () => ({ running: fleet.spec.concurrency, warm: 0 }),
+        concurrency: here,
+        look: async () => here,
       },
       elsewhere: { work: store.work, settleChanges: changes.settle, pause: world.pause },
       onEvent: () => {},
-    } as unknown as FleetParts);
+    });
     const onDrain = (): void => running.drain("a person stopped it");
     how.drain.addEventListener("abort", onDrain);
     const onCancel = (): void =>
