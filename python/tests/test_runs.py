@@ -44,7 +44,7 @@ class Runs(unittest.TestCase):
 
     def test_a_large_attachment_streams(self) -> None:
         with tempfile.NamedTemporaryFile() as file:
-            file.write(b"x" * 12 * 1024**2)
+            file.write(b"x" * 6 * 1024**2)
             file.flush()
             result = client(timeout=120).run("attached", attachments=[("large", file.name)])
         self.assertEqual(result.status, "output_limit" if result.status != "succeeded" else "succeeded")

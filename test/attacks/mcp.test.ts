@@ -341,7 +341,7 @@ describe("a client that asks and does not read", () => {
     await using client = await deaf();
     const { stdin } = client.server;
     for (let id = 2; id <= 10_000; id += 1) client.ask(id, "resources/templates/list");
-    await new Promise((resolve) => setTimeout(resolve, 4000));
+    await new Promise((resolve) => setTimeout(resolve, 2500));
     expect(stdin.writableLength).toBeGreaterThan(300_000);
     await client.read(10_000);
   });

@@ -513,32 +513,36 @@ describe("in a cell that serves many items, one item", () => {
     expect(await readFile(join(f.project.dir, "text/2/made"), "utf8")).toBe("made");
   });
 
-  it("is thrown away with its cell for one System V object of any kind, the first in its table or a later one", async () => {
-    const told = "print(open('/proc/1/stat').read().split()[21])";
-    const make = {
-      shm: "libc.shmget(n, 4096, 0o1666)",
-      msg: "libc.msgget(n, 0o1666)",
-      sem: "libc.semget(n, 1, 0o1666)",
-    };
-    const remove = { shm: "libc.shmctl(i, 0, 0)", msg: "libc.msgctl(i, 0, 0)", sem: "libc.semctl(i, 0, 0)" };
-    const left = (kind: keyof typeof make, of: number): string =>
-      `ids = [${make[kind]} for n in range(7, ${7 + of})]\nassert min(ids) >= 0\nfor i in ids[:-1]: assert ${remove[kind]} == 0`;
-    const all = `ids = [${make.shm} for n in (7, 8)]\nfor i in ids: assert ${remove.shm} == 0`;
-    const attacks = (["shm", "msg", "sem"] as const).flatMap((kind) => [left(kind, 1), left(kind, 3)]);
-    const items = [told, `${all}\n${told}`, ...attacks.flatMap((code) => [told, `${code}\n${told}`, told, told])];
-    await using f = await opened();
-    const { results } = await f.map(
-      SCRUBBED,
-      items.map((code, index) => ({ input: PRELUDE + code, allowWrite: [`/text/${index}`] })),
-    );
-    const begun = items.map((_, index) => String(results.get(String(index))?.output));
-    // What is removed again is nothing that is left.
-    expect([begun[1], begun[2]]).toEqual([begun[0], begun[0]]);
-    for (const [at, code] of attacks.entries()) {
-      const [before, during, after, later] = begun.slice(2 + 4 * at);
-      expect.soft([during === before, after === before, later === after], code).toEqual([true, false, true]);
-    }
-  });
+  // The program that cleans a cell finds them, the same one under both drivers.
+  it.skipIf(isAgain())(
+    "is thrown away with its cell for one System V object of any kind, the first in its table or a later one",
+    async () => {
+      const told = "print(open('/proc/1/stat').read().split()[21])";
+      const make = {
+        shm: "libc.shmget(n, 4096, 0o1666)",
+        msg: "libc.msgget(n, 0o1666)",
+        sem: "libc.semget(n, 1, 0o1666)",
+      };
+      const remove = { shm: "libc.shmctl(i, 0, 0)", msg: "libc.msgctl(i, 0, 0)", sem: "libc.semctl(i, 0, 0)" };
+      const left = (kind: keyof typeof make, of: number): string =>
+        `ids = [${make[kind]} for n in range(7, ${7 + of})]\nassert min(ids) >= 0\nfor i in ids[:-1]: assert ${remove[kind]} == 0`;
+      const all = `ids = [${make.shm} for n in (7, 8)]\nfor i in ids: assert ${remove.shm} == 0`;
+      const attacks = (["shm", "msg", "sem"] as const).flatMap((kind) => [left(kind, 1), left(kind, 3)]);
+      const items = [told, `${all}\n${told}`, ...attacks.flatMap((code) => [told, `${code}\n${told}`, told, told])];
+      await using f = await opened();
+      const { results } = await f.map(
+        SCRUBBED,
+        items.map((code, index) => ({ input: PRELUDE + code, allowWrite: [`/text/${index}`] })),
+      );
+      const begun = items.map((_, index) => String(results.get(String(index))?.output));
+      // What is removed again is nothing that is left.
+      expect([begun[1], begun[2]]).toEqual([begun[0], begun[0]]);
+      for (const [at, code] of attacks.entries()) {
+        const [before, during, after, later] = begun.slice(2 + 4 * at);
+        expect.soft([during === before, after === before, later === after], code).toEqual([true, false, true]);
+      }
+    },
+  );
 
   it("changes nothing of an input that the next one has too, nor of the folder that it leaves", async () => {
     const code = `

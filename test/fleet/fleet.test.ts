@@ -128,7 +128,7 @@ describe.each(IN_POSTGRES ? KINDS.slice(0, 1) : KINDS)("a fleet with %s cells", 
   });
 
   it.skipIf(IN_POSTGRES)("begins nothing more once it is drained, though cells stand ready", async () => {
-    await using f = await openFleetProject(spec("sleep 3"));
+    await using f = await openFleetProject(spec("sleep 2"));
     const opened = await f.open(
       { reuse, concurrency: 1 },
       Array.from({ length: 4 }, (_, n) => ({ allowWrite: [`/text/${n}`] })),

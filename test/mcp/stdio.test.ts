@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { TOOLS } from "../../src/tools/toolbox.ts";
 import { PROGRAM } from "../cli/program.ts";
 import { bareRemote, type Remote } from "../git/remote.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 import { HANDY, HANDY_PROJECT, type McpProject, mcpProject, textOf } from "./mcp-project.ts";
 
 const PNG = Buffer.from(
@@ -151,20 +152,24 @@ describe.each([
     await expect.poll(left).not.toContain("sleep 4242");
   });
 
-  it("hears that a call goes on, and can stop it: the called worker's container goes", async () => {
-    const { client } = await mcp.connect({ modern });
-    const cancel = new AbortController();
-    const heard = Promise.withResolvers<string>();
-    const running = client.callTool(
-      { name: "call_worker", arguments: { worker: "slow" } },
-      { signal: cancel.signal, onprogress: ({ message = "" }) => heard.resolve(message) },
-    );
-    expect(await heard.promise).toBe("still running (5 s)");
-    expect(await mcp.cells()).toHaveLength(1);
-    cancel.abort();
-    await expect(running).rejects.toThrow();
-    await expect.poll(() => mcp.cells()).toEqual([]);
-  });
+  // Which revision its client speaks does not matter after the progress of a command was heard, and it takes 5 s.
+  it.skipIf(modern && !AT_LENGTH)(
+    "hears that a call goes on, and can stop it: the called worker's container goes",
+    async () => {
+      const { client } = await mcp.connect({ modern });
+      const cancel = new AbortController();
+      const heard = Promise.withResolvers<string>();
+      const running = client.callTool(
+        { name: "call_worker", arguments: { worker: "slow" } },
+        { signal: cancel.signal, onprogress: ({ message = "" }) => heard.resolve(message) },
+      );
+      expect(await heard.promise).toBe("still running (5 s)");
+      expect(await mcp.cells()).toHaveLength(1);
+      cancel.abort();
+      await expect(running).rejects.toThrow();
+      await expect.poll(() => mcp.cells()).toEqual([]);
+    },
+  );
 });
 
 describe("corral mcp on stdio", () => {

@@ -116,7 +116,7 @@ describe.skipIf(serverPrograms() === null || !isRoot)("machines", () => {
     await until(() => told(two, "started").length > told(two, "delivered").length, all);
     two.child.kill("SIGSTOP");
     // Longer than a lease.
-    await sleep(18_000);
+    await sleep(16_500);
     two.child.kill("SIGCONT");
     expect(await map.ended, all()).toBe(0);
 

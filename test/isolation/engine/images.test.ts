@@ -136,7 +136,7 @@ describe("buildImages", () => {
 
   it("builds those that stand on the base at the same time, and ends all of them if one fails", async () => {
     const duration = `${20_000 + process.pid}`;
-    await writeImage("fails", ["RUN sleep 3; exit 9"]);
+    await writeImage("fails", ["RUN sleep 2; exit 9"]);
     await writeImage("more", [`RUN echo sleeping; sleep ${duration}`]);
     await expect(build()).rejects.toThrow(/fails: the build failed at step 3/);
     expect(progress.filter(({ text }) => text === "sleeping").map(({ image }) => image)).toContain(`${prefix}/more`);
