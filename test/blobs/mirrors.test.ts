@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Mirrors } from "../../src/blobs/mirror/mirrors.ts";
-import type { BlobStore, Digest } from "../../src/blobs/model/blob.ts";
+import { type BlobStore, type Digest, digestOf } from "../../src/blobs/model/blob.ts";
 import { readTree } from "../../src/blobs/tree/read-tree.ts";
 import { sendTree } from "../../src/blobs/tree/send-tree.ts";
 import { lockOwner } from "../../src/state/owner.ts";
@@ -73,6 +73,44 @@ describe("mirrors", () => {
     await expect(pair.mirrors.open(digest, pair.store, NEVER)).rejects.toThrow(
       "was changed, and other processes use it",
     );
+  });
+
+  it("take files from each other, if the store has them too and they are what they were", async () => {
+    await using pair = machinePair();
+    const numbers = Array.from({ length: 5 }, (_, n) => n);
+    for (const n of numbers) plant(pair.home, { [`sub/${n}`]: `content ${n}` });
+    const before = await pair.mirrored();
+    // One file of the first mirror is changed, one is gone, and the store has lost one.
+    fs.writeFileSync(join(before.path, "sub/0"), "forged   ");
+    fs.rmSync(join(before.path, "sub/1"));
+    const lost = digestOf(Buffer.from("content 2"));
+    plant(pair.home, { new: "new", empty: "" });
+    const own = pair.mount();
+    const { tree } = await readTree({ mount: own, mounts: [own] });
+    const digest = await sendTree(tree, { mount: own, store: pair.store });
+    const got: string[] = [];
+    const store: BlobStore = {
+      ...pair.store,
+      maxBytes: pair.store.maxBytes,
+      has: async (asked) => new Set([...(await pair.store.has(asked))].filter((one) => one !== lost)),
+      get: (asked, ...more) => {
+        got.push(asked);
+        return pair.store.get(asked, ...more);
+      },
+    };
+    await using after = await pair.mirrors.open(digest, store, NEVER);
+    expect(Object.fromEntries(byteTree(after.path))).toEqual(Object.fromEntries(byteTree(pair.home)));
+    const fetched = ["content 0", "content 1", "content 2", "new"].map((text) => digestOf(Buffer.from(text)));
+    expect(got.filter((asked) => asked !== digest && asked !== before.digest).toSorted()).toEqual(fetched.toSorted());
+  });
+
+  it("are made as a whole if no manifest of another one is there", async () => {
+    await using pair = machinePair();
+    const [a, b] = (await sent(pair, "a", "b")) as [Digest, Digest];
+    await (await pair.mirrors.open(a, pair.store, NEVER))[Symbol.asyncDispose]();
+    fs.rmSync(join(pair.storeDir, a.slice(0, 2), a));
+    await using mirror = await pair.mirrors.open(b, pair.store, NEVER);
+    expect(Object.fromEntries(byteTree(mirror.path))).toEqual({ file: "file 644 b........." });
   });
 
   it("that are used least recently make room, unless a process uses them", async () => {

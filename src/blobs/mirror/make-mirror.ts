@@ -6,17 +6,24 @@ import { BlobRefused, type BlobStore } from "../model/blob.ts";
 import { fillFile } from "../model/file-content.ts";
 import { inParallel } from "../model/in-parallel.ts";
 import type { RawPath, Tree, TreeEntry } from "../tree/tree.ts";
+import type { KnownFiles } from "./known-files.ts";
 
 type FileEntry = Extract<TreeEntry, { type: "file" }>;
 
 /** The number of entries after which other work of the process gets a turn. */
 const SLICE = 500;
 
+export interface MirrorSources {
+  readonly known: KnownFiles;
+  /** Has the rest. */
+  readonly store: BlobStore;
+}
+
 /**
  * Makes a tree in an empty directory of Corral's own. Each step goes by descriptor and makes a new entry: nothing that is there
  * is written to or followed, so that a name which the file system takes for another (by case, or by its form in Unicode) fails.
  */
-export async function makeMirror(tree: Tree, dir: string, store: BlobStore, signal: AbortSignal): Promise<void> {
+export async function makeMirror(tree: Tree, dir: string, from: MirrorSources, signal: AbortSignal): Promise<void> {
   using root = Descriptor.name(dir, true);
   const files: FileEntry[] = [];
   for (const [index, entry] of tree.entries.entries()) {
@@ -26,7 +33,7 @@ export async function makeMirror(tree: Tree, dir: string, store: BlobStore, sign
   }
   await inParallel(files, async (entry) => {
     signal.throwIfAborted();
-    await makeFile(root, entry, store, signal);
+    await makeFile(root, entry, from, signal);
   });
   // From the bottom: a directory without write permission could not be filled.
   for (const entry of tree.entries.toReversed()) if (entry.type === "directory") setMode(root, entry);
@@ -42,13 +49,15 @@ function makeEntry(root: Descriptor, entry: TreeEntry): void {
 
 async function makeFile(
   root: Descriptor,
-  { path, digest, bytes, mode }: FileEntry,
-  store: BlobStore,
+  entry: FileEntry,
+  { known, store }: MirrorSources,
   signal: AbortSignal,
 ): Promise<void> {
+  const { path, digest, bytes, mode } = entry;
   using slot = slotOf(root, path);
   using file = Descriptor.create(slot.folder.path(slot.name), 0o600);
-  const written = bytes === 0 ? 0 : await fillFile(file, store.get(digest, bytes, signal));
+  const isHere = bytes === 0 || (await known.fill(file, entry, signal));
+  const written = isHere ? bytes : await fillFile(file, store.get(digest, bytes, signal));
   if (written !== bytes) throw new BlobRefused("mismatch", digest, `it has ${written} bytes and not ${bytes}`);
   fs.fchmodSync(file.fd, mode);
 }

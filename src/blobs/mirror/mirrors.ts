@@ -11,6 +11,7 @@ import { holdFile, isHeld, type LockOwner, type Patience } from "../../state/fil
 import { type BlobStore, type Digest, isDigest, wholeBlob } from "../model/blob.ts";
 import { parseManifest } from "../tree/manifest.ts";
 import { TREE_LIMITS, type Tree, TreeRefused } from "../tree/tree.ts";
+import { KnownFiles } from "./known-files.ts";
 import { exactState, makeMirror } from "./make-mirror.ts";
 
 export interface MirrorsOptions {
@@ -33,6 +34,9 @@ const MAX_BYTES = 20 * 1024 ** 3;
 const WHILE_MADE: Omit<Patience, "signal"> = { waitMs: 60 * 60_000, longestPauseMs: 200 };
 const A_MOMENT: Patience = { waitMs: 60_000, longestPauseMs: 20 };
 const MAX_RECORD_BYTES = 4096;
+/** Mirrors in which files of a new one are looked for: a fleet has one for each mount. */
+const MAX_LOOKED_IN = 8;
+const NO_TREE: Tree = { rootMode: null, entries: [], bytes: 0 };
 const USE = /^([0-9a-f]{64})\.use-[0-9a-f-]{36}$/;
 const UNFINISHED = ".new";
 const REMOVED = ".removed-";
@@ -140,7 +144,7 @@ export class Mirrors {
     try {
       const dir = join(unfinished, "tree");
       await mkdir(dir, { recursive: true, mode: 0o700 });
-      await makeMirror(tree, dir, store, signal);
+      await makeMirror(tree, dir, { known: await this.#known(digest, tree, store, signal), store }, signal);
       const made = {
         version: 1,
         bytes: tree.bytes,
@@ -156,6 +160,19 @@ export class Mirrors {
       await removeTree(unfinished);
       throw error;
     }
+  }
+
+  /** What other mirrors have of a tree, those that were used last first. The manifest of an old one may be in no store any more. */
+  async #known(digest: Digest, tree: Tree, store: BlobStore, signal: AbortSignal): Promise<KnownFiles> {
+    const others = (await this.#all()).filter((one) => one.digest !== digest).slice(-MAX_LOOKED_IN);
+    const known = await KnownFiles.of(others.length === 0 ? NO_TREE : tree, store);
+    for (const { digest: other } of others.toReversed()) {
+      if (!known.isMissing) break;
+      const manifest = await wholeBlob(store, other, TREE_LIMITS.manifestBytes, signal).catch(() => null);
+      signal.throwIfAborted();
+      if (manifest !== null) known.add(parseManifest(manifest), join(this.#dir, other, "tree"));
+    }
+    return known;
   }
 
   /** Two processes may make mirrors at the same time: then the limit is exceeded until the next one. */
