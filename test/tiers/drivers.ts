@@ -19,6 +19,9 @@ const SAME_MOUNTS = "compares tools with the mounts of a session, which `agreeme
 const JUDGED_ON_HOST =
   "attacks how connections are judged, which is done on the host; `egress/namespace` and `agreement/network` are about the cell's side";
 
+const TOOLS_ON_HOST =
+  "calls tools by the socket of a cell, which Corral answers on the host; `attacks/swap-race` and `run/lost` use it in cells of the Engine";
+
 /** Of these, the files that run once, each with its reason. */
 export const ONCE: Readonly<Record<string, string>> = {
   "test/agreement/consent-table.test.ts": SAME_MOUNTS,
@@ -61,6 +64,7 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/shell-rules.test.ts": ON_HOST,
   "test/attacks/staged-changes.test.ts": ON_HOST,
   "test/attacks/without-project.test.ts": ON_HOST,
+  "test/run/session/socket.test.ts": TOOLS_ON_HOST,
 };
 
 const ENGINE_ITSELF =

@@ -97,7 +97,7 @@ async function peakDuring(act: () => Promise<unknown>): Promise<number> {
 
 describe.each([
   { way: "as root", engineEnv: process.env, isSecond: false },
-  // What carries connections is the same for both ways, so the second has the first flood and the largest.
+  // What carries connections is the same for both ways, so the second has the first flood.
   {
     way: "by a second container",
     engineEnv: { ...process.env, CORRAL_LISTEN_BY_CONTAINER: "1" },
@@ -169,8 +169,11 @@ describe.each([
     expect(project.events.slice(events).filter(({ type }) => type === "network_denied").length).toBeLessThanOrEqual(20);
   });
 
-  it("of bytes from a host, to a client that does not read, is held within a bound", async () => {
-    const peak = await peakDuring(() => flooded({ port: 7001, count: 64, deaf: true, seconds: 4 }));
-    expect(peak).toBeLessThan(300);
-  });
+  it.skipIf(isSecond && !AT_LENGTH)(
+    "of bytes from a host, to a client that does not read, is held within a bound",
+    async () => {
+      const peak = await peakDuring(() => flooded({ port: 7001, count: 64, deaf: true, seconds: 4 }));
+      expect(peak).toBeLessThan(300);
+    },
+  );
 });
