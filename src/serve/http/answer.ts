@@ -30,7 +30,10 @@ export async function send(response: ServerResponse, answer: Answer, stallMs = S
     if (response.write(piece)) continue;
     // Its connection is free for others then.
     const timer = setTimeout(() => response.destroy(), stallMs);
-    await Promise.race([once(response, "drain"), once(response, "close")]).catch(() => {});
+    const waiting = new AbortController();
+    const ends = ["drain", "close"].map((event) => once(response, event, { signal: waiting.signal }));
+    await Promise.race(ends).catch(() => {});
+    waiting.abort();
     clearTimeout(timer);
   }
   response.end();
