@@ -13,7 +13,7 @@ const SCHEDULES_ASKED = process.env.CORRAL_SCHEDULES;
 const SCHEDULES = Number(SCHEDULES_ASKED ?? (AT_LENGTH ? 2000 : 4));
 const LABELS = ["big", "gpu"];
 /** Of a coordinator: longer than 15 s. */
-const BEYOND_LEASE_MS = 16_000;
+const BEYOND_LEASE_MS = 18_000;
 /** After the last fault, all fleets have to end within this time. */
 const QUIET_MS = 180_000;
 
@@ -163,23 +163,32 @@ async function simulated({ seed, seesLeasesAlone, machines, fleets, faults }: Sc
       world.as(process, () => running.cancel.abort());
       trouble.to = world.time;
     } else if ((kind === "rival" || kind === "overtaken") && !isMachine) {
+      trouble.to = world.time;
       const fleet = specs[index];
       const signal = new AbortController().signal;
-      const until = world.now() + ms + (kind === "overtaken" ? BEYOND_LEASE_MS : 0);
-      if (kind === "overtaken") {
-        // Stopped beyond its lease: another process takes its fleet over, if it sees leases alone, and then it continues.
-        process.state = "stopped";
-        world.start(named("fate"), async () => {
-          await world.pause(BEYOND_LEASE_MS + ms / 4);
-          if (process.state === "stopped") process.state = "running";
-          trouble.to = world.time;
+      const rival = (untilMs: number, onTakenOver: () => void): void => {
+        const until = world.now() + untilMs;
+        world.start(named("coordinator"), async (own) => {
+          for (; fleet?.id != null && world.now() < until; await world.pause(1000)) {
+            const coordinates = { fleet, drain: signal, cancel: signal, onTakenOver };
+            await simulatedCoordinator(simulation, own, changes, coordinates);
+          }
         });
-      }
-      world.start(named("coordinator"), async (own) => {
-        for (; fleet?.id != null && world.now() < until; await world.pause(1000))
-          await simulatedCoordinator(simulation, own, changes, { fleet, drain: signal, cancel: signal });
-      });
-      if (kind === "rival") trouble.to = world.time;
+      };
+      if (kind === "rival") rival(ms, () => {});
+      // Stopped in the middle of an item. If another process sees its lease alone, that takes the fleet over, and it continues just then.
+      else
+        changes.stopAt(process, ms % 9, () => {
+          const stopped = { from: world.time, to: Number.POSITIVE_INFINITY };
+          troubles.push(stopped);
+          const continued = async (inMs: number): Promise<void> => {
+            await world.pause(inMs);
+            if (process.state === "stopped") process.state = "running";
+            stopped.to = Math.min(stopped.to, world.time);
+          };
+          world.start(named("fate"), () => continued(BEYOND_LEASE_MS));
+          rival(BEYOND_LEASE_MS, () => void world.start(named("fate"), () => continued(ms % 200)));
+        });
     } else trouble.to = world.time;
   }
   await world.advance(22_000);
@@ -224,7 +233,7 @@ const OVERTAKEN: Schedule = {
   fleets: [0, 2].map((concurrency) => ({
     ...{ items: 12, needs: [], priority: 0, weight: 1, concurrency, retries: 1 },
   })),
-  faults: [5, 6, 5].map((who, at) => ({ at: 2500 + at * 50, kind: "overtaken", who, ms: 4000 })),
+  faults: [5, 6, 5, 6, 5].map((who, at) => ({ at: 1500 + at * 4000, kind: "overtaken", who, ms: 4000 + at * 37 })),
 };
 
 it("keeps its promises under crashes, pauses, partitions, lost answers, rivals, take-overs, drains and cancels", async () => {

@@ -23,11 +23,17 @@ export class SimulatedChanges {
   readonly #locks = new Map<string, VirtualProcess>();
   readonly #world: VirtualWorld;
   readonly #effects: Effect[];
+  readonly #stops = new Map<VirtualProcess, { steps: number; readonly onStopped: () => void }>();
 
   /** `effects`: gets what is applied. */
   constructor(world: VirtualWorld, effects: Effect[]) {
     this.#world = world;
     this.#effects = effects;
+  }
+
+  /** Stops a process, as by SIGSTOP, in so many of its steps. */
+  stopAt(process: VirtualProcess, steps: number, onStopped: () => void): void {
+    this.#stops.set(process, { steps, onStopped });
   }
 
   /** As `settlingDelivered` does it: kept, begun in the queue, applied. A process may die or be stopped between each two. */
@@ -105,6 +111,16 @@ export class SimulatedChanges {
   }
 
   async #step(): Promise<void> {
+    const process = this.#world.current;
+    const stop = process && this.#stops.get(process);
+    if (process !== undefined && stop !== undefined) {
+      stop.steps -= 1;
+      if (stop.steps < 0) {
+        this.#stops.delete(process);
+        if (process.state === "running") process.state = "stopped";
+        stop.onStopped();
+      }
+    }
     await this.#world.pause(STEP_MS);
   }
 }

@@ -119,6 +119,7 @@ export async function simulatedCoordinator(
     readonly fleet: { id: string | null; readonly spec: FleetSpec; readonly items: number };
     readonly drain: AbortSignal;
     readonly cancel: AbortSignal;
+    readonly onTakenOver?: () => void;
   },
 ): Promise<void> {
   const { world, ledger, seed } = simulation;
@@ -134,6 +135,7 @@ export async function simulatedCoordinator(
     } else {
       const taken = await store.takeOver(fleet.id);
       if (!taken.ok) return await store[Symbol.asyncDispose]();
+      how.onTakenOver?.();
       await changes.port.withdraw(
         taken.running.map(({ run }) => run),
         "its process died",
