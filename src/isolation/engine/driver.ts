@@ -76,13 +76,14 @@ class CellRemains {
   network: CellNetwork | null = null;
   readonly #options: StartOptions;
   readonly #run: string;
-  /** An earlier cell of the same run could not be removed. */
-  readonly #hasEarlier: boolean;
+  /** The Engine failed meanwhile: then it may leave volumes, also of what it says is removed or was never made. */
+  isDoubtful: boolean;
 
   constructor(options: StartOptions, run: string) {
     this.#options = options;
     this.#run = run;
-    this.#hasEarlier = options.unremoved.take(run);
+    // An earlier cell of the same run may have left some.
+    this.isDoubtful = options.unremoved.take(run);
   }
 
   async remove(): Promise<void> {
@@ -90,20 +91,26 @@ class CellRemains {
     await this.network?.[Symbol.asyncDispose]();
     const { container } = this;
     if (container === null) return;
+    let calls = 0;
+    const call = async (): Promise<void> => {
+      calls += 1;
+      await container.remove({ force: true, v: true });
+    };
     try {
       // Its volumes go with it, except if another program removed it, which may have left them.
-      const isOurs = await untilGone(() => container.remove({ force: true, v: true }));
-      if (!isOurs || this.#hasEarlier) await this.#removeVolumes();
+      if (!(await untilGone(call))) await this.#removeVolumes();
+      if (this.isDoubtful || calls > 1) this.#removeAgain(container);
     } catch (error) {
-      this.#options.unremoved.add(this.#run, (isLeft) => this.#removeLater(container, isLeft));
+      this.#removeAgain(container);
       throw new EngineTrouble(`a cell could not be removed: ${engineMessage(error)}`, { cause: error });
     }
   }
 
-  /** An Engine that ended in the middle of a removal may have left volumes without their container. */
-  async #removeLater(container: Docker.Container, isLeft: () => boolean): Promise<void> {
-    await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
-    await this.#removeVolumes(isLeft);
+  #removeAgain(container: Docker.Container): void {
+    this.#options.unremoved.add(this.#run, async (isLeft) => {
+      await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
+      await this.#removeVolumes(isLeft);
+    });
   }
 
   async #removeVolumes(isLeft: () => boolean = () => true): Promise<void> {
@@ -191,6 +198,7 @@ async function started(options: StartOptions, request: StartRequest, input: Inpu
 
 /** Cleans up after a start that failed. Null if it may be made again. */
 async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<Started | null> {
+  remains.isDoubtful = true;
   const left = await remains.remove().then(
     () => null,
     (trouble: EngineTrouble) => trouble,
@@ -250,6 +258,9 @@ async function startVerified(
   const remove = (): Promise<void> => remains.remove();
   const ahead = secretLines(gateSecrets(plan), request.secrets ?? NO_SECRETS);
   const cell = dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove });
+  void cell.exit.then(({ kind }) => {
+    if (kind === "lost") remains.isDoubtful = true;
+  });
   return { ok: true, cell, container, attachment };
 }
 

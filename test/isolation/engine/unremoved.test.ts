@@ -1,7 +1,8 @@
+import type Docker from "dockerode";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { connect } from "../../../src/isolation/engine/connect.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
-import { openAwayEngine } from "../../faults/away-engine.ts";
+import { type AwayEngine, openAwayEngine } from "../../faults/away-engine.ts";
 import { mount } from "../../sandbox/sandboxes.ts";
 import { cellOf, type Engine, openEngine } from "./engine.ts";
 
@@ -14,9 +15,9 @@ beforeAll(async () => {
 afterAll(async () => await engine[Symbol.asyncDispose]());
 
 /** A driver of an Engine that can go away, and a cell of it that runs. */
-async function sleeping(away: Awaited<ReturnType<typeof openAwayEngine>>) {
+async function sleeping(away: AwayEngine, alter = (docker: Docker): Docker => docker) {
   const { docker } = await connect(away.env);
-  const driver = engine.driverOf(engine.maker, { docker });
+  const driver = engine.driverOf(engine.maker, { docker: alter(docker) });
   const mounts = [mount("/data", "ro", { host: await engine.folder("data") })];
   const { plan, pins } = await engine.plan({ command: ["sleep", "300"], mounts });
   const cell = cellOf(await driver.start({ plan, pins, ...undisturbed }));
@@ -60,4 +61,23 @@ it("the end of a project tries at once, and does not wait for an Engine that is 
   await away.comeBack();
   await driver.removeLeft();
   expect(await engine.traces(run)).toEqual([]);
+});
+
+it("volumes that an Engine leaves which ends, and says that it removed the cell, are removed afterwards", async () => {
+  await using away = await openAwayEngine();
+  const { cell, run } = await sleeping(away, (docker) => {
+    const createContainer = async (config: Docker.ContainerCreateOptions) => {
+      const container = await docker.createContainer(config);
+      const remove = container.remove.bind(container);
+      container.remove = (() => remove({ force: true })) as typeof container.remove;
+      return container;
+    };
+    return Object.assign(Object.create(docker) as Docker, { createContainer });
+  });
+  await away.go();
+  expect(await cell.exit).toMatchObject({ kind: "lost" });
+  await away.comeBack();
+  await cell[Symbol.asyncDispose]();
+  expect(await engine.traces(run)).toHaveLength(1);
+  await gone(run, 15_000);
 });
