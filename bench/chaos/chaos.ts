@@ -15,7 +15,7 @@ import { unreferredBlobs } from "./unreferred-blobs.ts";
 
 const LOOK_MS = 500;
 const END_MS = 90_000;
-/** More processes that end by themselves say that nothing goes on. */
+/** More processes that end by themselves mean that the run cannot continue. */
 const MAX_ENDINGS = 30;
 
 export interface ChaosReport {

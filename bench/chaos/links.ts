@@ -8,7 +8,7 @@ export interface Link extends AsyncDisposable {
   readonly namespace: string;
   /** Of this machine, as seen from the namespace. */
   readonly address: string;
-  /** Nothing passes any more in either direction, and neither side is told. */
+  /** Nothing passes any more in either direction, and neither side gets an error. */
   cut(): Promise<void>;
   mend(): Promise<void>;
 }

@@ -60,7 +60,7 @@ const CHOSEN: readonly Chosen[] = [
   },
 ];
 
-/** The rows that say most, as one picture for a page: nobody reads forty bars. */
+/** The rows that say most, as one picture for a page: forty bars are too many to read. */
 export function pictureOf(report: BenchReport): string {
   const panels = CHOSEN.map((chosen) => panelOf(report, chosen)).filter(({ bars }) => bars.length > 0);
   const isWeaker = panels.some(({ bars }) => bars.some(({ kind }) => kind === "weaker"));

@@ -219,7 +219,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   },
   {
     usage: "changes",
-    description: "Review and apply what runs wrote and no person approved yet.",
+    description: "Review and apply changes of runs that no person approved yet.",
     load: async () => (await import("./verbs/changes.ts")).addChanges,
   },
   {

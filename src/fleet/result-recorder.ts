@@ -13,7 +13,7 @@ const MAX_UNTAKEN = 1000;
 /** Nothing ran. */
 export const UNRUN = { cacheKey: null, streams: null } as const;
 
-/** What becomes of an attempt: its result is recorded and reported, or it is given up and the item runs again. */
+/** Ends attempts: the result of one is recorded and reported, or it is given up and its item runs again. */
 export class ResultRecorder {
   readonly #fleet: FleetParts;
   readonly #loop: FleetLoop;

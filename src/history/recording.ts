@@ -21,7 +21,7 @@ const NEW = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constant
  * Writes the record of one run. What is added is in the file when the call returns, except output, which is written in the
  * next turn of the event loop: thousands of small pieces are one write. Nothing waits for the disk to be flushed.
  *
- * It never throws: at the first error it tells why, and writes no more.
+ * It never throws: at the first error it reports why, and writes no more.
  */
 export class Recording {
   readonly #dir: string;
@@ -114,7 +114,7 @@ export class Recording {
   async #digestAll(files: readonly { readonly name: string; readonly host: string }[]): Promise<void> {
     let left = MAX_DIGESTED_BYTES;
     for (const { name, host } of files) {
-      // The run judges the file; here it is only looked at, and a FIFO or a device would hold it up.
+      // The run judges the file; here only its facts are read: opening a FIFO or a device would block.
       await using file = await openRegular(host, constants.O_RDONLY).catch(() => null);
       if (file === null) continue;
       const bytes = (await file.stat()).size;

@@ -1,4 +1,4 @@
-/** Where a text stops being JSON, as an offset from 0. The parser tells it of some faults in its message; an unexpected token it only names. */
+/** Where a text stops being JSON, as an offset from 0. The parser's message contains it for some faults; of an unexpected token it contains only the text. */
 export function jsonFaultOffset(text: string, message: string): number {
   const told = / at position (\d+)/.exec(message)?.[1];
   if (told !== undefined) return Number(told);

@@ -46,7 +46,7 @@ import type { LiveGrant } from "../state/live-grants.ts";
 
 /** How a fleet is resumed or retried. */
 export interface ContinueOptions {
-  /** Ends what runs at once. The fleet can be resumed. */
+  /** Ends running items at once. The fleet can be resumed. */
   readonly signal?: AbortSignal;
   /** Receives each event of the fleet. It must not throw. */
   readonly onEvent?: (event: FleetEvent) => void;

@@ -32,7 +32,7 @@ import { expectEnded } from "./unended-item.ts";
 import { printableLine } from "./wording/printable.ts";
 
 /**
- * The changesets of a state directory: what runs wrote and was not applied yet. Opening finishes what a dead process had
+ * The changesets of a state directory: changes of runs that were not applied yet. Opening finishes what a dead process had
  * begun to apply, and reports each with `onFinished`, in words for people. `env`: Corral's own environment, for reading projects.
  */
 export class Changesets implements AsyncDisposable {

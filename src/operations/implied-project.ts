@@ -43,7 +43,7 @@ export function impliedName([program = ""]: readonly string[]): string {
   return nameFault(name) === null ? name : "command";
 }
 
-/** The texts of `corral.yaml` and of the worker's file that say the same. They are what runs, and what is saved. */
+/** The texts of `corral.yaml` and of the worker's file that say the same. They are run, and saved. */
 export function impliedTexts(project: ImpliedProject): DeclaredTexts {
   return { corral: corralText(project), workers: new Map([[project.name, workerText(project)]]) };
 }

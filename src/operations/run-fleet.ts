@@ -40,9 +40,9 @@ export interface FleetRunOptions {
   readonly onEvent?: (event: FleetEvent) => void;
   /** Called once, before the first item runs. */
   readonly onOpened?: (spec: FleetSpec) => void;
-  /** Starts no further item; what runs is waited for. The fleet can be resumed. */
+  /** Starts no further item, and waits for those that run. The fleet can be resumed. */
   readonly drain?: AbortSignal;
-  /** Ends what runs at once. The fleet can be resumed. */
+  /** Ends running items at once. The fleet can be resumed. */
   readonly stop?: AbortSignal;
 }
 

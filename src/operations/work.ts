@@ -24,7 +24,7 @@ export interface WorkRequest {
   readonly onEvent: OnWorkEvent;
   /** The approver of this machine's runs, see {@link coordinatorsOf}. */
   readonly questions: AskingCoordinator;
-  /** Claims no more, gives back what waits, and ends when what runs has ended. */
+  /** Claims no more, gives back waiting items, and ends when the running ones have ended. */
   readonly drain: AbortSignal;
   /** Ends everything at once. */
   readonly stop: AbortSignal;

@@ -38,7 +38,7 @@ export type OpenedSession =
     }
   | { readonly ok: false; readonly violations: readonly DescribedViolation[] };
 
-/** Nobody waits for the end of a session that was stopped from outside. */
+/** No caller waits for the end of a session that was stopped from outside. */
 function reportTo({ emit }: Pick<RunEnvironment, "emit">, job: Job): (error: unknown) => void {
   return (error) => emit({ type: "trouble", ...identityOf(job), detail: bugText(error) });
 }

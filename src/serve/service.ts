@@ -61,7 +61,7 @@ export class ServiceRunningError extends Error {
 }
 
 /**
- * Serves projects over HTTP until it is disposed: what runs is cancelled then, and fleets wait for the next service, which
+ * Serves projects over HTTP until it is disposed: runs are cancelled then, and fleets wait for the next service, which
  * continues them. So it does with those of a service that was killed.
  *
  * @throws DeclarationError, ListenError, ServiceRunningError, StateDirError
@@ -139,7 +139,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),
     known: (request) => listener.known(request),
   });
-  // After a service that was killed its containers are removed, and its fleets go on.
+  // After a service that was killed its containers are removed, and its fleets continue.
   void resume(unended, fleets, { stateDir, engineEnv: env }, log);
   const rest = opening.move();
   return {

@@ -76,7 +76,7 @@ class NotFound(ServiceError):
 
 
 class Conflict(ServiceError):
-    """409: it is not in the state for this. Somebody may have been faster."""
+    """409: it is not in the state for this. Another client may have been faster."""
 
 
 class TooLarge(ServiceError):

@@ -1,4 +1,4 @@
-"""What runs, items and commands answer with."""
+"""Results of runs, items and commands."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import { LinePrinter } from "./printed-line.ts";
 export interface Reading {
   /** Every simple command of the line, wherever it is, and what is beside the commands and needs consent. */
   readonly parts: readonly ShellPart[];
-  /** The line, printed anew from these parts: what runs. Null if a part is opaque. */
+  /** The line, printed anew from these parts. This is what the shell gets. Null if a part is opaque. */
   readonly printed: string | null;
 }
 
@@ -36,7 +36,7 @@ export function readLine(command: string): Reading {
     if (printed === null) return { parts, printed };
     if (Buffer.byteLength(printed) > MAX_PRINTED_BYTES) return opaque(command, "it is too long with every word quoted");
     // A printed line that reads otherwise than it was meant would be a bug; no shell gets it.
-    if (printedOf(printed).printed !== printed) return opaque(command, "its parts cannot be told apart");
+    if (printedOf(printed).printed !== printed) return opaque(command, "its parts cannot be distinguished");
     return { parts, printed };
   } catch {
     // Whatever the parser fails at, its meaning is unknown.

@@ -48,7 +48,7 @@ function unusable(path: string, cause?: unknown): Error {
 }
 
 /**
- * Blobs as files of a directory that machines share: `ab/abcd…`. Whoever writes there may change any file at any time, so each
+ * Blobs as files of a directory that machines share: `ab/abcd…`. A process that can write there can change any file at any time, so each
  * is opened through no link, must be a regular file, and is compared with its digest while it is read. The directory's own
  * permission bits say who may read and write what is in it.
  */

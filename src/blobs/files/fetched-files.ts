@@ -124,7 +124,7 @@ export class FetchedFiles implements AsyncDisposable {
   }
 }
 
-/** The caller need not wait any more; what is waited for goes on for others. */
+/** Stops waiting if the signal is aborted. The promise itself continues, for other callers. */
 async function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const onAbort = (): void => reject(signal.reason);

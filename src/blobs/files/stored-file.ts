@@ -37,7 +37,7 @@ export class StoredFiles {
     return null;
   }
 
-  /** False if the file has other content by now. */
+  /** False if the content of the file has changed since its digest was computed. */
   async #put(blob: Blob, file: Descriptor, signal: AbortSignal): Promise<boolean> {
     if ((await this.#store.has([blob.digest])).size > 0) return true;
     try {

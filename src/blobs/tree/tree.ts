@@ -9,7 +9,7 @@ export type TreeEntry = { readonly path: RawPath; readonly mode: number } & (
   | { readonly type: "link"; readonly target: string }
 );
 
-/** A directory as machines tell each other of it. Equal trees have equal manifests, byte by byte. */
+/** A directory as machines describe it to each other. Equal trees have equal manifests, byte by byte. */
 export interface Tree {
   /** Permission bits of the directory itself; null if the mount is one file, which is the only entry. */
   readonly rootMode: number | null;

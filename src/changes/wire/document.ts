@@ -8,7 +8,7 @@ import { type PathParse, parseVirtualPath, type VirtualPath } from "../../sandbo
 import { type RawName, rawNameOf } from "../model/raw-name.ts";
 import { MAX_CHANGES } from "../scan/draft.ts";
 
-/** The changes of a run as a machine tells its coordinator of them. Nothing in it is known to be true. */
+/** The changes of a run as a machine describes them to its coordinator. Nothing in it is known to be true. */
 export interface WireChangeset {
   readonly version: 1;
   readonly mounts: readonly WireMount[];

@@ -16,7 +16,7 @@ export interface HomeSandbox {
   readonly makesBelow?: Pick<Sandbox, "mounts">;
 }
 
-/** Where the changes of one mount go on this machine. Nothing of it comes from the machine of the run. */
+/** Where this machine applies the changes of one mount. Nothing of it comes from the machine of the run. */
 export interface Place extends Pick<View, "mount" | "pathOf" | "closed"> {
   readonly changed: Omit<ChangedMount, "content">;
 }

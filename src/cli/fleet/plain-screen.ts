@@ -80,7 +80,7 @@ export class PlainFleetScreen implements FleetScreen {
 
   #progress(): void {
     this.#toldTenth = this.#tenth;
-    // What was just told for its 10 % is not told again for its 10 seconds.
+    // A line that was just printed for its 10 % is not printed again for its 10 seconds.
     this.#timer.refresh();
     this.tell(progressText(this.#witness.view(0)));
   }

@@ -9,7 +9,7 @@ const EVERY_MS = 10_000;
 /** Troubles, and items that were given back or came late, that are reported one by one. */
 const MAX_TOLD = 200;
 
-/** What `corral work` tells the user: lines on standard error, and every 10 seconds how far it is if something happened. */
+/** What `corral work` reports to the user: lines on standard error, and every 10 seconds how far it is if something happened. */
 export class WorkScreen implements Disposable {
   readonly #terminal: Terminal;
   readonly #isJson: boolean;

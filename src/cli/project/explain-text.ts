@@ -19,7 +19,7 @@ export function explanationText({ tree, notes }: Explanation, colors: Colors): s
   return lines.join("\n");
 }
 
-/** `known`: how many narrowings the caller's own lines have told already. */
+/** `known`: how many narrowings the caller's own lines have shown already. */
 function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
   const { calls } = run;
   const body = bodyOf(run, known, colors);

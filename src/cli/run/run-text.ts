@@ -16,7 +16,7 @@ export function endingText({ worker, status, error, violations, changeset }: Run
   return [status === "refused" ? `corral: worker ${worker} was refused:` : ending, ...reasons].join("\n");
 }
 
-/** What became of what a run changed in staged directories, and the way to what waits, unless `told` has it; null where there was nothing. */
+/** The outcomes of a run's changes in staged directories, and the command for those that wait, unless `told` has it; null if nothing was changed. */
 export function changesText({ run, changeset }: RunResult, told: string): string | null {
   if (changeset === null) return null;
   const { counts, id } = changeset;

@@ -37,7 +37,7 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
   const write = (line: string): void => void stderr.write(pretty ? `${withoutControls(line.trimEnd())}\n` : line);
   if (options.tokenFile !== undefined) await adoptToken(options.tokenFile, { stateDir, env, cwd });
   const log = openLog({ level: options.logLevel, pretty, write });
-  using stop = stoppable(terminal, () => log.info("stopping: what runs is cancelled; Ctrl-C again exits now"));
+  using stop = stoppable(terminal, () => log.info("stopping: runs are cancelled; Ctrl-C again exits now"));
   const projects = [options.project].flat().map((dir) => resolve(cwd, dir));
   // Where no person reads it now, a token would only stay in a log.
   const isRead = stdout.isTTY === true;

@@ -27,7 +27,7 @@ export interface BuildFolder {
 export const MAX_BUILD_FILES = 1000;
 export const MAX_BUILD_BYTES = 64 * 1024 * 1024;
 const MAX_IGNORE_BYTES = 64 * 1024;
-/** Names that are looked at, with those that are left out. */
+/** The most names that are read, including those that are left out. */
 const MAX_NAMES = 20_000;
 
 /** Reads the folder at an absolute path without symbolic links. A link in it is a fault, because it could lead anywhere. */

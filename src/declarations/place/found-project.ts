@@ -7,7 +7,7 @@ export type FoundProject =
   /** `foreign`: the `corral.yaml` that is above and belongs to another user; null if there is none. */
   | { readonly found: false; readonly foreign: string | null };
 
-/** The most folders that are looked at. */
+/** The most folders that are searched. */
 const MAX_FOLDERS = 256;
 
 /**

@@ -121,7 +121,7 @@ function policyFile(name: z.ZodType<string>, parent: Parent) {
   });
 }
 
-/** What a file has that does not mention a key; `some` stands for a value that is not known; null: the key is required. */
+/** What a file has that does not mention a key; `some`: a value that is not known; null: the key is required. */
 type Inherited<Value> = { readonly value: Value } | "some" | null;
 
 function inheritedFrom<Value>(parent: Parent, value: (policy: Policy) => Value): Inherited<Value> {

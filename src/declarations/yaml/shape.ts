@@ -49,7 +49,7 @@ export function namedMap<Value extends z.ZodType>(
 type Kind = "map" | "list" | "text" | "switch" | "number" | "nothing";
 
 /**
- * A value that may be written in more than one form, told apart by its kind alone.
+ * A value that may be written in more than one form, distinguished by its kind alone.
  *
  * `z.union` would try each form and report the problems of all of them; a person means only one.
  */

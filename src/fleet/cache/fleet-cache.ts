@@ -40,7 +40,7 @@ const UNCONFIRMED = "?";
 
 /**
  * Finds results of earlier items that depend on the same. What an item can read is part of its key. A directory that all items
- * read is read once for the fleet, and looked at again when the fleet ends: if it was changed, no result of the fleet counts.
+ * read is read once for the fleet, and compared again when the fleet ends: if it was changed, no result of the fleet counts.
  */
 export class FleetCache {
   readonly #parts: FleetCacheParts;

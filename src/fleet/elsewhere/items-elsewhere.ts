@@ -70,7 +70,7 @@ export class ItemsElsewhere {
       const begunAt = now();
       await this.#look();
       await work.wake(this.#taken.size >= MAX_TAKEN ? MIN_MS : IDLE_MS, this.#ended.signal);
-      // What is told in quick succession is looked at together.
+      // Notices in quick succession lead to one look.
       if (now() - begunAt < MIN_MS) await pause(MIN_MS, this.#ended.signal);
     }
   }

@@ -28,7 +28,7 @@ interface Open {
   sentIn: number;
 }
 
-/** What runs on machines ask: each question is decided on here once, and withdrawn here if its run does not wait any more. */
+/** Questions of runs on machines: each is decided on here once, and withdrawn here if its run does not wait any more. */
 export class QuestionsElsewhere {
   readonly #parts: Parts;
   readonly #open = new Map<string, Open>();

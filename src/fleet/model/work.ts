@@ -31,16 +31,16 @@ export interface WorkStore {
   offer(fleet: string, agreement: Agreement): Promise<boolean>;
   /**
    * From now on machines claim no item of this fleet, which this process owns: it starts no further one. What waits on a machine is given
-   * back, and what runs goes on. Until it is offered again.
+   * back, and running items continue. It ends when the fleet is offered again.
    */
   drain(fleet: string): Promise<void>;
   /**
-   * What machines delivered for this fleet and nothing was recorded of yet, the oldest first. Each is told until its attempt is
-   * begun, settled or queued again by {@link FleetQueue}.
+   * Deliveries of machines for this fleet that have no recorded result yet, the oldest first. Each is returned again until its attempt
+   * is begun, settled or queued again by {@link FleetQueue}.
    */
   deliveries(fleet: string, limit: number): Promise<readonly Delivered[]>;
   /**
-   * What runs of this fleet on machines ask and nothing was answered to yet, the oldest first, of each machine at most
+   * Questions of this fleet's runs on machines that have no answer yet, the oldest first, of each machine at most
    * {@link MAX_ASKED_BY_MACHINE} and {@link MAX_ASKED_BYTES_BY_MACHINE}. Only of a fleet that this process owns.
    */
   questions(fleet: string, limit: number): Promise<readonly UnreadQuestion[]>;
@@ -104,7 +104,7 @@ export interface NewMachine {
   readonly version: string;
 }
 
-/** More are not told of one by one. */
+/** The most machines that {@link WorkStore.runners} lists by name. */
 export const MAX_RUNNERS = 100;
 
 /** How many items of a fleet the machines with this name run. */

@@ -24,7 +24,7 @@ export interface Patience {
 
 /**
  * A PostgreSQL database. A statement whose connection was lost is tried again for a while, so each must be one that can be executed
- * twice; a transaction is told that it may have been committed already.
+ * twice; a transaction is passed `again`, since an earlier try may have been committed already.
  */
 export interface Connection extends Statements, AsyncDisposable {
   query<Row>(text: string, values?: readonly unknown[], patience?: Patience): Promise<Row[]>;

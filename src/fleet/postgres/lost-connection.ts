@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** A server that restarts is back within this time; afterwards the caller is told. */
+/** A server that restarts is back within this time; afterwards the caller gets the error. */
 const MAX_WAIT_MS = 60_000;
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2000;

@@ -26,7 +26,7 @@ const ANSWER_MS = 10_000;
 const DELIVERED_MS = 60_000;
 /** The database queues items again that a machine has had for a minute and does not know of; a late claim may begin it so much later. */
 const MORE_MS = 180_000;
-/** How often the time since the last renewal is looked at. */
+/** How often the time since the last renewal is checked. */
 const LOOK_MS = 500;
 
 /** A machine at the queue. Everything that it says goes through functions of the database, which check it. */

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type pg from "pg";
 import { QueueError } from "../model/queue-error.ts";
 
-/** Modes of TLS. `prefer` and `allow` would be answered by whoever is in between: they are refused. */
+/** Modes of TLS. With `prefer` and `allow` an attacker in the network could switch TLS off: they are refused. */
 const MODES = ["disable", "require", "verify-ca", "verify-full"];
 const MAX_PASSWORD = 1000;
 

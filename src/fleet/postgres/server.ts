@@ -47,7 +47,7 @@ export async function connectServer(url: string, schema = SCHEMA): Promise<Conne
     pipeline: true,
   };
   const pool = new driver.Pool({ ...options, max: MAX_CONNECTIONS, idleTimeoutMillis: IDLE_MS, allowExitOnIdle: true });
-  // A connection that is lost while nobody uses it is replaced when one is needed.
+  // An idle connection that is lost is replaced when one is needed.
   pool.on("error", () => {});
   const server = new Server(pool, () => new driver.Client(options), texts, placeOf(url));
   try {

@@ -9,7 +9,7 @@ interface Waiting<Write> {
   readonly fail: (error: unknown) => void;
 }
 
-/** What became of one write: its answer, or why it cannot be. */
+/** The outcome of one write: its answer, or its error. */
 export type Answer = { readonly value: unknown } | { readonly error: unknown };
 
 /** Executes writes in order, many in one transaction: those that come while one is committed are in the next one. */

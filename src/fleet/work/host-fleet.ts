@@ -28,7 +28,7 @@ export interface MachineParts {
   readonly mirrors: Mirrors;
   /** The directory of the mirrors: what cells may be shown of Corral's own. */
   readonly mirrorsDir: string;
-  /** What runs need approval for. */
+  /** Asks for the approvals that runs need. */
   readonly questions: Pick<AskingCoordinator, "of">;
 }
 

@@ -6,7 +6,7 @@ import type { OnWorkEvent } from "./work-events.ts";
 const MAX_OPEN = 32;
 /** Fleets that are prepared at once: each may bring many files here. */
 const MAX_OPENING = 2;
-/** A fleet that was refused is looked at again: what was missing may have come. */
+/** A fleet that was refused is checked again after this time: what was missing may be there. */
 const RECHECK_MS = 15_000;
 
 type Place =

@@ -1,7 +1,7 @@
 /** The first pause between two attempts. Each is twice as long as the one before, up to the longest. */
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 15_000;
-/** Different reasons that are told. */
+/** The most different reasons that one wait reports. */
 const MAX_TOLD = 10;
 
 export interface Patience {

@@ -15,7 +15,7 @@ export interface WorkingParts {
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number;
   readonly pause: (ms: number) => Promise<void>;
-  /** Claims no more, gives back what waits, and lets run what runs. */
+  /** Claims no more, gives back waiting items, and lets running ones end. */
   readonly drain: AbortSignal;
   /** Ends everything at once. */
   readonly stop: AbortSignal;
@@ -23,7 +23,7 @@ export interface WorkingParts {
 
 /** The longest pause between two looks at the store. */
 const IDLE_MS = 1000;
-/** The shortest: changes that follow each other are looked at together. */
+/** The shortest: changes in quick succession lead to one look. */
 const MIN_MS = 50;
 /** Items whose cells are prepared while others run; only if items end so quickly that no other machine waits for them. */
 const MAX_WARM = 4;
@@ -109,7 +109,7 @@ export class WorkingMachine {
       this.#isTroubled = false;
     } catch (error) {
       if (this.#isOver) return;
-      // The store does not answer: what runs goes on until the lease has ended.
+      // The store does not answer: running items continue until the lease has ended.
       if (!this.#isTroubled) this.#trouble(`the queue does not answer: ${(error as Error).message}`);
       this.#isTroubled = true;
       await this.#parts.pause(IDLE_MS);

@@ -13,7 +13,7 @@ export interface SandboxSessionOptions {
   readonly policy?: string;
   readonly environment: RunEnvironment;
   readonly routes: QuestionRoutes;
-  /** Receives the questions of what runs in it. */
+  /** Receives the questions of runs in it. */
   readonly approver: Approver;
   /** Reports to the person who started the server. */
   readonly tell: (line: string) => void;

@@ -193,7 +193,7 @@ async function removeOld(entries: readonly StateEntry[], options: CollectOptions
   const age = olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
   const removed: Removed[] = [];
   for (const entry of entries.filter(({ modifiedMs }) => modifiedMs < nowMs - age)) {
-    // What is below a folder is looked at before it is gone.
+    // The contents of a folder are read before it is removed.
     const { bytes } = await measured([entry.path], AbortSignal.timeout(LOOK_MS));
     if (dryRun || (await removeStateEntry(entry))) removed.push({ what: entry.name, bytes, why: ageText(options) });
   }

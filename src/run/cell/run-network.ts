@@ -55,7 +55,7 @@ export async function openRunNetwork(
   const isGranted = async (to: string): Promise<boolean> => limit === null && (await ask(to));
   const egress = openEgress({
     network,
-    // Who learns the network of a worker wants it to go on. Any other program is answered at once, and may try again.
+    // A user who learns the network of a worker wants it to continue. Any other program is answered at once, and may try again.
     ...(grantee.learns ? { isGranted } : {}),
     resolve: env.resolveName,
     secretOf: env.secretOf,

@@ -75,7 +75,7 @@ export interface Kept {
   readonly history: History;
 }
 
-/** Where what runs produce goes to in the end. */
+/** Where the output and the records of runs are kept. */
 export interface Destinations {
   /** The changes of root runs are applied from there, and wait there. */
   readonly changesets: KeptChangesets;

@@ -22,7 +22,7 @@ export interface Attachment {
   readonly identity?: string;
   /** Present if it is a file of its caller's view. */
   readonly view?: MountView;
-  /** What the file has to contain, whatever is at `host` by now: it is brought before the run. Absent: what is at `host`. */
+  /** The content that the run must see. It is fetched before the run, also if the file at `host` has changed. Absent: the content at `host`. */
   readonly sent?: Blob;
 }
 

@@ -71,7 +71,7 @@ export interface Changesets {
 
 /** What has to know that files are about to be changed. By then the changes are kept, so that another process can apply them. */
 export interface Beginning {
-  /** The indexes of changes that are refused: they are kept too, so that the outcome of all can be told later. */
+  /** The indexes of changes that are refused: they are kept too, so that the outcome of all can be reported later. */
   readonly refused: readonly number[];
   /** Why nothing may be changed; null: it may. */
   readonly begin: () => Promise<NotBegun | null>;

@@ -120,7 +120,7 @@ function recorded(
 ): RunHistory {
   const startedAt = Date.now();
   let isOver = false;
-  // A session of which nothing is to be told: its tools are in the audit trail.
+  // A session that leaves no record here: its tools are in the audit trail.
   let isEmpty = true;
   return {
     stopped,

@@ -66,7 +66,7 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Any tool, by name, on raw input. A bug is told to the user, and answered without details. Rejects for engine errors. `onOutput` receives each piece of
+   * Any tool, by name, on raw input. A bug is reported to the user, and answered without details. Rejects for engine errors. `onOutput` receives each piece of
    * what a command prints as it comes.
    */
   async runTool(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult> {
@@ -109,7 +109,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** A failed tool may have acted before it failed: it is recorded too. A bug must not end the worker, nor what runs beside it. */
+  /** A failed tool may have acted before it failed: it is recorded too. A bug must not end the worker, nor other runs. */
   async #recorded(name: string, rawInput: unknown, use: () => Promise<ToolResult>, tool = name): Promise<ToolResult> {
     const { job, env } = this.#request;
     const begunAt = env.now();

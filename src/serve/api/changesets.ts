@@ -94,7 +94,7 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         method: "GET",
         path: "/v1/changesets",
         role: "read",
-        summary: "List what runs wrote and was not applied yet, the oldest first.",
+        summary: "List changes of runs that were not applied yet, the oldest first.",
         query: z.strictObject({
           ...inProject,
           worker: workerName.optional(),

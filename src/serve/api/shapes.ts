@@ -75,7 +75,7 @@ export const changeset = z
   .nullable()
   .describe("What it wrote in staged mounts; null if nothing");
 
-/** What became of one change when a run or a session ended. */
+/** The outcome of one change when a run or a session ended. */
 export const settledChange = z
   .looseObject({ path: z.string(), outcome: z.string(), reason: z.string().nullable().optional() })
   .meta({ id: "SettledChange" });

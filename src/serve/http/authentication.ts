@@ -6,7 +6,7 @@ import type { Caller } from "./route.ts";
 
 const MAX_HEADER_CHARS = 1024;
 
-/** Whoever can open the Unix socket is the user who runs the service, or root. */
+/** A process that can open the Unix socket belongs to the user who runs the service, or to root. */
 export const SOCKET_CALLER: Caller = { name: "socket", roles: ["admin"], token: null };
 
 /** The token in the link to the page. It is nowhere on the disk, and ends with the service. */

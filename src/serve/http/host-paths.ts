@@ -1,6 +1,6 @@
 export type HidePaths = (text: string) => string;
 
-/** What stands for a folder of the host in texts for clients. */
+/** The placeholder of a host folder in texts for clients. */
 export interface NamedFolder {
   readonly path: string;
   readonly name: string;

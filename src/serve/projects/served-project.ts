@@ -80,7 +80,7 @@ export class ServedProject implements AsyncDisposable {
     }
   }
 
-  /** What runs in it has ended before. */
+  /** All its runs have ended before. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#current !== null) this.#retire(this.#current);
     await Promise.allSettled(this.#closing);
@@ -95,7 +95,7 @@ export class ServedProject implements AsyncDisposable {
     const of = { project: this.name, declares: (worker: string) => project.workers.has(worker) };
     const emit: Emit = (event) => this.#emit(event, of);
     const corral = openCorralFor(project, { stateDir, engineEnv, ...asking, emit });
-    // Whoever uses it gets the error.
+    // The callers that use it get the error.
     corral.catch(() => {});
     this.#current = { project, corral, users: 0, isOld: false };
     return this.#current;

@@ -1,4 +1,4 @@
-"""What runs wrote and was not applied yet."""
+"""Changes of runs that were not applied yet."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class AsyncFleet:
         self._items = items
         self.id = id
         self.cursor = cursor
-        """The last event that `results` has seen. Keep it with the id to go on behind it in another process."""
+        """The last event that `results` has seen. Keep it with the id to continue after it in another process."""
         self.progress = Progress(len(items) if items is not None else 0, 0, 0)
         self.is_over = False
         # By the item's index, the attempt that was given out.
@@ -88,7 +88,7 @@ class AsyncFleet:
         timeout: float | None = None,
     ) -> AsyncIterator[ItemResult]:
         """
-        The result of each item once, as items end; failures too. It ends with the fleet, and goes on where it was if it is
+        The result of each item once, as items end; failures too. It ends with the fleet, and continues where it was if it is
         asked again. Without `outputs` the output of each item is not fetched.
         """
         deadline = Deadline(timeout, f"fleet {self.id}")
@@ -140,7 +140,7 @@ class AsyncFleet:
         about = result.raw
         if outputs:
             whole = (await self.item(result.key)).result
-            # One that was retried meanwhile has another result by now.
+            # One that was retried meanwhile has another result already.
             about = whole.raw if whole is not None else about
         items = self._items
         value = items[result.index] if items is not None and 0 <= result.index < len(items) else None

@@ -37,7 +37,7 @@ class AsyncSession:
         self._answering: AsyncAnswering | None = None
         self._about: models.Session | None = None
         self.settled: models.SettledSession | None = None
-        """What became of its changes, after its end."""
+        """The outcomes of its changes, after its end."""
 
     def __repr__(self) -> str:
         return f"AsyncSession({self._order.get('worker')!r})"

@@ -119,7 +119,7 @@ class AsyncWire:
                     await response.close()
 
     async def bytes_of(self, target: str) -> AsyncIterator[bytes]:
-        """The bytes of an answer that is the same each time. After a broken connection it goes on behind what it gave."""
+        """The bytes of an answer that is the same each time. After a broken connection it continues after what it gave."""
         given, trouble = 0, Trouble(self._patience)
         while True:
             response: Response | None = None

@@ -1,5 +1,5 @@
 # Made by generate.py from the same file of corral/_async; not to be changed by hand.
-"""What runs wrote and was not applied yet."""
+"""Changes of runs that were not applied yet."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Run:
         check: bool = False,
     ) -> Result:
         """
-        Its result, when it has ended. After `timeout` seconds it raises `TimedOut`, and the run goes on. `on_question` answers
+        Its result, when it has ended. After `timeout` seconds it raises `TimedOut`, and the run continues. `on_question` answers
         what it asks: True, False, "once", "tree", "no", or None to leave it to others.
         """
         deadline = Deadline(timeout, f"run {self.id}")

@@ -38,7 +38,7 @@ class Session:
         self._answering: Answering | None = None
         self._about: models.Session | None = None
         self.settled: models.SettledSession | None = None
-        """What became of its changes, after its end."""
+        """The outcomes of its changes, after its end."""
 
     def __repr__(self) -> str:
         return f"Session({self._order.get('worker')!r})"

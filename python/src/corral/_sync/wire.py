@@ -120,7 +120,7 @@ class Wire:
                     response.close()
 
     def bytes_of(self, target: str) -> Iterator[bytes]:
-        """The bytes of an answer that is the same each time. After a broken connection it goes on behind what it gave."""
+        """The bytes of an answer that is the same each time. After a broken connection it continues after what it gave."""
         given, trouble = 0, Trouble(self._patience)
         while True:
             response: Response | None = None

@@ -149,7 +149,7 @@ def in_thread(function: Callable[..., T], *args: Any) -> T:
 
 
 class Flag:
-    """Set once; whoever waits goes on then."""
+    """Set once; those who wait continue then."""
 
     def __init__(self) -> None:
         self._event = threading.Event()

@@ -47,7 +47,7 @@ export function parseRequirements(text: string, indexes: readonly PipIndex[]): L
   });
 }
 
-/** Lines without comments, of which those that end in a backslash go on. */
+/** Lines without comments, of which those that end in a backslash continue in the next one. */
 function* requirementsOf(text: string): Generator<{ readonly line: number; readonly content: string }> {
   let held: { line: number; content: string } | null = null;
   for (const [index, raw] of text.split(/\r?\n/).entries()) {

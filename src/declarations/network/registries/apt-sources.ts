@@ -18,7 +18,7 @@ export function parseSourcesList(text: string): AptSource[] {
   });
 }
 
-/** The form of `.sources` files: paragraphs of `Key: value`, whose values may go on in indented lines. */
+/** The form of `.sources` files: paragraphs of `Key: value`, whose values may continue in indented lines. */
 export function parseDeb822(text: string): AptSource[] {
   const lines = text.split(/\r?\n/).filter((line) => !line.startsWith("#"));
   const paragraphs = lines.join("\n").split(/\n[ \t]*\n+/);

@@ -11,7 +11,7 @@ export function parsePipConf(text: string): ReadonlyMap<string, string> {
       section = header[1] === "global" || header[1] === "install" ? sections[header[1]] : null;
       key = null;
     } else if (/^\s/.test(line) && key !== null) {
-      // A value may go on in further lines.
+      // A value may continue in further lines.
       section?.set(key, `${section.get(key) ?? ""} ${line.trim()}`.trim());
     } else if (setting !== null) {
       key = (setting[1] ?? "").toLowerCase().replaceAll("_", "-");

@@ -30,7 +30,7 @@ export const PLAIN: Look = {
  */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these sequences are made of control characters.
 const SEQUENCE = /\x1b(?:\[([0-9;:<=>?]*)[ -/]*([@-~])|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])/g;
-/** A sequence that may go on in the next piece. */
+/** A sequence that may continue in the next piece. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: as above.
 const UNFINISHED = /\x1b(?:\[[0-9;:<=>?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
 /** A longer one is no sequence that anything understands. */

@@ -101,7 +101,7 @@ function Records({ path }: { readonly path: string }) {
   const now = useNow();
   const { data, error, reload } = useResource<AuditPage>(path, { everyMs: EVERY_MS });
   const [older, setOlder] = useState<readonly AuditRecord[]>([]);
-  // Where the older ones go on; undefined: none were asked for yet.
+  // Where the older ones continue; undefined: none were asked for yet.
   const [next, setNext] = useState<number | null | undefined>(undefined);
   if (data === null) return error === null ? <Loading what="records" /> : <ErrorNote error={error} retry={reload} />;
   // New records push others out of the first page. If so many came that the pages no longer meet, the older ones are left out.

@@ -42,7 +42,7 @@ export function Progress({ fleet, show }: { readonly fleet: ShownFleet; readonly
   );
 }
 
-/** The good first, then the bad, what runs, and what waits. */
+/** Successes first, then failures, running items and waiting ones. */
 const ORDER = ["good", "plain", "warn", "bad", "busy", "waiting"];
 const TONES: Readonly<Record<string, string>> = {
   cached: "good",

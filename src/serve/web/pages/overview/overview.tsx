@@ -24,7 +24,7 @@ import { countText, durationText, plural } from "../../text/amounts.ts";
 const EVERY_MS = 3000;
 const RECENT = 12;
 
-/** What runs, what waits for a decision, and what was there lately. */
+/** Current runs, open decisions, and recent runs. */
 export function Overview() {
   const { caller } = useApp();
   const now = useNow();
