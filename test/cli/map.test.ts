@@ -71,7 +71,7 @@ function lines(stdout: string): Record<string, unknown>[] {
 
 async function newest(): Promise<{ id: string; state: string; spec: { worker: string } }> {
   const { stdout } = await project.corral(["fleet", "ls", "--json"]);
-  const [fleet] = JSON.parse(stdout) as { id: string; state: string; spec: { worker: string } }[];
+  const [fleet] = JSON.parse(stdout).fleets as { id: string; state: string; spec: { worker: string } }[];
   if (fleet === undefined) throw new Error("there is no fleet");
   return fleet;
 }
@@ -135,8 +135,15 @@ describe("corral map", () => {
     expect((await other.corral([...map, "--concurrency", "auto", "--reuse", "fresh", "--retries", "0"])).status).toBe(
       0,
     );
-    const fleets = JSON.parse((await other.corral(["fleet", "ls", "--json"])).stdout);
-    expect(fleets.map(({ spec }: { spec: unknown }) => spec)).toMatchObject([
+    const listed = JSON.parse((await other.corral(["fleet", "ls", "--json"])).stdout);
+    expect(listed.more).toBe(false);
+    const cut = await other.corral(["fleet", "ls", "--json", "--limit", "1"]);
+    expect(JSON.parse(cut.stdout)).toEqual({ fleets: [listed.fleets[0]], more: true });
+    expect(cut.stderr).toBe("");
+    expect((await other.corral(["fleet", "ls", "--limit", "1"])).stderr).toBe(
+      "corral: there are more; listed are the newest 1\n",
+    );
+    expect(listed.fleets.map(({ spec }: { spec: unknown }) => spec)).toMatchObject([
       { concurrency: "auto", reuse: "fresh", retries: 0, maxFailures: 7 },
       { concurrency: 1, reuse: "scrubbed", retries: 1, maxFailures: 7 },
     ]);

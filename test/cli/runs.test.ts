@@ -96,8 +96,17 @@ describe("corral runs", () => {
       { worker: "prints", status: "failed", exitCode: 3, calls: [] },
       { worker: "nobody", status: "refused", startedAt: null },
     ]);
-    const listed = await json("runs", "ls", "--worker", "prints");
-    expect(listed.every(({ worker }: { worker: string }) => worker === "prints")).toBe(true);
+    const { runs } = await json("runs", "ls", "--worker", "prints");
+    expect(runs.every(({ worker }: { worker: string }) => worker === "prints")).toBe(true);
+  });
+
+  it("says in JSON and in words that there are more than it lists", async () => {
+    expect(await json("runs", "ls", "--limit", "1")).toMatchObject({ runs: [{ kind: "run" }], more: true });
+    const { stdout, stderr } = await project.corral(["runs", "ls", "--limit", "1"]);
+    expect(stdout.split("\n")).toHaveLength(3);
+    expect(stderr).toBe("corral: there are more; listed are the newest 1\n");
+    const { length } = (await json("runs", "ls")).runs;
+    expect(await json("runs", "ls", "--limit", `${length}`)).toMatchObject({ more: false });
   });
 
   it("names the changeset that waits", async () => {
@@ -139,9 +148,9 @@ describe("corral runs", () => {
   });
 
   it("has a session that ran a command, and none that only looked", async () => {
-    const before = (await json("runs", "ls")).length;
+    const before = (await json("runs", "ls")).runs.length;
     await project.corral(["tool", "list_files", '{"path":"/"}', "--worker", "tools"]);
-    expect(await json("runs", "ls")).toHaveLength(before);
+    expect((await json("runs", "ls")).runs).toHaveLength(before);
     await project.corral(["tool", "exec", '{"command":"echo hi"}', "--worker", "tools"]);
     expect(await json("runs", "show", "latest")).toMatchObject({ kind: "session", worker: "tools", status: "closed" });
   });
@@ -151,7 +160,7 @@ describe("corral runs", () => {
     const other = await project.corral(["runs", "rm", "--before", "2001-01-01"]);
     expect(other.stderr).toContain("0 of 0 runs removed");
     await project.corral(["runs", "rm", "--all"]);
-    expect(await json("runs", "ls")).toEqual([]);
+    expect(await json("runs", "ls")).toEqual({ runs: [], more: false });
     expect((await project.corral(["runs", "show", "latest"])).stderr).toContain("there is no run latest");
   });
 });
@@ -165,14 +174,14 @@ describe("corral du and corral gc", () => {
     expect((await project.corral(["du"])).stdout).toMatch(/^runs +[\d.]+ KiB +\d+ runs$/m);
     const rehearsed = await project.corral(["gc", "--dry-run", "--older-than", "0d"]);
     expect(rehearsed.stdout).toMatch(/^would remove runs: [0-9a-f]{12}, /m);
-    expect((await json("runs", "ls")).length).toBeGreaterThan(0);
+    expect((await json("runs", "ls")).runs.length).toBeGreaterThan(0);
     const { status, stdout, stderr } = await project.corral(["gc", "--older-than", "0d"]);
     expect({ status, stdout }).toMatchObject({
       status: 0,
       stdout: rehearsed.stdout.replaceAll("would remove", "removed"),
     });
     expect(stderr).toContain("kept audit: 1 projects");
-    expect(await json("runs", "ls")).toEqual([]);
+    expect(await json("runs", "ls")).toEqual({ runs: [], more: false });
     expect((await project.corral(["gc", "--older-than", "soon"])).status).toBe(2);
   });
 });
@@ -210,7 +219,8 @@ async function json(...args: string[]): Promise<any> {
 /** The id of the one run of this worker that runs. */
 async function running(worker: string): Promise<string> {
   return await vi.waitFor(async () => {
-    const [run] = await json("runs", "ls", "--status", "running", "--worker", worker);
+    const { runs } = await json("runs", "ls", "--status", "running", "--worker", worker);
+    const [run] = runs;
     expect(run).toBeDefined();
     return run.id as string;
   }, 10_000);

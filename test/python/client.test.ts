@@ -33,7 +33,7 @@ describe.skipIf(PYTHON === undefined)("the Python client", () => {
     await addWorkers(project);
     await project.corral(["map", "--fleet", "all"]);
     const listed = await project.corral(["fleet", "ls", "--json"]);
-    const [{ id: fleet }] = JSON.parse(listed.stdout);
+    const [{ id: fleet }] = JSON.parse(listed.stdout).fleets;
     const created = await project.corral(["serve", "token", "create", "--name", "reader", "--role", "read", "--json"]);
     const token = await project.corral(["serve", "token", "create", "--name", "python", "--role", "admin", "--json"]);
     const socket = join(other.stateDir, "python.sock");

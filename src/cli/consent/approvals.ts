@@ -8,7 +8,7 @@ import { userName } from "../../platform/user-name.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { colorsFor, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, printCutList, printJson, say, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_COLUMNS = 80;
 /** How often Corral checks whether another user has answered, while a user reads the question. */
@@ -25,21 +25,21 @@ export async function listVerb(
 ): Promise<number> {
   const state = options.decided ? "decided" : "waiting";
   const { approvals, next } = await pageOfApprovals(stateDirFrom(terminal.env), { state });
-  if (options.json) {
-    printJson(terminal, { approvals, more: next !== null });
-    return 0;
-  }
   const asked = ({ id, question, project }: Approval) => [id, question.worker, shortQuestion(question), project];
-  printList(terminal, false, approvals, {
-    head: ["ID", "WORKER", "ASKS TO", "PROJECT", ...(options.decided ? ["OUTCOME", "BY", "DECIDED"] : ["SINCE"])],
-    rowOf(one) {
-      const end = options.decided ? [one.outcome ?? "", one.by ?? "-", one.decidedAt ?? ""] : [one.askedAt];
-      return [...asked(one), ...end].map((cell) => printableLine(cell));
+  const order = options.decided ? "newest" : "oldest";
+  printCutList(
+    terminal,
+    options.json,
+    { name: "approvals", list: approvals, more: next !== null, order },
+    {
+      head: ["ID", "WORKER", "ASKS TO", "PROJECT", ...(options.decided ? ["OUTCOME", "BY", "DECIDED"] : ["SINCE"])],
+      rowOf(one) {
+        const end = options.decided ? [one.outcome ?? "", one.by ?? "-", one.decidedAt ?? ""] : [one.askedAt];
+        return [...asked(one), ...end].map((cell) => printableLine(cell));
+      },
+      none: options.decided ? "No question was decided." : "No question waits.",
     },
-    none: options.decided ? "No question was decided." : "No question waits.",
-  });
-  if (next !== null)
-    say(terminal, `corral: there are more; these are the ${approvals.length} ${options.decided ? "newest" : "oldest"}`);
+  );
   return 0;
 }
 

@@ -14,27 +14,36 @@ import {
   showFleet,
 } from "../../operations/fleets.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
-import { dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
-import { columns, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+import { countOf, dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
+import { columns, printCutList, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { placeOf } from "./fleet-place.ts";
 import { showItemVerb } from "./item.ts";
 import { machineLines } from "./machines.ts";
 import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
 import { groupText } from "./text.ts";
 
-const MAX_LISTED = 100;
+const DEFAULT_LISTED = 100;
 
-export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const found = await listFleets(await placeOf(options, terminal), MAX_LISTED + 1);
-  const fleets = found.slice(0, MAX_LISTED);
-  printList(terminal, options.json, fleets, {
-    head: ["FLEET", "WORKER", "STATE", "DONE", "FAILED", "CREATED"],
-    rowOf: ({ id, spec, state, counts: { total, done, failed }, createdAt }) => {
-      return [id, printableLine(spec.worker, 40), state, `${done}/${total}`, String(failed), createdAt];
+/** `corral fleet ls`: the newest first. */
+export async function listVerb(
+  options: ProjectOptions & { readonly limit?: string },
+  terminal: Terminal,
+): Promise<number> {
+  const limit = options.limit === undefined ? DEFAULT_LISTED : countOf("--limit", options.limit);
+  const found = await listFleets(await placeOf(options, terminal), limit + 1);
+  const [list, more] = [found.slice(0, limit), found.length > limit];
+  printCutList(
+    terminal,
+    options.json,
+    { name: "fleets", list, more, order: "newest" },
+    {
+      head: ["FLEET", "WORKER", "STATE", "DONE", "FAILED", "CREATED"],
+      rowOf: ({ id, spec, state, counts: { total, done, failed }, createdAt }) => {
+        return [id, printableLine(spec.worker, 40), state, `${done}/${total}`, String(failed), createdAt];
+      },
+      none: "There are no fleets.",
     },
-    none: "There are no fleets.",
-  });
-  if (found.length > MAX_LISTED) say(terminal, `corral: there are more; these are the ${MAX_LISTED} newest`);
+  );
   return 0;
 }
 

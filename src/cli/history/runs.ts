@@ -2,8 +2,8 @@ import { counted, durationText } from "../../fleet/report/measures/quantity.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
 import { agreesTo } from "../terminal/agrees.ts";
-import { dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
-import { printJson, printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import { countOf, dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { ageText, runText, statusText } from "./runs-text.ts";
 
 interface ListOptions extends ProjectOptions {
@@ -19,29 +19,37 @@ interface RemoveOptions extends ProjectOptions {
   readonly yes?: boolean;
 }
 
+const DEFAULT_LISTED = 50;
+
 /** `corral runs ls`: the newest first. */
 export async function listVerb(options: ListOptions, terminal: Terminal): Promise<number> {
   const { worker, status, allProjects = false } = options;
-  const limit = options.limit === undefined ? {} : { limit: countOf("--limit", options.limit) };
+  const limit = options.limit === undefined ? DEFAULT_LISTED : countOf("--limit", options.limit);
   const filter = {
-    ...limit,
+    limit: limit + 1,
     ...(worker === undefined ? {} : { worker }),
     ...(status === undefined ? {} : { status: status.replaceAll(" ", "_") }),
     allProjects,
   };
-  const { runs, unreadable } = await listRuns(await placeOf(options, terminal), filter);
+  const { runs: found, unreadable } = await listRuns(await placeOf(options, terminal), filter);
   const nowMs = Date.now();
-  printList(terminal, options.json, runs, {
-    head: ["RUN", "STATUS", "WORKER", "BEGAN", "TOOK", ...(allProjects ? ["PROJECT"] : [])],
-    rowOf: (record) => {
-      const { id, kind, worker: of, queuedAt, durationMs, project } = record;
-      const took = durationMs === null ? "-" : durationText(durationMs);
-      const shown = printableLine(kind === "session" ? `${of} (session)` : of, 40);
-      const began = ageText(nowMs - Date.parse(queuedAt));
-      return [id, statusText(record), shown, began, took, ...(allProjects ? [printableLine(project)] : [])];
+  const [list, more] = [found.slice(0, limit), found.length > limit];
+  printCutList(
+    terminal,
+    options.json,
+    { name: "runs", list, more, order: "newest" },
+    {
+      head: ["RUN", "STATUS", "WORKER", "BEGAN", "TOOK", ...(allProjects ? ["PROJECT"] : [])],
+      rowOf: (record) => {
+        const { id, kind, worker: of, queuedAt, durationMs, project } = record;
+        const took = durationMs === null ? "-" : durationText(durationMs);
+        const shown = printableLine(kind === "session" ? `${of} (session)` : of, 40);
+        const began = ageText(nowMs - Date.parse(queuedAt));
+        return [id, statusText(record), shown, began, took, ...(allProjects ? [printableLine(project)] : [])];
+      },
+      none: "There are no runs. Items of fleets are in `corral fleet ls`.",
     },
-    none: "There are no runs. Items of fleets are in `corral fleet ls`.",
-  });
+  );
   if (unreadable > 0) say(terminal, `corral: ${unreadable} records cannot be read`);
   return 0;
 }
@@ -80,9 +88,4 @@ export async function removeVerb(ids: readonly string[], options: RemoveOptions,
   if (options.json) printJson(terminal, { removed });
   else say(terminal, isAgreed ? `${removed.length} of ${what} removed from the history.` : "Nothing was removed.");
   return 0;
-}
-
-function countOf(option: string, text: string): number {
-  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
-  throw new UsageError(`${option} takes a number from 1, not ${printableLine(text, 80)}`);
 }

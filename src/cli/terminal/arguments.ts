@@ -20,6 +20,12 @@ export function dateOf(option: string, text: string): number {
   return at;
 }
 
+/** What an option that takes a count says: from 1 to 999,999. */
+export function countOf(option: string, text: string): number {
+  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
+  throw new UsageError(`${option} takes a number from 1, not ${printableLine(text, 80)}`);
+}
+
 const AGE_MS = { d: 86_400_000, h: 3_600_000, m: 60_000 } as const;
 
 /** What an option that takes an age says, in milliseconds. */

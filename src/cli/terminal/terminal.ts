@@ -127,6 +127,30 @@ export function printList<T>(
   else printResult(terminal, json, list, () => columns([head, ...list.map(rowOf)]));
 }
 
+/** A list that may be cut: in JSON beside `more`, or as a table and, in words such as `newest`, which part of the list it is. */
+export function printCutList<T>(
+  terminal: Terminal,
+  json: boolean | undefined,
+  { list, more, order, name }: CutList<T>,
+  table: Table<T>,
+): void {
+  if (json) {
+    printJson(terminal, { [name]: list, more });
+    return;
+  }
+  printList(terminal, false, list, table);
+  if (more) say(terminal, `corral: there are more; listed are the ${order} ${list.length}`);
+}
+
+interface CutList<T> {
+  readonly list: readonly T[];
+  /** There are others. */
+  readonly more: boolean;
+  readonly order: string;
+  /** Its field in JSON. */
+  readonly name: string;
+}
+
 /** Rows in columns as wide as they need to be. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const widths: number[] = [];

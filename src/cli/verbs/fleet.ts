@@ -7,6 +7,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
   fleet.command.addHelpText("after", `\n${IDS}`);
   const ofFleet = (usage: string, description: string): Command => fleet.verb(usage, description).addOption(project());
   ofFleet("ls", "List the fleets of the project, the newest first.")
+    .option("--limit <n>", "list at most so many (100)")
     .addOption(json())
     .action(does(async (options) => (await import("../fleet/fleet.ts")).listVerb(options, terminal)));
   ofFleet(

@@ -239,7 +239,7 @@ describe("another project of the same user", () => {
     const env = { CORRAL_STATE_DIR: project.stateDir };
     await other.corral(["run", "writer"], { env });
     const { stdout } = await other.corral(["runs", "ls", "--json"], { env });
-    const [{ id }] = JSON.parse(stdout);
+    const [{ id }] = JSON.parse(stdout).runs;
     const shown = await other.corral(["changes", "show", id, "--json"], { env });
     const { digest } = JSON.parse(shown.stdout);
     for (const path of [
