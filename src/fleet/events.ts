@@ -23,6 +23,9 @@ export type FleetEvent =
   | { readonly type: "machines"; readonly machines: readonly Runner[] }
   /** For the user only: it may contain host paths. */
   | { readonly type: "trouble"; readonly detail: string }
+  /** The database does not answer: the fleet waits for it, and running items continue. `continued`: it answers again. */
+  | { readonly type: "waiting"; readonly for: "queue"; readonly why: string }
+  | { readonly type: "continued" }
   /** No further item starts; the fleet waits for the running ones. */
   | { readonly type: "draining"; readonly why: string }
   | { readonly type: "ended"; readonly summary: FleetSummary };

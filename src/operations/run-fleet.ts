@@ -6,6 +6,7 @@ import { type Collisions, describeCollisions } from "../fleet/items/collisions.t
 import type { LeftOut } from "../fleet/items/matching-files.ts";
 import { pathsIn } from "../fleet/items/template-paths.ts";
 import type { FleetSpec, ItemRequest, ItemResult, ItemTemplate } from "../fleet/model/item.ts";
+import { QueueError } from "../fleet/model/queue-error.ts";
 import type { FleetStore, LoadProblem } from "../fleet/model/store.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
@@ -48,7 +49,8 @@ export interface FleetRunOptions {
 
 /**
  * Runs a fleet, yields each result as it comes, and returns how the fleet ended. All items are read before the first
- * runs. If the caller stops taking results, running items end and the fleet can be resumed.
+ * runs. If the caller stops taking results, running items end and the fleet can be resumed. It waits for its database as long as that
+ * is away, until it is drained or stopped.
  *
  * @throws RequestError FLEET_REFUSED if nothing was run, UNKNOWN_FLEET
  */
@@ -57,7 +59,11 @@ export async function* runFleet(
   start: FleetStart,
   { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
-  await using store = await openFleetStore(stateDir, project.dir, run.models.env);
+  await using store = await openFleetStore(stateDir, project.dir, run.models.env, {
+    over: AbortSignal.any([drain, stop]),
+    onAway: (why) => onEvent({ type: "waiting", for: "queue", why }),
+    onBack: () => onEvent({ type: "continued" }),
+  });
   const transport = store.work === null ? {} : { transport: await transportBy(store.work, run.models.env) };
   const env = { run, store, onEvent, stop, ...transport };
   const opened = await openedFleet(start, env);
@@ -67,7 +73,9 @@ export async function* runFleet(
   const { spec } = await fleetIn(store, running.id);
   onOpened(spec);
   const about = { fleet: running.id, worker: spec.worker };
-  const ended = inFleetSpan(await openTracing(), about, () => running.run());
+  const ended = inFleetSpan(await openTracing(), about, () => running.run()).catch((error: unknown) => {
+    throw withAdvice(error, running.id);
+  });
   // Awaited below; until then a failure is no unhandled rejection.
   ended.catch(() => {});
   const onDrain = (): void => running.drain("the fleet was stopped");
@@ -163,6 +171,14 @@ const DEFAULTS: Omit<FleetSpec, "worker" | "source"> = {
 };
 
 const NEVER = new AbortController().signal;
+
+function withAdvice(error: unknown, fleet: string): unknown {
+  if (!(error instanceof QueueError && error.isPassing)) return error;
+  return new QueueError(`${error.message} Then continue with \`corral fleet resume ${fleet}\`.`, {
+    cause: error,
+    isPassing: true,
+  });
+}
 
 async function openedFleet(start: FleetStart, env: FleetEnvironment): Promise<OpenedFleet> {
   if (start.kind === "new") {

@@ -5,7 +5,7 @@ import type { FleetScreen } from "../terminal/screen.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { drawFleet } from "./drawing.ts";
 import { Quota } from "./quota.ts";
-import { fleetTroubleText, summaryText } from "./text.ts";
+import { awayText, fleetTroubleText, summaryText } from "./text.ts";
 import { FleetWitness } from "./witness.ts";
 
 /** Eight times a second, however much happens in between. */
@@ -31,6 +31,7 @@ export class LiveFleetScreen implements FleetScreen {
   see(event: FleetEvent): void {
     this.#witness.see(event);
     if (event.type === "trouble" && this.#troubles.take()) this.tell(fleetTroubleText(event.detail));
+    else if (event.type === "waiting" || event.type === "continued") this.tell(awayText(event));
   }
 
   tell(line: string): void {

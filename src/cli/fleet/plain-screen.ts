@@ -5,7 +5,15 @@ import { countText } from "../../fleet/report/measures/quantity.ts";
 import type { FleetScreen } from "../terminal/screen.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { Quota } from "./quota.ts";
-import { drainingText, failureText, fleetTroubleText, loadedText, progressText, summaryText } from "./text.ts";
+import {
+  awayText,
+  drainingText,
+  failureText,
+  fleetTroubleText,
+  loadedText,
+  progressText,
+  summaryText,
+} from "./text.ts";
 import { FleetWitness } from "./witness.ts";
 
 const MAX_FAILURES = 20;
@@ -43,6 +51,7 @@ export class PlainFleetScreen implements FleetScreen {
     } else if (event.type === "settled" && event.retryInMs === null) this.#settle(event.result);
     else if (event.type === "trouble" && this.#troubles.take()) this.tell(fleetTroubleText(event.detail));
     else if (event.type === "draining") this.tell(drainingText(event.why));
+    else if (event.type === "waiting" || event.type === "continued") this.tell(awayText(event));
   }
 
   tell(line: string): void {

@@ -101,6 +101,14 @@ export function fleetTroubleText(detail: string): string {
   return `corral: error: ${printable(detail)}`;
 }
 
+/** The database of the fleets is away, or back. */
+export function awayText(
+  event: { readonly type: "waiting"; readonly why: string } | { readonly type: "continued" },
+): string {
+  if (event.type === "continued") return "corral: the queue answers again";
+  return `corral: waits for the queue, and tries again until it is there. ${printable(event.why)}`;
+}
+
 export function drainingText(why: string): string {
   return `corral: no more items are started: ${printableLine(why, 500)}`;
 }

@@ -1,8 +1,11 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Connection } from "./connection.ts";
 
 /** A process whose lease has ended counts as dead. */
 export const LEASE_MS = 15_000;
 export const RENEW_MS = 3000;
+/** A database that is away may stay away: then the lease ends by itself. */
+const LEAVE_MS = 5000;
 
 /** This process as an owner of fleets: others see by its lease that it lives. It begins when it is needed. */
 export class OwnerLease implements AsyncDisposable {
@@ -28,7 +31,7 @@ export class OwnerLease implements AsyncDisposable {
     this.#timer = setInterval(() => void this.#renewAgain(), RENEW_MS).unref();
   }
 
-  /** Each tries for up to a minute: a second one beside it would take a connection from what waits for one. */
+  /** Each tries for a while: a second one beside it would take a connection from what waits for one. */
   async #renewAgain(): Promise<void> {
     if (this.#isRenewing) return;
     this.#isRenewing = true;
@@ -51,6 +54,9 @@ export class OwnerLease implements AsyncDisposable {
     clearInterval(this.#timer);
     if (this.#begun === null) return;
     await this.#begun.catch(() => {});
-    await this.#db.query("DELETE FROM corral.processes WHERE id = $1", [this.#self]).catch(() => {});
+    const leaving = this.#db.query("DELETE FROM corral.processes WHERE id = $1", [this.#self]).catch(() => {});
+    const waited = new AbortController();
+    await Promise.race([leaving, sleep(LEAVE_MS, undefined, { signal: waited.signal }).catch(() => {})]);
+    waited.abort();
   }
 }

@@ -1,5 +1,8 @@
 import { createHmac } from "node:crypto";
 import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
+import type { WhileAway } from "../model/while-away.ts";
+import { SCHEMA } from "./connection.ts";
+import { PERSISTENCE } from "./lost-connection.ts";
 import { PostgresStore } from "./postgres-store.ts";
 import { placeOf } from "./queue-url.ts";
 import { connectServer } from "./server.ts";
@@ -8,7 +11,12 @@ import { connectServer } from "./server.ts";
  * Opens the fleets of a project in a PostgreSQL database. They belong to a state directory, known by its key: what their items
  * changed waits there, and another one would take it for decided. @throws QueueError if it does not answer, refuses, or is newer
  */
-export async function openQueue(url: string, stateDir: string, projectDir: string): Promise<PostgresStore> {
+export async function openQueue(
+  url: string,
+  stateDir: string,
+  projectDir: string,
+  away: WhileAway | null = null,
+): Promise<PostgresStore> {
   const self = currentOwner();
   const machine = self.machine.replace(/(?<=.)@.*/, "");
   const key = await loadSealKey(stateDir);
@@ -17,7 +25,7 @@ export async function openQueue(url: string, stateDir: string, projectDir: strin
     const owner = parseOwner(name);
     return owner !== null && whether(owner, self);
   };
-  return await PostgresStore.open(await connectServer(url), {
+  return await PostgresStore.open(await connectServer(url, SCHEMA, { ...PERSISTENCE, away }), {
     ...{ project, self: formatOwner(self), database: placeOf(url) },
     isDead: asked(isDead),
     isAlive: asked(isAlive),

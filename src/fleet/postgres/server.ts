@@ -13,7 +13,7 @@ import {
   storable,
 } from "./connection.ts";
 import { explainedError } from "./explained-error.ts";
-import { isPassing, persistently } from "./lost-connection.ts";
+import { isPassing, PERSISTENCE, type Persistence, Retries } from "./lost-connection.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 
 /** Statements at the same time: one writes, others read lists. */
@@ -29,7 +29,11 @@ const HOLD_MS = 1000;
 const LISTEN_PAUSE_MS = 1000;
 
 /** Connects to a PostgreSQL server. @throws QueueError if it does not answer, or refuses */
-export async function connectServer(url: string, schema = SCHEMA): Promise<Connection> {
+export async function connectServer(
+  url: string,
+  schema = SCHEMA,
+  persistence: Persistence = PERSISTENCE,
+): Promise<Connection> {
   const texts = schemaTexts(schema);
   const settings = settingsOf(url);
   const { default: driver } = await import("pg");
@@ -49,7 +53,7 @@ export async function connectServer(url: string, schema = SCHEMA): Promise<Conne
   const pool = new driver.Pool({ ...options, max: MAX_CONNECTIONS, idleTimeoutMillis: IDLE_MS, allowExitOnIdle: true });
   // An idle connection that is lost is replaced when one is needed.
   pool.on("error", () => {});
-  const server = new Server(pool, () => new driver.Client(options), texts, placeOf(url));
+  const server = new Server(pool, () => new driver.Client(options), texts, { place: placeOf(url), persistence });
   try {
     await pool.query("SELECT 1");
     return server;
@@ -69,6 +73,7 @@ class Server implements Connection {
   readonly #newClient: () => pg.Client;
   readonly #texts: (text: string) => string;
   readonly #place: string;
+  readonly #retries: Retries;
   /** By the text of the statement: its name on the server and its text there. */
   readonly #plans = new Map<string, { readonly name: string; readonly text: string }>();
   /** False behind a pooler that gives each transaction another connection, and does not know of plans. */
@@ -76,11 +81,17 @@ class Server implements Connection {
   #listener: pg.Client | null = null;
   #isClosed = false;
 
-  constructor(pool: pg.Pool, newClient: () => pg.Client, texts: (text: string) => string, place: string) {
+  constructor(
+    pool: pg.Pool,
+    newClient: () => pg.Client,
+    texts: (text: string) => string,
+    { place, persistence }: { readonly place: string; readonly persistence: Persistence },
+  ) {
     this.#pool = pool;
     this.#newClient = newClient;
     this.#texts = texts;
     this.#place = place;
+    this.#retries = new Retries(persistence, (error) => (this.explained(error) as Error).message);
   }
 
   async query<Row>(text: string, values: readonly unknown[] = [], patience: Patience = {}): Promise<Row[]> {
@@ -217,7 +228,7 @@ class Server implements Connection {
   async #persistently<T>(attempt: (again: boolean) => Promise<T>): Promise<T> {
     if (this.#isClosed) throw new QueueError("the store of fleets is closed");
     try {
-      return await persistently(attempt, () => this.#isClosed);
+      return await this.#retries.run(attempt, () => this.#isClosed);
     } catch (error) {
       throw this.explained(error);
     }
