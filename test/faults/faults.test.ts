@@ -11,8 +11,8 @@ import { type FaultyEngine, openFaultyEngine } from "./faulty-engine.ts";
 import { leftOf } from "./left.ts";
 
 const SEED = Number(process.env.CORRAL_SEED ?? 20_261);
-const RUNS = AT_LENGTH ? 500 : 30;
-const ITEMS = AT_LENGTH ? 2000 : 30;
+const RUNS = AT_LENGTH ? 500 : 20;
+const ITEMS = AT_LENGTH ? 2000 : 20;
 const COMMANDS = AT_LENGTH ? 100 : 12;
 /** How many runs are on at once. */
 const AT_ONCE = 8;

@@ -5,6 +5,7 @@ import { pack } from "tar-stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { openProject, type ProjectFixture, sh, writable } from "../run/project-fixture.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 import { type Call, type FaultyEngine, openFaultyEngine } from "./faulty-engine.ts";
 import { leftOf } from "./left.ts";
 
@@ -58,79 +59,115 @@ async function nothingLeft(): Promise<void> {
   expect(await leftOf(project.stateDir)).toEqual([]);
 }
 
+interface OtherCell {
+  readonly what: string;
+  readonly alter: (config: Config) => void;
+  /** What Corral says of it, each as the beginning of a line. Absent: it is tried alone. */
+  readonly missing?: readonly string[];
+}
+
+const set =
+  (values: Record<string, unknown>) =>
+  ({ HostConfig }: Config): void =>
+    void Object.assign(HostConfig, values);
+
+/** Leaves out one of the security options that were asked for. */
+const without =
+  (option: RegExp, more: readonly string[] = []) =>
+  ({ HostConfig }: Config): void => {
+    const asked = HostConfig.SecurityOpt as readonly string[];
+    HostConfig.SecurityOpt = [...asked.filter((each) => !option.test(each)), ...more];
+  };
+
+const OTHER_CELLS: readonly OtherCell[] = [
+  { what: "a writable root", alter: set({ ReadonlyRootfs: false }), missing: ["rootFileSystem: "] },
+  { what: "a capability", alter: set({ CapAdd: ["SYS_ADMIN"] }), missing: ["capabilities: "] },
+  { what: "all capabilities", alter: set({ Privileged: true }) },
+  { what: "no seccomp filter", alter: without(/^seccomp/, ["seccomp=unconfined"]), missing: ["seccomp: "] },
+  { what: "new privileges", alter: without(/^no-new-privileges/), missing: ["noNewPrivileges: "] },
+  { what: "root", alter: (config) => void Object.assign(config, { User: "0:0" }) },
+  { what: "a group more", alter: set({ GroupAdd: ["0"] }), missing: ["user: "] },
+  {
+    what: "a network",
+    alter: (config) => {
+      config.NetworkDisabled = false;
+      config.HostConfig.NetworkMode = "bridge";
+    },
+    missing: ["network: planned loopback only, found interfaces "],
+  },
+  {
+    what: "the host's network",
+    alter: (config) => {
+      config.NetworkDisabled = false;
+      config.HostConfig.NetworkMode = "host";
+    },
+  },
+  {
+    what: "a mount more",
+    alter: ({ HostConfig }) => void HostConfig.Mounts.push({ Type: "bind", Source: outside, Target: "/outside" }),
+    missing: ["mounts: "],
+  },
+  {
+    what: "another directory in a mount's place",
+    alter: ({ HostConfig }) => {
+      HostConfig.Mounts = HostConfig.Mounts.map((mount) =>
+        (mount as { Target: string }).Target === "/out" ? { Type: "bind", Source: outside, Target: "/out" } : mount,
+      );
+    },
+  },
+  { what: "no limit of memory", alter: set({ Memory: 0, MemorySwap: 0 }), missing: ["memory: ", "memoryAndSwap: "] },
+  { what: "no limit of processes", alter: set({ PidsLimit: 0 }), missing: ["pids: "] },
+  { what: "no limit of files", alter: set({ Ulimits: [] }), missing: ["openFiles: ", "fileSize: "] },
+  {
+    what: "an executable /tmp",
+    alter: ({ HostConfig }) => {
+      HostConfig.Tmpfs = Object.fromEntries(
+        Object.entries(HostConfig.Tmpfs as Record<string, string>).map(([path, options]) => [
+          path,
+          options.replace("noexec", "exec"),
+        ]),
+      );
+    },
+    missing: ["mounts: "],
+  },
+  { what: "the host's processes", alter: set({ PidMode: "host" }), missing: ["namespace pid: "] },
+  { what: "the host's shared memory", alter: set({ IpcMode: "host" }), missing: ["namespace ipc: "] },
+  {
+    what: "the host's names",
+    alter: (config) => {
+      delete config.Hostname;
+      config.HostConfig.UTSMode = "host";
+    },
+    missing: ["namespace uts: "],
+  },
+];
+
 describe("an Engine that makes another cell than it was asked for", () => {
-  it.each<[string, (config: Config) => void]>([
-    ["a writable root", ({ HostConfig }) => void Object.assign(HostConfig, { ReadonlyRootfs: false })],
-    ["a capability", ({ HostConfig }) => void Object.assign(HostConfig, { CapAdd: ["SYS_ADMIN"] })],
-    ["all capabilities", ({ HostConfig }) => void Object.assign(HostConfig, { Privileged: true })],
-    [
-      "no seccomp filter",
-      ({ HostConfig }) => void Object.assign(HostConfig, { SecurityOpt: ["no-new-privileges", "seccomp=unconfined"] }),
-    ],
-    ["new privileges", ({ HostConfig }) => void Object.assign(HostConfig, { SecurityOpt: [] })],
-    ["root", (config) => void Object.assign(config, { User: "0:0" })],
-    ["a group more", ({ HostConfig }) => void Object.assign(HostConfig, { GroupAdd: ["0"] })],
-    [
-      "a network",
-      (config) => {
-        config.NetworkDisabled = false;
-        config.HostConfig.NetworkMode = "bridge";
+  it("in many ways at once is refused before its worker begins, for each of them", async () => {
+    const together = OTHER_CELLS.filter(({ missing }) => missing !== undefined);
+    lie = {
+      alter: (config) => {
+        for (const { alter } of together) alter(config);
       },
-    ],
-    [
-      "the host's network",
-      (config) => {
-        config.NetworkDisabled = false;
-        config.HostConfig.NetworkMode = "host";
-      },
-    ],
-    [
-      "a mount more",
-      ({ HostConfig }) => void HostConfig.Mounts.push({ Type: "bind", Source: outside, Target: "/outside" }),
-    ],
-    [
-      "another directory in a mount's place",
-      ({ HostConfig }) => {
-        HostConfig.Mounts = HostConfig.Mounts.map((mount) =>
-          (mount as { Target: string }).Target === "/out" ? { Type: "bind", Source: outside, Target: "/out" } : mount,
-        );
-      },
-    ],
-    [
-      "no limit of memory",
-      ({ HostConfig }) => {
-        HostConfig.Memory = 0;
-        HostConfig.MemorySwap = 0;
-      },
-    ],
-    ["no limit of processes", ({ HostConfig }) => void Object.assign(HostConfig, { PidsLimit: 0 })],
-    ["no limit of files", ({ HostConfig }) => void Object.assign(HostConfig, { Ulimits: [] })],
-    [
-      "an executable /tmp",
-      ({ HostConfig }) => {
-        HostConfig.Tmpfs = Object.fromEntries(
-          Object.entries(HostConfig.Tmpfs as Record<string, string>).map(([path, options]) => [
-            path,
-            options.replace("noexec", "exec"),
-          ]),
-        );
-      },
-    ],
-    ["the host's processes", ({ HostConfig }) => void Object.assign(HostConfig, { PidMode: "host" })],
-    ["the host's shared memory", ({ HostConfig }) => void Object.assign(HostConfig, { IpcMode: "host" })],
-    [
-      "the host's names",
-      (config) => {
-        delete config.Hostname;
-        config.HostConfig.UTSMode = "host";
-      },
-    ],
-  ])("(%s) is found out: the run is refused before its worker begins", async (_, alter) => {
-    lie = { alter };
+    };
     const result = await project.run("w");
-    expect(result, JSON.stringify(result)).toMatchObject({ status: "refused", exitCode: null, stdout: "" });
+    expect(result).toMatchObject({ status: "refused", exitCode: null, stdout: "" });
+    const said = result.violations.flatMap((each) => (each.code === "ENFORCEMENT_MISSING" ? each.missing : []));
+    const lines = together.flatMap(({ missing = [] }) => missing);
+    expect(lines.filter((line) => !said.some((one) => one.startsWith(line)))).toEqual([]);
+    expect(said.find((one) => one.startsWith("mounts: "))).toMatch(/ \/outside.* \/tmp| \/tmp.* \/outside/);
     await nothingLeft();
   });
+
+  it.each(OTHER_CELLS.filter(({ missing }) => AT_LENGTH || missing === undefined))(
+    "($what) is found out: the run is refused before its worker begins",
+    async ({ alter }) => {
+      lie = { alter };
+      const result = await project.run("w");
+      expect(result, JSON.stringify(result)).toMatchObject({ status: "refused", exitCode: null, stdout: "" });
+      await nothingLeft();
+    },
+  );
 });
 
 describe("an Engine that says other things than are so", () => {

@@ -1,6 +1,7 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import type { Approver } from "../../src/approval/approver.ts";
+import { isAgain } from "../tiers/again.ts";
 import { openProject, python, sh, writable } from "./project-fixture.ts";
 
 /** Pids on this host whose command line holds a text that only this test has. */
@@ -9,6 +10,8 @@ async function hostProcesses(mark: string): Promise<string[]> {
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
   return pids.filter((_, index) => lines[index]?.includes(mark));
 }
+
+/* Output, keys and consent are the host's to judge: that is tried on one driver. */
 
 describe("the status of a run", () => {
   it("is succeeded, with both streams apart, for a worker that ends with exit code 0", async () => {
@@ -24,13 +27,14 @@ describe("the status of a run", () => {
     expect(await project.run("w")).toMatchObject({ status: "failed", exitCode: 3, error: { code: "FAILED" } });
   });
 
-  it.each([
-    ["SEGV", "SIGSEGV"],
-    ["TERM", "SIGTERM"],
-    ["ABRT", "SIGABRT"],
-  ])("is signaled for a worker that dies of %s", async (sent, signal) => {
-    await using project = await openProject({ workers: { w: { command: sh(`kill -${sent} $$; sleep 5`) } } });
-    expect(await project.run("w")).toMatchObject({ status: "signaled", exitCode: null, signal });
+  it("is signaled for a worker that dies of SEGV, TERM or ABRT", async () => {
+    const sent = ["SEGV", "TERM", "ABRT"];
+    const workers = Object.fromEntries(
+      sent.map((name) => [name.toLowerCase(), { command: sh(`kill -${name} $$; sleep 5`) }]),
+    );
+    await using project = await openProject({ workers });
+    const results = await Promise.all(sent.map((name) => project.run(name.toLowerCase())));
+    expect(results).toMatchObject(sent.map((name) => ({ status: "signaled", exitCode: null, signal: `SIG${name}` })));
   });
 
   it("is timed_out for a worker that ignores TERM and hides children in sessions of their own, and none of them is left", async () => {
@@ -82,20 +86,23 @@ describe("the status of a run", () => {
     expect((await stat(`${project.dir}/out/large`)).size).toBe(1 << 20);
   });
 
-  it("is failed for output that is not the JSON that was declared, and keeps that output", async () => {
-    await using project = await openProject({
-      workers: {
-        bad: { command: sh("echo 'no: json'"), output: "json" },
-        deep: { command: sh("head -c 100000 /dev/zero | tr '\\0' '['"), output: "json" },
-        good: { command: sh("cat"), output: "json" },
-      },
-    });
-    const bad = await project.run("bad");
-    expect(bad).toMatchObject({ status: "failed", exitCode: 0, output: null, stdout: "no: json\n" });
-    expect(bad.error?.code).toBe("OUTPUT_NOT_JSON");
-    expect(await project.run("deep")).toMatchObject({ status: "failed", error: { code: "OUTPUT_NOT_JSON" } });
-    expect(await project.run("good", { input: { n: 1 } })).toMatchObject({ status: "succeeded", output: { n: 1 } });
-  });
+  it.skipIf(isAgain())(
+    "is failed for output that is not the JSON that was declared, and keeps that output",
+    async () => {
+      await using project = await openProject({
+        workers: {
+          bad: { command: sh("echo 'no: json'"), output: "json" },
+          deep: { command: sh("head -c 100000 /dev/zero | tr '\\0' '['"), output: "json" },
+          good: { command: sh("cat"), output: "json" },
+        },
+      });
+      const bad = await project.run("bad");
+      expect(bad).toMatchObject({ status: "failed", exitCode: 0, output: null, stdout: "no: json\n" });
+      expect(bad.error?.code).toBe("OUTPUT_NOT_JSON");
+      expect(await project.run("deep")).toMatchObject({ status: "failed", error: { code: "OUTPUT_NOT_JSON" } });
+      expect(await project.run("good", { input: { n: 1 } })).toMatchObject({ status: "succeeded", output: { n: 1 } });
+    },
+  );
 
   it("is refused for a command that the image does not hold", async () => {
     await using project = await openProject({ workers: { w: { command: ["no-such-program"] } } });
@@ -115,7 +122,7 @@ describe("the status of a run", () => {
     expect(await project.traces()).toEqual([]);
   });
 
-  it("is failed for an agent whose key is not to be had, and nobody is asked anything", async () => {
+  it.skipIf(isAgain())("is failed for an agent whose key is not to be had, and nobody is asked anything", async () => {
     const engineEnv = { ...process.env, ANTHROPIC_API_KEY: undefined };
     await using project = await openProject({ workers: { w: { model: "anthropic/some-model" } } }, { engineEnv });
     expect(await project.run("w")).toMatchObject({
@@ -124,29 +131,32 @@ describe("the status of a run", () => {
     });
   });
 
-  it("is denied where what it wrote must be asked for and nobody agrees, and nothing is written", async () => {
-    const spec = {
-      workers: { w: { command: sh("echo no > /out/f"), sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
-      zones: { out: "rw" },
-    } as const;
-    const codes = { auto_deny: "APPROVAL_DENIED", interactive: "CHANGES_HELD" } as const;
-    for (const approvalMode of ["auto_deny", "interactive"] as const) {
-      await using project = await openProject(spec, { approvalMode });
-      const result = await project.run("w");
-      expect(result).toMatchObject({ status: "denied", exitCode: 0, error: { code: codes[approvalMode] } });
-      expect(result.error?.message).toContain("/out/f");
-      expect(await readdir(`${project.dir}/out`)).toEqual([]);
-    }
-  });
+  it.skipIf(isAgain())(
+    "is denied where what it wrote must be asked for and nobody agrees, and nothing is written",
+    async () => {
+      const spec = {
+        workers: { w: { command: sh("echo no > /out/f"), sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
+        zones: { out: "rw" },
+      } as const;
+      const codes = { auto_deny: "APPROVAL_DENIED", interactive: "CHANGES_HELD" } as const;
+      for (const approvalMode of ["auto_deny", "interactive"] as const) {
+        await using project = await openProject(spec, { approvalMode });
+        const result = await project.run("w");
+        expect(result).toMatchObject({ status: "denied", exitCode: 0, error: { code: codes[approvalMode] } });
+        expect(result.error?.message).toContain("/out/f");
+        expect(await readdir(`${project.dir}/out`)).toEqual([]);
+      }
+    },
+  );
 
-  it("is denied, and says that nobody answered, where the person who is asked does not", async () => {
+  it.skipIf(isAgain())("is denied, and says that nobody answered, where the person who is asked does not", async () => {
     const person: Approver = { decide: async () => ({ outcome: "timed_out", scope: "once", reason: "" }) };
     const w = { command: sh("echo no > /out/f"), sandbox: { zones: [{ name: "out", mode: "rw" }] } };
     await using project = await openProject({ workers: { w }, zones: { out: "rw" } }, { person });
     expect(await project.run("w")).toMatchObject({ status: "denied", error: { code: "APPROVAL_TIMED_OUT" } });
   });
 
-  it("is succeeded where the person who is asked agrees", async () => {
+  it.skipIf(isAgain())("is succeeded where the person who is asked agrees", async () => {
     await using project = await openProject(
       {
         workers: { w: { command: sh("echo yes > /out/f"), sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
@@ -159,7 +169,7 @@ describe("the status of a run", () => {
   });
 
   it("rests on a measurement, where the worker ran long enough for one", async () => {
-    const worker = { command: sh("end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done") };
+    const worker = { command: sh("i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 1.5") };
     await using project = await openProject({
       workers: { w: { ...worker, sandbox: { zones: [writable("out")] } } },
       zones: { out: "rw" },

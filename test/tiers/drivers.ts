@@ -64,6 +64,7 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/shell-rules.test.ts": ON_HOST,
   "test/attacks/staged-changes.test.ts": ON_HOST,
   "test/attacks/without-project.test.ts": ON_HOST,
+  "test/run/session/consent.test.ts": ON_HOST,
   "test/run/session/socket.test.ts": TOOLS_ON_HOST,
 };
 

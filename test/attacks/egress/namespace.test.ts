@@ -10,6 +10,7 @@ import { openCorral } from "../../../src/run/open/corral.ts";
 import { startOrchestrator } from "../../run/orchestrator.ts";
 import { shownCell } from "../../run/outside-cell.ts";
 import { openProject, type ProjectFixture, python, sh, writeProject } from "../../run/project-fixture.ts";
+import { isAgain } from "../../tiers/again.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
 import { countingResolver } from "./counting-resolver.ts";
 import { environmentWith, runWith } from "./in-cell.ts";
@@ -98,8 +99,9 @@ print(json.dumps({
     "an address": route(),
 }))`;
 
-/** A second container is in the network of a container of the Engine. */
+/** A second container is in the network of a container of the Engine, whatever `auto` takes: that is tried once. */
 const BY_CONTAINER = { CORRAL_LISTEN_BY_CONTAINER: "1", CORRAL_DRIVER: "engine" };
+const WAYS = [{ way: "as root", env: {} }, ...(isAgain() ? [] : [{ way: "by a second container", env: BY_CONTAINER }])];
 
 let sites: Sites;
 let host: Server;
@@ -126,10 +128,8 @@ afterAll(async () => {
   await sites[Symbol.asyncDispose]();
 });
 
-describe.each([
-  { way: "as root", engineEnv: process.env },
-  { way: "by a second container", engineEnv: { ...process.env, ...BY_CONTAINER } },
-])("the network namespace of a cell with an allow list, made $way", ({ engineEnv }) => {
+describe.each(WAYS)("the network namespace of a cell with an allow list, made $way", ({ env }) => {
+  const engineEnv = { ...process.env, ...env };
   let project: ProjectFixture;
   beforeAll(async () => {
     const probe = { image: "corral/python", command: python(PROBE), output: "json" };
@@ -209,10 +209,7 @@ describe.each([
 });
 
 describe("after kill -9 of the orchestrator", () => {
-  it.each([
-    { way: "as root", env: {} },
-    { way: "by a second container", env: BY_CONTAINER },
-  ])("nothing listens in its cells, also before they are removed: $way", async ({ env }) => {
+  it.each(WAYS)("nothing listens in its cells, also before they are removed: $way", async ({ env }) => {
     const base = await mkdtemp(join(tmpdir(), "cr-"));
     const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
     const network = { allow: ["a.example:443", { to: "b.example:443", methods: ["GET"] }, "*.c.example:443"] };
@@ -237,7 +234,7 @@ describe("after kill -9 of the orchestrator", () => {
     }
   });
 
-  it("the second container ends by itself, and is removed with the cell", async () => {
+  it.skipIf(isAgain())("the second container ends by itself, and is removed with the cell", async () => {
     const { docker } = await connect(process.env);
     const base = await mkdtemp(join(tmpdir(), "cr-"));
     const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };

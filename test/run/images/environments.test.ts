@@ -42,13 +42,25 @@ async function leftIn({ stateDir }: ProjectFixture): Promise<string[]> {
   return (await readdir(join(stateDir, "environments")).catch(() => [])).filter((name) => !name.endsWith(".lock"));
 }
 
-describe("packages of pip", () => {
-  it("are prepared once, for all runs at once, and shown read-only to cells without a network", async () => {
-    const project = await open(pip(), { "requirements.txt": hashed() });
+/** To prepare packages takes seconds of a processor: what is asked of prepared ones is asked of the same. */
+describe("packages of pip that are prepared", () => {
+  const changes =
+    "touch /env/python/x; rm -f /env/python/bin/python; chmod 777 /env/python; id -u; stat -c %A /env/python";
+  const prints = 'python3 -c "import demo, sys; print(demo.word, sys.prefix)"';
+  let project: ProjectFixture;
+
+  beforeAll(async () => {
+    project = await open(pip(sh(`${prints}; ${changes}`)), { "requirements.txt": hashed() });
+  });
+
+  it("are so once for all runs at once, and shown read-only to cells without a network, which cannot change them", async () => {
     const before = server.requests.length;
     const results = await Promise.all([project.run("w"), project.run("w"), project.run("w")]);
-    for (const result of results)
-      expect(result, JSON.stringify(result.error)).toMatchObject({ stdout: "hello from a wheel /env/python\n" });
+    for (const result of results) {
+      const stdout = "hello from a wheel /env/python\n65532\ndrwxr-xr-x\n";
+      expect(result, JSON.stringify(result.error)).toMatchObject({ stdout });
+      expect(result.stderr.match(/Read-only file system/g)).toHaveLength(3);
+    }
     expect(server.requests.slice(before).sort()).toEqual([
       "GET /base/packages/demo-1.0-py3-none-any.whl",
       "GET /base/simple/demo/",
@@ -63,20 +75,34 @@ describe("packages of pip", () => {
     expect(await project.traces()).toEqual([]);
   });
 
-  it("need no hashes, and are then any that the index has", async () => {
-    const project = await open(pip(), { "requirements.txt": "# any version\ndemo\n" });
-    expect(await project.run("w")).toMatchObject({ status: "succeeded" });
+  it("are the same for the same contents", async () => {
+    const preview = await openPreview(project.corral.project, {
+      stateDir: project.stateDir,
+      engineEnv: settingsFor(server),
+    });
+    const worker = project.corral.project.workers.get("w");
+    if (worker === undefined) throw new Error("the fixture has no worker");
+    const { tree } = await explain(worker, null, preview);
+    expect(tree.plan?.environments).toEqual(project.planOf("w").environments);
   });
 
-  it("cannot be changed by a run", async () => {
-    const tries =
-      "touch /env/python/x; rm -f /env/python/bin/python; chmod 777 /env/python; id -u; stat -c %A /env/python";
-    const project = await open(pip(sh(tries)), { "requirements.txt": hashed() });
-    const { stdout, stderr } = await project.run("w");
-    expect(stderr.match(/Read-only file system/g)).toHaveLength(3);
-    expect(stdout).toBe("65532\ndrwxr-xr-x\n");
+  it("are removed only if no process uses them", async () => {
+    const { stateDir } = project;
+    const [stored] = await listEnvironments({ stateDir });
+    expect(stored).toMatchObject({ kind: "pip", name: "pip:requirements.txt" });
+    expect(stored?.sizeBytes).toBeGreaterThan(1000);
+    const later = { unusedMs: 1000, now: Date.now() + 60_000 };
+    expect(await removeUnusedEnvironments({ stateDir }, later)).toEqual([]);
+    await project.corral[Symbol.asyncDispose]();
+    await mkdir(join(stateDir, "environments", `${"a".repeat(64)}.new`));
+    expect(await removeUnusedEnvironments({ stateDir }, { unusedMs: 3_600_000 })).toEqual([]);
+    expect(await leftIn(project)).toEqual([stored?.digest]);
+    expect(await removeUnusedEnvironments({ stateDir }, later)).toEqual([stored]);
+    expect(await leftIn(project)).toEqual([]);
   });
+});
 
+describe("packages of pip", () => {
   it("that cannot be fetched refuse the run, with the last lines of pip, and leave nothing", async () => {
     const project = await open(pip(), { "requirements.txt": "nothing-of-that-name\n" });
     const result = await project.run("w");
@@ -94,8 +120,8 @@ describe("packages of pip", () => {
     expect(await project.traces()).toEqual([]);
   });
 
-  it("leave nothing if the run is cancelled meanwhile", async () => {
-    const project = await open(pip(), { "requirements.txt": hashed() });
+  it("leave nothing if the run is cancelled meanwhile; without hashes they are then any that the index has", async () => {
+    const project = await open(pip(), { "requirements.txt": "# any version\ndemo\n" });
     const stop = new AbortController();
     const running = project.run("w", { signal: stop.signal });
     while (!project.events.some(({ type, worker }) => type === "started" && worker.startsWith("pip:")))
@@ -105,36 +131,6 @@ describe("packages of pip", () => {
     expect(await leftIn(project)).toEqual([]);
     expect(await project.traces()).toEqual([]);
     expect(await project.run("w")).toMatchObject({ status: "succeeded" });
-  });
-
-  it("are prepared anew for other contents, and are the same for the same ones", async () => {
-    const project = await open(pip(), { "requirements.txt": hashed() });
-    await project.run("w");
-    const preview = await openPreview(project.corral.project, {
-      stateDir: project.stateDir,
-      engineEnv: settingsFor(server),
-    });
-    const worker = project.corral.project.workers.get("w");
-    if (worker === undefined) throw new Error("the fixture has no worker");
-    const { tree } = await explain(worker, null, preview);
-    expect(tree.plan?.environments).toEqual(project.planOf("w").environments);
-  });
-
-  it("are removed only if no process uses them", async () => {
-    const project = await open(pip(), { "requirements.txt": hashed() });
-    await project.run("w");
-    const { stateDir } = project;
-    const [stored] = await listEnvironments({ stateDir });
-    expect(stored).toMatchObject({ kind: "pip", name: "pip:requirements.txt" });
-    expect(stored?.sizeBytes).toBeGreaterThan(1000);
-    const later = { unusedMs: 1000, now: Date.now() + 60_000 };
-    expect(await removeUnusedEnvironments({ stateDir }, later)).toEqual([]);
-    await project.corral[Symbol.asyncDispose]();
-    await mkdir(join(stateDir, "environments", `${"a".repeat(64)}.new`));
-    expect(await removeUnusedEnvironments({ stateDir }, { unusedMs: 3_600_000 })).toEqual([]);
-    expect(await leftIn(project)).toEqual([stored?.digest]);
-    expect(await removeUnusedEnvironments({ stateDir }, later)).toEqual([stored]);
-    expect(await leftIn(project)).toEqual([]);
   });
 
   it("that are hidden by a mount of the worker refuse the run", async () => {
