@@ -14,6 +14,7 @@ import { execInCell } from "../run/outside-cell.ts";
 import { type ProjectSpec, writeProject } from "../run/project-fixture.ts";
 import { HANDY, openHandySession, openSessionIn, type SessionFixture } from "../run/session/session-fixture.ts";
 import { isAgain } from "../tiers/again.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 import { onRunc } from "../tiers/on-runc.ts";
 
 /** Under the Engine's own seccomp profile, a session's first process starts no commands: the Engine does. */
@@ -260,6 +261,7 @@ describe("a command that stops whatever comes to end it", () => {
     try {
       const [projectDir, stateDir] = [join(base, "p"), join(base, "s")];
       const worker = { ...HANDY, image: "corral/python" };
+      await giveGate(stateDir);
       await writeProject(projectDir, { workers: { w: worker }, zones: { docs: "ro", out: "rw" } });
       const [command, more] = hunting(
         "open('/out/' + os.environ['NAME'], 'w').close()\nwhile True: tried(os.kill, -1, signal.SIGSTOP)",
@@ -321,6 +323,7 @@ describe("a session whose orchestrator is killed", () => {
     const base = await mkdtemp(join(tmpdir(), "cr-"));
     try {
       const [projectDir, stateDir] = [join(base, "p"), join(base, "s")];
+      await giveGate(stateDir);
       await writeProject(projectDir, { workers: { w: HANDY }, zones: { docs: "ro", out: "rw" } });
       const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
       const args = [PROGRAM, "shell", "w", "--project", projectDir];

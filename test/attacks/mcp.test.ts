@@ -6,6 +6,7 @@ import type { Client } from "@modelcontextprotocol/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { PROGRAM } from "../cli/program.ts";
 import { HANDY_PROJECT, type McpProject, mcpProject, textOf } from "../mcp/mcp-project.ts";
+import { AT_LENGTH } from "../tiers/at-length.ts";
 
 const BUILT = { built: true };
 const CANARY = "CANARY: no client may read or change this";
@@ -142,20 +143,25 @@ describe.each([false, true])("a hostile client (2026-07-28: %s)", (modern) => {
     expect(textOf(await client.callTool({ name: "list_files", arguments: { path: "/" } }))).toContain("/docs/");
   });
 
-  it("has a bounded number of its 400 calls worked on; the rest is refused at once, and all are answered", async () => {
-    const calls = Array.from({ length: 400 }, (_, index) =>
-      client.callTool({ name: "exec", arguments: { command: `sleep 0.01; echo ${index}` } }, { timeout: 170_000 }),
-    );
-    const answers = await Promise.all(calls);
-    const refused = answers.filter(
-      ({ structuredContent }) => (structuredContent as { code?: string }).code === "TOO_MANY_REQUESTS",
-    );
-    const done = answers.filter(({ isError }) => !isError);
-    expect(done.length).toBeGreaterThan(50);
-    expect(done.length).toBeLessThanOrEqual(300);
-    expect(done.length + refused.length).toBe(400);
-    expect(await mcp.cells()).toHaveLength(1);
-  }, 180_000);
+  // How many are worked on does not depend on the revision.
+  it.skipIf(modern && !AT_LENGTH)(
+    "has a bounded number of its 400 calls worked on; the rest is refused at once, and all are answered",
+    async () => {
+      const calls = Array.from({ length: 400 }, (_, index) =>
+        client.callTool({ name: "exec", arguments: { command: `sleep 0.01; echo ${index}` } }, { timeout: 170_000 }),
+      );
+      const answers = await Promise.all(calls);
+      const refused = answers.filter(
+        ({ structuredContent }) => (structuredContent as { code?: string }).code === "TOO_MANY_REQUESTS",
+      );
+      const done = answers.filter(({ isError }) => !isError);
+      expect(done.length).toBeGreaterThan(50);
+      expect(done.length).toBeLessThanOrEqual(300);
+      expect(done.length + refused.length).toBe(400);
+      expect(await mcp.cells()).toHaveLength(1);
+    },
+    180_000,
+  );
 
   it("learns nothing of the host from any error of any tool", async () => {
     const { tools } = await client.listTools();

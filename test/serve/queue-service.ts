@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type CliProject, cliProject, sh } from "../cli/cli-project.ts";
 import { type ServerFixture, startServer } from "../fleet/postgres/server-fixture.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 import { startService, type TestService } from "./service-client.ts";
 
 /** A service whose project has a queue, and machines that take part in it: real processes on one Engine. */
@@ -47,6 +48,7 @@ export async function queueService(): Promise<QueueService> {
     async join(name, ...args) {
       const [dir, state] = [join(copies, name), join(copies, `state-${name}`)];
       await cp(project.dir, dir, { recursive: true });
+      await giveGate(state);
       const started = project.start(["work", "-C", dir, "--name", name, "--json", ...args], {
         env: { ...env, CORRAL_STATE_DIR: state },
       });

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { cp, link, mkdir, readdir } from "node:fs/promises";
+import { cp, link, mkdir, readdir, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { inject } from "vitest";
 import { makeStateDir } from "../../src/state/state-dir.ts";
@@ -12,12 +12,23 @@ import { statePaths } from "../../src/state/state-paths.ts";
 export async function giveGate(stateDir: string): Promise<void> {
   const taken = inject("stateWithGate");
   await makeStateDir(stateDir);
+  await giveCompiled(stateDir);
   if (taken === undefined) return;
   await linkTree(statePaths(taken).gate, statePaths(stateDir).gate);
   const [probe, ours] = [taken, stateDir].map((dir) => join(statePaths(dir).runc, "probe.json")) as [string, string];
   if (!existsSync(probe) || existsSync(ours)) return;
   await mkdir(dirname(ours), { recursive: true, mode: 0o700 });
   await cp(probe, ours);
+}
+
+/** What the built program has compiled for a command is there for its next start, in any state directory of the tests. */
+export async function giveCompiled(stateDir: string): Promise<void> {
+  const { NODE_COMPILE_CACHE } = process.env;
+  const { compiled } = statePaths(stateDir);
+  if (NODE_COMPILE_CACHE === undefined || existsSync(compiled)) return;
+  const all = join(NODE_COMPILE_CACHE, "corral");
+  await mkdir(all, { recursive: true, mode: 0o700 });
+  await symlink(all, compiled);
 }
 
 /** Links, since a copy has megabytes to write, and to remove again. Corral replaces these files, and never writes into one. */

@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { PROGRAM } from "../../cli/program.ts";
 import { WORKER_UID } from "../../run/project-fixture.ts";
+import { giveGate } from "../../tiers/give-gate.ts";
 import { serverPrograms, startServer } from "../postgres/server-fixture.ts";
 
 const FILES = {
@@ -45,6 +46,7 @@ describe.skipIf(serverPrograms() === null || process.getuid?.() !== 0)("an agent
     writeFileSync(join(home, "data/word"), "hello\n");
     chownSync(join(home, "out"), WORKER_UID, WORKER_UID);
     writeFileSync(join(base, "items.jsonl"), "{}\n");
+    for (const name of ["home", "one"]) await giveGate(join(base, `state-${name}`));
     const started: ChildProcess[] = [];
     const env = (name: string) => ({
       ...process.env,
