@@ -5,11 +5,12 @@ import { isHostTrouble } from "../platform/host-trouble.ts";
 import type { Job } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
+import { ClaimedAhead } from "./claimed-ahead.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
 import { itemResult, unrunResult } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
-import type { ClaimedItem, Settlement } from "./model/queue.ts";
+import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
 import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
 import { Semaphore } from "./semaphore.ts";
 import type { Concurrency } from "./share.ts";
@@ -20,43 +21,75 @@ export class ItemsHere {
   readonly #loop: FleetLoop;
   readonly #recorder: ResultRecorder;
   readonly #semaphore = new Semaphore(1);
-  /** Items in work, including those whose cells are only prepared. */
+  /** Items in work, including those whose cells are only prepared, and those whose results are being recorded. */
   readonly #flight = new PQueue({ concurrency: 1 });
+  readonly #ahead: ClaimedAhead;
+  /** As many items at once as the share allows, with those whose cells are prepared. */
+  #width = 1;
 
   constructor(fleet: FleetParts, loop: FleetLoop, recorder: ResultRecorder) {
     this.#fleet = fleet;
     this.#loop = loop;
     this.#recorder = recorder;
-    this.#flight.addEventListener("next", loop.wake);
+    this.#ahead = new ClaimedAhead({
+      begin: (item) => this.#flight.add(() => this.#attempt(item)),
+      giveBack: (item) => recorder.giveBack(item),
+      now: fleet.job.env.now,
+      // A journal on this machine answers at once.
+      isUsed: fleet.store.database !== null,
+    });
+    this.#flight.addEventListener("next", () => this.#changed());
+    recorder.onRecording = () => this.#changed();
+    loop.draining.addEventListener("abort", () => this.#ahead.end(), { once: true });
     this.resize(fleet.share.concurrency);
   }
 
   /** Applies to items that start later. */
   resize({ running, warm }: Concurrency): void {
-    const before = this.#flight.concurrency;
+    const before = this.#width;
     // A fleet that runs nothing here claims nothing for here.
     this.#semaphore.concurrency = Math.max(1, running);
-    this.#flight.concurrency = Math.max(1, running + warm);
-    if (this.#flight.concurrency > before) this.#loop.wake();
+    this.#width = Math.max(1, running + warm);
+    this.#ahead.lanes = Math.max(1, running);
+    if (this.#width !== before) this.#changed();
   }
 
-  /** Items in work. */
+  /** Items in work, and those that were claimed for later. */
   get count(): number {
-    return this.#flight.pending + this.#flight.size;
+    return this.#flight.pending + this.#flight.size + this.#ahead.count;
   }
 
-  /** Items that can be added now. */
-  get room(): number {
-    return this.#flight.concurrency - this.count;
+  /** Items that can be added now. `urgency`: whether a place waits for one. */
+  get room(): { readonly items: number; readonly urgency: Urgency } {
+    return { items: this.#free + this.#ahead.missing, urgency: this.#ahead.count > 0 ? "soon" : "now" };
   }
 
   /** Rejects for bugs and for a failing Engine. */
   async run(claimed: ClaimedItem): Promise<void> {
-    await this.#flight.add(() => this.#attempt(claimed));
+    const ended = this.#ahead.add(claimed);
+    this.#changed();
+    await ended;
+  }
+
+  /** Claimed items that will not begin in time are given back. */
+  releaseLate(): void {
+    if (this.#fleet.elsewhere !== null) this.#ahead.releaseLate();
   }
 
   async allEnded(): Promise<void> {
+    await this.#ahead.allBack();
     await this.#flight.onIdle();
+  }
+
+  get #free(): number {
+    return this.#flight.concurrency - this.#flight.pending - this.#flight.size;
+  }
+
+  /** An item may begin for each that has ended, also while that one is recorded. */
+  #changed(): void {
+    this.#flight.concurrency = this.#width + this.#recorder.recording;
+    while (this.#free > 0 && this.#ahead.beginNext());
+    this.#loop.wake();
   }
 
   /** Finishes what attempts of dead processes had begun. Each result is reported as soon as it is recorded: after a crash in between, no process reports it. */
@@ -85,24 +118,31 @@ export class ItemsHere {
     if (stop.aborted) onStop();
     if (draining.aborted) onDrain();
     let endTurn = (): void => {};
+    let ran = (): void => {};
     let startedAt: Date | null = null;
     const turn = async (): Promise<void> => {
       endTurn = await this.#semaphore.acquire(ends.signal);
       // From now on only a stop ends it.
       draining.removeEventListener("abort", onDrain);
       startedAt = new Date();
+      ran = this.#ahead.measure();
       onEvent({ type: "started", index: request.index, key: request.key, attempt, at: job.env.now() });
     };
     try {
-      await this.#work(claimed, { signal: ends.signal, turn, startedAt: () => startedAt });
+      const hasRun = (): void => {
+        ran();
+        endTurn();
+      };
+      await this.#work(claimed, { signal: ends.signal, turn, startedAt: () => startedAt, hasRun });
     } finally {
+      ran();
       stop.removeEventListener("abort", onStop);
       draining.removeEventListener("abort", onDrain);
       endTurn();
     }
   }
 
-  async #work(claimed: ClaimedItem, { signal, turn, startedAt }: Turn): Promise<void> {
+  async #work(claimed: ClaimedItem, { signal, turn, startedAt, hasRun }: Turn): Promise<void> {
     const { id, job: fleet, queue, cache, store, executor, troubles } = this.#fleet;
     const { request, run } = claimed;
     if (request.refusal !== undefined) {
@@ -119,6 +159,7 @@ export class ItemsHere {
       return await this.#settle(claimed, cached, UNRUN);
     }
     const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
+    hasRun();
     // The next owner of the fleet finishes what was begun; what was not runs again there.
     if (this.#loop.lost.aborted && (effects.hasBegun || effects.isUnknown || effects.isInherited)) return;
     const result = itemResult(claimed, ran, startedAt(), troubles.take(run));
@@ -130,7 +171,10 @@ export class ItemsHere {
     const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
     const more = { cacheKey: cacheKey ?? null, streams: ran };
     if (!effects.hasBegun) return await this.#settle(claimed, result, more);
-    await this.#recorder.record(claimed, this.#recorder.unretried(claimed, result), more, effects);
+    await this.#recorder.record(claimed, this.#recorder.unretried(claimed, result), more, {
+      hasBegun: true,
+      urgency: this.room.urgency,
+    });
   }
 
   /** The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again. */
@@ -158,7 +202,7 @@ export class ItemsHere {
     // The failures say nothing about the item: it runs when the fleet is resumed.
     if (status === "lost" && error?.code !== "INTERNAL" && !(await this.#engineAnswers()))
       return await this.#giveUpAndDrain(claimed, "the container engine does not answer");
-    await this.#recorder.record(claimed, result, more, { hasBegun: false });
+    await this.#recorder.record(claimed, result, more, { hasBegun: false, urgency: this.room.urgency });
   }
 
   async #giveUpAndDrain(claimed: ClaimedItem, why: string): Promise<void> {
@@ -182,6 +226,8 @@ interface Turn {
   readonly signal: AbortSignal;
   readonly turn: () => Promise<void>;
   readonly startedAt: () => Date | null;
+  /** The next one may begin. */
+  readonly hasRun: () => void;
 }
 
 /** The run itself was not ended by its worker. */

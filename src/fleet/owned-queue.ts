@@ -1,4 +1,4 @@
-import type { Claim, FleetQueue, Intent, ItemCounts, NewAttempt, Settlement, Taken } from "./model/queue.ts";
+import type { Claim, FleetQueue, Intent, ItemCounts, NewAttempt, Settlement, Taken, Urgency } from "./model/queue.ts";
 
 /** After a longer silence of the store it is asked again: a lease is longer, so no process has taken the fleet over before that. */
 const FRESH_MS = 5000;
@@ -40,8 +40,8 @@ export class OwnedQueue implements FleetQueue {
     if (this.#taken !== null) throw this.#taken;
   }
 
-  async claim(count: number, newAttempt: () => NewAttempt): Promise<Claim> {
-    const claim = await this.#asked(this.#queue.claim(count, newAttempt));
+  async claim(count: number, newAttempt: () => NewAttempt, urgency?: Urgency): Promise<Claim> {
+    const claim = await this.#asked(this.#queue.claim(count, newAttempt, urgency));
     if (claim.fleet === "taken") this.#lose();
     return claim;
   }
@@ -50,12 +50,12 @@ export class OwnedQueue implements FleetQueue {
     return this.#seen(await this.#asked(this.#queue.begin(index, attempt, intent)));
   }
 
-  async settle(index: number, attempt: number, settlement: Settlement): Promise<Taken> {
-    return this.#seen(await this.#asked(this.#queue.settle(index, attempt, settlement)));
+  async settle(index: number, attempt: number, settlement: Settlement, urgency?: Urgency): Promise<Taken> {
+    return this.#seen(await this.#asked(this.#queue.settle(index, attempt, settlement, urgency)));
   }
 
-  async requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken> {
-    return this.#seen(await this.#asked(this.#queue.requeue(index, attempt, notBeforeMs)));
+  async requeue(index: number, attempt: number, notBeforeMs: number, why?: "failed" | "withdrawn"): Promise<Taken> {
+    return this.#seen(await this.#asked(this.#queue.requeue(index, attempt, notBeforeMs, why)));
   }
 
   async counts(): Promise<ItemCounts> {

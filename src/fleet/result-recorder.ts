@@ -4,11 +4,13 @@ import { UnfinishedChanges } from "../run/model/unfinished-changes.ts";
 import { Channel } from "./channel.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
 import { type ItemResult, isFailure } from "./model/item.ts";
-import type { ClaimedItem, Settlement } from "./model/queue.ts";
+import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
 import { retryInMs } from "./retry.ts";
 
 /** Results that wait for the consumer; if there are more, no further item settles. */
 const MAX_UNTAKEN = 1000;
+/** Results that are recorded while further items begin. */
+const MAX_RECORDING = 64;
 
 /** Nothing ran. */
 export const UNRUN = { cacheKey: null, streams: null } as const;
@@ -21,6 +23,9 @@ export class ResultRecorder {
   #failed = 0;
   #recording = 0;
 
+  /** Called when {@link recording} has changed. */
+  onRecording: () => void = () => {};
+
   constructor(fleet: FleetParts, loop: FleetLoop) {
     this.#fleet = fleet;
     this.#loop = loop;
@@ -31,9 +36,9 @@ export class ResultRecorder {
     return this.#results;
   }
 
-  /** Items that have ended, and whose results are being recorded. */
+  /** Items that have ended, and whose results are being recorded: so many further items may begin. */
   get recording(): number {
-    return this.#recording;
+    return Math.min(this.#recording, MAX_RECORDING);
   }
 
   /** Counts the failures of earlier processes. */
@@ -49,33 +54,49 @@ export class ResultRecorder {
   async retried(claimed: ClaimedItem, result: ItemResult): Promise<boolean> {
     const retry = this.#retryInMs(claimed, result);
     if (retry === null) return false;
-    await this.giveUp(claimed, Date.now() + retry);
+    await this.#givenUp(claimed, Date.now() + retry, "failed");
     const at = this.#fleet.job.env.now();
     this.#fleet.onEvent({ type: "settled", result: withoutKept(result), retryInMs: retry, at });
     return true;
   }
 
-  /** What the attempt kept is removed before the item can run again: applied by a person later, it would be there twice. */
-  async giveUp({ request, attempt, run }: ClaimedItem, notBeforeMs = 0): Promise<void> {
-    const { queue, job } = this.#fleet;
-    await this.unlessTrouble("what an attempt kept cannot be removed now", async () => {
-      await job.env.changesets.drop(run, "its attempt does not count, and the item runs again");
-      await queue.requeue(request.index, attempt, notBeforeMs);
+  /** An attempt that does not count. */
+  async giveUp(claimed: ClaimedItem): Promise<void> {
+    await this.#givenUp(claimed, 0, "withdrawn");
+  }
+
+  /** An item that was claimed and has not begun: others may claim it. */
+  async giveBack({ request, attempt }: ClaimedItem): Promise<void> {
+    await this.unlessTrouble("an item that has not begun cannot be given back now", async () => {
+      await this.#fleet.queue.requeue(request.index, attempt, 0, "withdrawn");
     });
   }
 
-  /** The final result. `hasBegun`: the attempt has changed files. */
+  /** What the attempt kept is removed before the item can run again: applied by a person later, it would be there twice. */
+  async #givenUp(
+    { request, attempt, run }: ClaimedItem,
+    notBeforeMs: number,
+    why: "failed" | "withdrawn",
+  ): Promise<void> {
+    const { queue, job } = this.#fleet;
+    await this.unlessTrouble("what an attempt kept cannot be removed now", async () => {
+      await job.env.changesets.drop(run, "its attempt does not count, and the item runs again");
+      await queue.requeue(request.index, attempt, notBeforeMs, why);
+    });
+  }
+
+  /** The final result. `hasBegun`: the attempt has changed files. `urgency`: `soon` if no item waits until it is recorded. */
   async record(
     claimed: ClaimedItem,
     result: ItemResult,
     more: Omit<Settlement, "result">,
-    { hasBegun }: { readonly hasBegun: boolean },
+    { hasBegun, urgency }: { readonly hasBegun: boolean; readonly urgency?: Urgency },
   ): Promise<void> {
     const { onEvent, job, queue } = this.#fleet;
     const { request, attempt, run } = claimed;
     const failed = isFailure(result.status) ? 1 : 0;
     this.#failed += failed;
-    const taken = await this.#recorded(() => queue.settle(request.index, attempt, { result, ...more }));
+    const taken = await this.#recorded(() => queue.settle(request.index, attempt, { result, ...more }, urgency));
     this.#failed -= failed;
     if (taken.ok) return await this.tell(result);
     // What has begun is finished by another process, with what waits of it, and what that one inherits is that one's.
@@ -123,18 +144,19 @@ export class ResultRecorder {
   }
 
   /**
-   * The next item is claimed in the transaction that records this one: it begins when that is committed, as before, and each
-   * item costs one transaction in place of two. No item is claimed after the last failure that the fleet may have.
+   * The next item begins while this one is recorded. If it has to be claimed first, that is in the same transaction, so each item costs
+   * one in place of two. None begins after the last failure that the fleet may have.
    */
   async #recorded<T>(record: () => Promise<T>): Promise<T> {
     const written = record();
     if (this.#hasFailed || this.#loop.draining.aborted) return await written;
     this.#recording += 1;
-    this.#loop.wake();
+    this.onRecording();
     try {
       return await written;
     } finally {
       this.#recording -= 1;
+      this.onRecording();
     }
   }
 }

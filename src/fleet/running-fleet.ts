@@ -98,12 +98,12 @@ export class RunningFleet {
     while (!this.#draining.signal.aborted) {
       this.#changed = Promise.withResolvers();
       const isIdle = this.#here.count === 0;
-      const room = runsNone ? 0 : this.#here.room + this.#recorder.recording;
+      const { items: room, urgency } = runsNone ? NO_ROOM : this.#here.room;
       if (room <= 0 && !runsNone) {
         await this.#changed.promise;
         continue;
       }
-      const claim = await queue.claim(room, () => ({ run: newRunId(), cell: null }));
+      const claim = await queue.claim(room, () => ({ run: newRunId(), cell: null }), urgency);
       deliveries?.tell(claim.elsewhere);
       for (const item of claim.items) void this.#here.run(item).catch(this.#onFailure);
       if (claim.items.length > 0) continue;
@@ -129,6 +129,7 @@ export class RunningFleet {
 
   /** If it cannot be read, the share stays as it was. */
   async #lookAtShare(): Promise<void> {
+    this.#here.releaseLate();
     try {
       this.#here.resize(await this.#parts.share.look());
       this.#isShareUnknown = false;
@@ -165,6 +166,8 @@ export class RunningFleet {
     return aborted ? (reason as Error).message : null;
   }
 }
+
+const NO_ROOM = { items: 0, urgency: "now" } as const;
 
 const WHY_NOT_RUNNING: Readonly<Record<Exclude<Claim["fleet"], "running">, string>> = {
   paused: "the fleet is paused",

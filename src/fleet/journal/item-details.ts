@@ -38,17 +38,18 @@ interface Blobs {
 }
 
 export function itemOf(db: Database, fleet: number, key: string): StoredItem | null {
-  const row = db.get<ResultRow & Blobs & { id: number; state: StoredItem["state"]; earlier: number; request: string }>(
-    `SELECT ${COLUMNS}, items.id, items.state, earlier, requests.json AS request, stdout, stderr
+  const row = db.get<ResultRow & Blobs & { id: number; state: StoredItem["state"]; request: string }>(
+    `SELECT ${COLUMNS}, items.id, items.state, requests.json AS request, stdout, stderr
      FROM ${JOINED} LEFT JOIN streams ON streams.item = items.id WHERE fleet = ? AND key = ?`,
     ...[fleet, key],
   );
   if (row === undefined) return null;
   const result = row.status === null ? null : resultFrom(row);
   const attempts = db.all<{ json: string }>(
-    "SELECT json FROM attempts WHERE item = ? AND attempt <> ? ORDER BY attempt DESC",
     // Of an item that waits or runs again, the result is still that of before.
-    ...[row.id, row.state === "done" ? row.attempt : row.earlier],
+    `SELECT json FROM attempts WHERE item = ?
+       AND attempt <> ${row.state === "done" ? "?" : "(SELECT max(attempt) FROM attempts WHERE item = ?)"} ORDER BY attempt DESC`,
+    ...[row.id, row.state === "done" ? row.attempt : row.id],
   );
   return {
     state: row.state,

@@ -109,15 +109,20 @@ export class JournalQueue implements FleetQueue {
     });
   }
 
-  async requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken> {
+  async requeue(
+    index: number,
+    attempt: number,
+    notBeforeMs: number,
+    why: "failed" | "withdrawn" = "failed",
+  ): Promise<Taken> {
     const { db, writes, fleet } = this.#options;
     return await writes.add(() => {
       if (!this.#isOwner()) return this.#takenFrom(index, attempt);
       const changed = db.run(
-        `UPDATE items SET state = 'queued', not_before = ?, run = NULL, cell = NULL, owner = NULL
+        `UPDATE items SET state = 'queued', not_before = ?, run = NULL, cell = NULL, owner = NULL, earlier = earlier + ?
          WHERE fleet = ? AND position = ? AND state = 'running' AND attempt = ?
            AND NOT EXISTS (SELECT 1 FROM intents WHERE item = items.id)`,
-        ...[Math.max(Math.ceil(notBeforeMs), AT_ONCE), fleet, index, attempt],
+        ...[Math.max(Math.ceil(notBeforeMs), AT_ONCE), why === "withdrawn" ? 1 : 0, fleet, index, attempt],
       );
       return changed === 1 ? { ok: true } : this.#fencedOff(index, attempt);
     });

@@ -126,7 +126,7 @@ export class FleetJournal implements FleetStore {
   }
 
   async fenced(fleet: string, { index, attempt }: FencedItem): Promise<Taken> {
-    return await (await this.queue(fleet)).requeue(index, attempt, 0);
+    return await (await this.queue(fleet)).requeue(index, attempt, 0, "withdrawn");
   }
 
   async pause(fleet: string, why: string): Promise<boolean> {

@@ -21,7 +21,7 @@ export interface FleetQueue {
    * Claims up to `count` items, from 0 to {@link MAX_CLAIM}, each with a new attempt from `newAttempt`. None if the fleet is not
    * `running`, or if no waiting item is due.
    */
-  claim(count: number, newAttempt: () => NewAttempt): Promise<Claim>;
+  claim(count: number, newAttempt: () => NewAttempt, urgency?: Urgency): Promise<Claim>;
   /**
    * Called before the first effect of an attempt outside of its sandbox. If it is refused, nothing may be changed. On disk when it
    * settles: from then on the item does not run again, and after a crash the next owner of the fleet finishes what was begun. A
@@ -29,9 +29,12 @@ export interface FleetQueue {
    */
   begin(index: number, attempt: number, intent: Intent): Promise<Taken>;
   /** Records the final result of an attempt. */
-  settle(index: number, attempt: number, settlement: Settlement): Promise<Taken>;
-  /** Gives up an attempt: the item can be claimed again, not before `notBeforeMs` (since 1970). Refused after {@link begin}. */
-  requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken>;
+  settle(index: number, attempt: number, settlement: Settlement, urgency?: Urgency): Promise<Taken>;
+  /**
+   * Gives up an attempt: the item can be claimed again, not before `notBeforeMs` (since 1970). Refused after {@link begin}. `withdrawn`: the
+   * attempt did not fail, so it does not count for retries.
+   */
+  requeue(index: number, attempt: number, notBeforeMs: number, why?: "failed" | "withdrawn"): Promise<Taken>;
   counts(): Promise<ItemCounts>;
   /**
    * Cancels the fleet: no item is claimed any more, and waiting items never run. The claimers of running items end and settle
@@ -41,6 +44,9 @@ export interface FleetQueue {
 }
 
 export const MAX_CLAIM = 1000;
+
+/** `soon`: it may wait some milliseconds for other writes, to be in one transaction with them. `now` is the default. */
+export type Urgency = "now" | "soon";
 
 /** Recorded before an item runs, so that a later process can find and fence off the attempt. */
 export interface NewAttempt {
@@ -54,7 +60,7 @@ export interface ClaimedItem extends NewAttempt {
   readonly request: ItemRequest;
   /** From 1. */
   readonly attempt: number;
-  /** Attempts before the item was last retried in place: they do not count for further retries. */
+  /** Attempts that do not count for further retries: those before the item was last retried in place, and those that were withdrawn. */
   readonly earlier: number;
 }
 

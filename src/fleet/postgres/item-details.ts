@@ -59,10 +59,8 @@ interface Blobs {
 }
 
 export async function itemOf(db: Statements, fleet: number, key: string): Promise<StoredItem | null> {
-  const [row] = await db.query<
-    ResultRow & Blobs & { state: string; earlier: number; request: string; machine: string | null }
-  >(
-    `SELECT ${COLUMNS}, i.state, i.earlier, r.json AS request, t.stdout, t.stderr, ${MACHINE} AS machine
+  const [row] = await db.query<ResultRow & Blobs & { state: string; request: string; machine: string | null }>(
+    `SELECT ${COLUMNS}, i.state, r.json AS request, t.stdout, t.stderr, ${MACHINE} AS machine
      FROM ${JOINED} LEFT JOIN corral.streams t ON t.fleet = i.fleet AND t.position = i.position
      WHERE i.fleet = $1 AND i.key_hash = $2`,
     [fleet, keyHash(key)],
@@ -70,9 +68,10 @@ export async function itemOf(db: Statements, fleet: number, key: string): Promis
   if (row === undefined) return null;
   const result = row.status === null ? null : resultFrom(row);
   const attempts = await db.query<{ json: string }>(
-    "SELECT json FROM corral.attempts WHERE fleet = $1 AND position = $2 AND attempt <> $3 ORDER BY attempt DESC",
     // Of an item that waits or runs again, the result is still that of before.
-    [fleet, row.position, row.state === "done" ? row.attempt : row.earlier],
+    `SELECT json FROM corral.attempts WHERE fleet = $1 AND position = $2 AND attempt <> coalesce($3::int,
+       (SELECT max(attempt) FROM corral.attempts WHERE fleet = $1 AND position = $2)) ORDER BY attempt DESC`,
+    [fleet, row.position, row.state === "done" ? row.attempt : null],
   );
   return {
     state: outerState(row.state),

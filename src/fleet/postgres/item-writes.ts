@@ -32,6 +32,7 @@ function requeued(place: Place, fleet: number, writes: readonly WriteOf<"requeue
     values: [
       ...[fleet, writes.map(({ index }) => index), writes.map(({ attempt }) => attempt)],
       ...[writes.map(({ waitMs }) => waitMs), place.now(), AT_ONCE, place.self],
+      writes.map(({ isWithdrawn }) => (isWithdrawn ? 1 : 0)),
     ],
   };
 }
@@ -79,8 +80,9 @@ const IS_OWNED = "EXISTS (SELECT 1 FROM owned)";
 
 const REQUEUE = `
   WITH ${owned("$7")},
-  asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::float8[]) AS asked (position, attempt, wait)),
-  queued AS (UPDATE corral.items i SET state = 'queued', run = NULL, cell = NULL, owner = NULL,
+  asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::float8[], $8::int[])
+    AS asked (position, attempt, wait, withdrawn)),
+  queued AS (UPDATE corral.items i SET state = 'queued', run = NULL, cell = NULL, owner = NULL, earlier = i.earlier + withdrawn,
     not_before = CASE WHEN wait <= 0 THEN $6 ELSE greatest(ceil(coalesce($5::bigint, corral.now_ms()) + wait), $6) END
     FROM asked WHERE ${IS_OWNED} AND i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
       AND ${stateIs("'running', 'delivered'")} RETURNING i.position),

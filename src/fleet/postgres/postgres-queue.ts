@@ -9,6 +9,7 @@ import {
   type NewAttempt,
   type Settlement,
   type Taken,
+  type Urgency,
 } from "../model/queue.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { msOf } from "../stored/ms-of.ts";
@@ -37,10 +38,10 @@ export class PostgresQueue implements FleetQueue {
     this.#options = options;
   }
 
-  async claim(count: number, newAttempt: () => NewAttempt): Promise<Claim> {
+  async claim(count: number, newAttempt: () => NewAttempt, urgency?: Urgency): Promise<Claim> {
     const { turns, fleet } = this.#options;
     const attempts = Array.from({ length: Math.max(0, Math.min(count, MAX_CLAIM)) }, newAttempt);
-    return await turns.add<Claim>({ kind: "claim", fleet, attempts });
+    return await turns.add<Claim>({ kind: "claim", fleet, attempts }, urgency);
   }
 
   async begin(index: number, attempt: number, { result, cacheKey, streams }: Intent): Promise<Taken> {
@@ -54,7 +55,12 @@ export class PostgresQueue implements FleetQueue {
     return taken;
   }
 
-  async settle(index: number, attempt: number, { result, cacheKey, streams }: Settlement): Promise<Taken> {
+  async settle(
+    index: number,
+    attempt: number,
+    { result, cacheKey, streams }: Settlement,
+    urgency?: Urgency,
+  ): Promise<Taken> {
     const { turns, fleet, budget } = this.#options;
     const { json, isWhole } = boundedResult(result);
     const isPrinted = this.#printed.delete(index);
@@ -73,14 +79,19 @@ export class PostgresQueue implements FleetQueue {
       machine: result.machine ?? null,
       ...{ json, stdout, stderr },
     };
-    return await turns.add<Taken>({ kind: "settle", fleet, index, attempt, ending });
+    return await turns.add<Taken>({ kind: "settle", fleet, index, attempt, ending }, urgency);
   }
 
-  async requeue(index: number, attempt: number, notBeforeMs: number): Promise<Taken> {
+  async requeue(
+    index: number,
+    attempt: number,
+    notBeforeMs: number,
+    why: "failed" | "withdrawn" = "failed",
+  ): Promise<Taken> {
     const { turns, fleet, place } = this.#options;
     // The caller's clock may differ from the database's.
     const waitMs = notBeforeMs - (place.now() ?? Date.now());
-    return await turns.add<Taken>({ kind: "requeue", fleet, index, attempt, waitMs });
+    return await turns.add<Taken>({ kind: "requeue", fleet, index, attempt, waitMs, isWithdrawn: why === "withdrawn" });
   }
 
   async counts(): Promise<ItemCounts> {

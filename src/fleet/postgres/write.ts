@@ -32,7 +32,13 @@ export type Write = { readonly fleet: number } & (
   | { readonly kind: "settle"; readonly index: number; readonly attempt: number; readonly ending: Ending }
   | { readonly kind: "begin"; readonly index: number; readonly attempt: number; readonly begun: Begun }
   /** `waitMs`: from now. */
-  | { readonly kind: "requeue"; readonly index: number; readonly attempt: number; readonly waitMs: number }
+  | {
+      readonly kind: "requeue";
+      readonly index: number;
+      readonly attempt: number;
+      readonly waitMs: number;
+      readonly isWithdrawn: boolean;
+    }
 );
 export type WriteOf<Kind extends Write["kind"]> = Extract<Write, { kind: Kind }>;
 export type ItemWrite = Exclude<Write, WriteOf<"claim">>;

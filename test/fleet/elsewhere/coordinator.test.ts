@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { FleetEvent, FleetSummary } from "../../../src/fleet/events.ts";
 import type { FleetParts } from "../../../src/fleet/fleet-parts.ts";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
@@ -397,6 +397,53 @@ describe("a coordinator that runs items too", () => {
     await ended;
     expect(new Set(c.results.map(({ key }) => key)).size).toBe(30);
     expect(c.fleet.items.every(({ attempt }) => attempt === 1)).toBe(true);
+  });
+
+  /** Items take `ms` each, as long as they may run. */
+  const timed = (items: number, ms: (index: number) => number) => {
+    const c = coordinatorOf(items, { concurrency: 2, retries: 0 }, NO_CHANGES, {
+      run: async ({ turn, signal, fleet }) => {
+        await turn?.();
+        await c.clock.pause(ms(fleet?.item ?? 0), signal);
+        return signal.aborted ? { status: "cancelled" } : {};
+      },
+    });
+    const held = () => c.fleet.items.filter(({ state }) => state === "running").length;
+    const left = () => c.fleet.items.filter(({ state }) => state === "queued");
+    return { c, held, left };
+  };
+
+  it("claims quick items ahead, and gives back at once those that have not begun when it is drained", async () => {
+    const { c, held, left } = timed(200, (index) => (index < 60 ? 10 : 50_000));
+    const ended = c.run();
+    await c.clock.until(() => c.results.length === 40, 5);
+    expect(held()).toBeGreaterThan(10);
+    expect(held()).toBeLessThan(30);
+    await c.clock.until(() => c.results.length === 60, 5);
+    const waiting = held() - 2;
+    expect(waiting).toBeGreaterThan(0);
+    c.running.drain("a test");
+    await c.clock.advance(5);
+    // The two that run may end.
+    expect([held(), c.told("started").length]).toEqual([2, 62]);
+    expect(left().filter(({ attempt }) => attempt === 1)).toHaveLength(waiting);
+    await c.clock.until(() => c.results.length === 62);
+    expect(await ended).toMatchObject({ state: "paused", why: "a test" });
+  });
+
+  it("gives quick items that it claimed ahead back to machines when the items that run take longer", async () => {
+    const { c, held } = timed(200, (index) => (index < 60 ? 10 : 5000));
+    const ended = c.run();
+    await c.clock.until(() => c.results.length === 60, 5);
+    await c.clock.advance(1000);
+    // Its share is looked at by a clock of the system.
+    await vi.waitFor(() => expect(held()).toBe(2), { timeout: 3000 });
+    const machine = await joined(c.work);
+    expect(await claimed(machine, 9)).toHaveLength(9);
+    c.stop.abort(new Error("a test"));
+    await machine[Symbol.asyncDispose]();
+    await c.clock.advance(3000);
+    await ended;
   });
 
   it("waits for machines, and not for an own item that it cannot finish now", async () => {

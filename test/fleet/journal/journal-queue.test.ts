@@ -57,6 +57,18 @@ it("gives an item that is tried again after the fresh ones, when it is due, and 
   expect(await claimed(queue, 5)).toEqual(["0.2"]);
 });
 
+it("counts attempts that failed for retries, and none that was withdrawn or whose process died", async () => {
+  const queue = await queueOf(2);
+  await queue.claim(2, attempts());
+  await queue.requeue(0, 1, 0, "withdrawn");
+  await queue.requeue(1, 1, 0);
+  const again = [
+    { request: { index: 0 }, attempt: 2, earlier: 1 },
+    { request: { index: 1 }, attempt: 2, earlier: 0 },
+  ];
+  expect((await queue.claim(2, attempts())).items).toMatchObject(again);
+});
+
 it("refuses what a fenced attempt says, and tells which one counts", async () => {
   const queue = await queueOf(1);
   await claimed(queue, 1);

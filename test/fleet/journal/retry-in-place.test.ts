@@ -108,6 +108,20 @@ describe("failed items that are retried in place", () => {
     expect(await journal.failureGroups(fleet)).toMatchObject([{ count: 2, text: "first of 1" }]);
   });
 
+  it("show no result twice while they wait again, after an attempt that was withdrawn", async () => {
+    const fleet = await halfFailed();
+    await journal.takeOverToRetry(fleet);
+    await journal.retryFailed(fleet);
+    const queue = await journal.queue(fleet);
+    await queue.claim(1, attempts());
+    await queue.requeue(1, 2, 0, "withdrawn");
+    expect(await journal.item(fleet, "doc-1.pdf")).toMatchObject({
+      state: "queued",
+      result: { attempt: 1, status: "failed" },
+      attempts: [],
+    });
+  });
+
   it("keep at most five earlier attempts", async () => {
     const fleet = await halfFailed();
     for (let round = 2; round < 10; round += 1) {

@@ -1,0 +1,53 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { Turns } from "../../../src/fleet/postgres/turns.ts";
+
+let groups: string[] = [];
+let turns: Turns<string>;
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  groups = [];
+  turns = new Turns(async (writes) => {
+    groups.push(writes.join(" "));
+    return writes.map((value) => ({ value }));
+  });
+});
+
+afterEach(() => vi.useRealTimers());
+
+/** All that needs no time has happened. */
+const settled = async (): Promise<void> => {
+  for (let round = 0; round < 5; round += 1) await new Promise((resolve) => setImmediate(resolve));
+};
+
+it("keeps a write that may wait for 20 ms, and commits it with those that come meanwhile", async () => {
+  const first = turns.add("a", "soon");
+  await settled();
+  vi.advanceTimersByTime(15);
+  const second = turns.add("b", "soon");
+  await settled();
+  expect(groups).toEqual([]);
+  vi.advanceTimersByTime(5);
+  expect(await Promise.all([first, second])).toEqual(["a", "b"]);
+  expect(groups).toEqual(["a b"]);
+});
+
+it("lets a write that is wanted now wait for none, and takes along what waits", async () => {
+  const waits = turns.add("a", "soon");
+  await settled();
+  const wanted = turns.add("b");
+  expect(await Promise.all([waits, wanted])).toEqual(["a", "b"]);
+  expect(groups).toEqual(["a b"]);
+  await turns.add("c");
+  expect(groups).toEqual(["a b", "c"]);
+});
+
+it("commits what waits before it is flushed, and before it is closed", async () => {
+  void turns.add("a", "soon");
+  await turns.flushed();
+  expect(groups).toEqual(["a"]);
+  void turns.add("b", "soon");
+  await settled();
+  await turns.close();
+  expect(groups).toEqual(["a", "b"]);
+});
