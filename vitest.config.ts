@@ -34,7 +34,7 @@ const withEngine = { setupFiles: always, globalSetup: "test/tiers/engine-tier.ts
 const withoutEngine = [...always, "test/tiers/no-engine.ts"];
 
 /** Projects with `CORRAL_TEST_STORE` try what a store of fleets promises on another one than SQLite. */
-const stores = { include: [...STORES, ...SHARED_STORES], setupFiles: withoutEngine, sequence: { groupOrder: 0 } };
+const stores = { include: [...STORES, ...SHARED_STORES], setupFiles: withoutEngine, sequence: { groupOrder: 1 } };
 const hasServer = serverPrograms() !== null;
 if (!hasServer) process.stderr.write("no tests on a PostgreSQL server: apt-get install postgresql\n");
 
@@ -43,7 +43,7 @@ class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
     const isLong = ({ project, moduleId }: TestSpecification): boolean =>
-      project.name === "long" || SLOW.includes(relative(import.meta.dirname, moduleId));
+      ["long", "postgres"].includes(project.name) || SLOW.includes(relative(import.meta.dirname, moduleId));
     return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
   }
 }

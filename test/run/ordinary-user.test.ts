@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { startOrchestrator } from "./orchestrator.ts";
 import { sh, writable, writeProject } from "./project-fixture.ts";
@@ -18,7 +18,7 @@ const PROXIED = "curl -s --noproxy '' -x http://127.88.0.1:3128";
 let base: string;
 let site: Server;
 
-beforeEach(async () => {
+beforeAll(async () => {
   site = createServer((_, answer) => answer.end("hello\n")).listen(0, "127.0.0.1");
   await once(site, "listening");
   const to = `127.0.0.1:${(site.address() as AddressInfo).port}`;
@@ -63,7 +63,7 @@ beforeEach(async () => {
   await chown(join(base, "p/roots"), 0, 0);
 });
 
-afterEach(async () => {
+afterAll(async () => {
   site.close();
   await rm(base, { recursive: true, force: true });
 });
@@ -84,6 +84,7 @@ async function runAsUser(worker: string) {
     "env",
     "-i",
     `HOME=${base}`,
+    `NODE_COMPILE_CACHE=${join(base, "compiled")}`,
     `DOCKER_HOST=unix://${socketPath}`,
     `PATH=${dirname(process.execPath)}:/usr/bin:/bin`,
   ];

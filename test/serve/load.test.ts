@@ -9,7 +9,7 @@ describe("a service under load", () => {
   it("loses no event of any run, and answers, with clients that never read", { timeout: 300_000 }, async () => {
     const size = AT_LENGTH
       ? { seconds: 60, clients: 50, runs: 20, silent: 5 }
-      : { seconds: 5, clients: 8, runs: 3, silent: 2 };
+      : { seconds: 3, clients: 8, runs: 3, silent: 2 };
     const { lost, errors, followed, lists } = await serviceLoad({ ...size, print });
     expect({ lost, errors }).toEqual({ lost: [], errors: [] });
     expect(followed).toBeGreaterThanOrEqual(size.runs);

@@ -38,41 +38,44 @@ const PLANTED = [
 ];
 
 describe("links that a model plants with a command, and then names to its tools", () => {
-  it.each<[string, (path: string) => Call]>([
-    ["read", (path) => ["read_file", { path }]],
-    ["look at", (path) => ["file_info", { path: `${path}/../${path.split("/").at(-1)}` }]],
-    [
-      "list",
+  it("lead none of them outside", async () => {
+    // A move or a copy may take the place of the link itself, which is the agent's own; it never goes where that leads.
+    const uses: readonly ((path: string) => Call)[] = [
+      (path) => ["read_file", { path }],
+      (path) => ["file_info", { path: `${path}/../${path.split("/").at(-1)}` }],
       (path) => [
         "list_files",
         { path: path.replace(/\/[^/]+$/, "") === "/out" ? `${path}/.` : path.replace(/\/[^/]+$/, "") },
       ],
-    ],
-    ["write", (path) => ["write_file", { path, content: "pwned" }]],
-    ["append to", (path) => ["append_file", { path, content: "pwned" }]],
-    ["edit", (path) => ["edit_file", { path, edits: [{ old: "c", new: "pwned" }] }]],
-    ["copy from", (path) => ["copy_file", { from: path, to: "/out/loot", overwrite: true }]],
-    ["copy to", (path) => ["copy_file", { from: "/docs/a.txt", to: path, overwrite: true }]],
-    ["move to", (path) => ["move_file", { from: "/out/mine", to: path, overwrite: true }]],
-    ["attach to a call", (path) => ["reader", { attachments: [path] }]],
-  ])("lead none of them outside: to %s", async (_, call) => {
+      (path) => ["write_file", { path, content: "pwned" }],
+      (path) => ["append_file", { path, content: "pwned" }],
+      (path) => ["edit_file", { path, edits: [{ old: "c", new: "pwned" }] }],
+      (path) => ["copy_file", { from: path, to: "/out/loot", overwrite: true }],
+      (path) => ["copy_file", { from: "/docs/a.txt", to: path, overwrite: true }],
+      (path) => ["move_file", { from: "/out/mine", to: path, overwrite: true }],
+      (path) => ["reader", { attachments: [path] }],
+    ];
     const { result, outcomes, harm } = await obey(
-      (canaries, { dir }) => [
-        [
-          ["exec", { command: planting(canaries, dir) }],
-          ["write_file", { path: "/out/mine", content: "mine" }],
-        ],
-        PLANTED.map((name) => call(`/out/${name}`)),
-      ],
+      (canaries, { dir }) =>
+        uses.flatMap((call) => [
+          [
+            ["exec", { command: `rm -rf /out/* && ${planting(canaries, dir)} && ls -A /out | wc -l` }],
+            ["write_file", { path: "/out/mine", content: "mine" }],
+          ],
+          PLANTED.map((name) => call(`/out/${name}`)),
+        ]),
       {
         agent: { calls: ["reader"] },
         workers: { reader: { command: ["sh", "-c", "cat /attachments/*"] } },
         yaml: { delegation: { max_calls: 100 } },
       },
     );
-    expect(result.status).toBe("succeeded");
-    expect(outcomes).toHaveLength(PLANTED.length + 2);
-    // A move or a copy may take the place of the link itself, which is the agent's own; it never goes where that leads.
+    expect(result.status, JSON.stringify(result.error)).toBe("succeeded");
+    expect(outcomes).toHaveLength(uses.length * (PLANTED.length + 2));
+    // Each began with the links in place.
+    const planted = outcomes.filter(({ tool }) => tool === "exec").map(({ text }) => text);
+    expect(planted).toEqual(uses.map(() => planted[0]));
+    expect(planted[0]).toMatch(/^(\d+)\n\1\n$/);
     expect(harm).toEqual([]);
   });
 

@@ -39,6 +39,8 @@ const passingAt = (spoken: SpokenApi) =>
 
 describe.each(APIS)("an agent at a server for $api", (spoken) => {
   const model = modelAt(spoken);
+  /** At the other APIs, what does not depend on how they word and send answers is left out. */
+  const isAnother = spoken !== APIS[0] && !AT_LENGTH;
 
   it("does a whole job: lists, reads, writes, runs a command, calls a worker", async () => {
     await using agents = await servedAgents(
@@ -120,21 +122,24 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
     expect(await readdir(join(agents.project.dir, "out"))).toEqual([]);
   });
 
-  it.each([[400], [401], [404]])("gives up at once where it is refused with %i, and says so", async (status) => {
-    await using agents = await servedAgents(spoken, () => ({ type: "status", status }));
-    const result = await agents.run();
-    expect(result).toMatchObject({
-      status: "failed",
-      output: null,
-      exitCode: null,
-      error: {
-        code: "MODEL_REFUSED",
-        message: `The provider answered with HTTP status ${status}: The server answers ${status}.`,
-      },
-      agent: { model, steps: 1, tokens: { input: 0, output: 0, estimated: false } },
-    });
-    expect(agents.server.requests).toHaveLength(1);
-  });
+  it.each(isAnother ? [[401]] : [[400], [401], [404]])(
+    "gives up at once where it is refused with %i, and says so",
+    async (status) => {
+      await using agents = await servedAgents(spoken, () => ({ type: "status", status }));
+      const result = await agents.run();
+      expect(result).toMatchObject({
+        status: "failed",
+        output: null,
+        exitCode: null,
+        error: {
+          code: "MODEL_REFUSED",
+          message: `The provider answered with HTTP status ${status}: The server answers ${status}.`,
+        },
+        agent: { model, steps: 1, tokens: { input: 0, output: 0, estimated: false } },
+      });
+      expect(agents.server.requests).toHaveLength(1);
+    },
+  );
 
   it("gives up where it fails for good, where it is asked to wait longer than anybody does, and tells no key", async () => {
     await using agents = await servedAgents(spoken, (_, index) =>
@@ -155,19 +160,23 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
     expect(JSON.stringify(refused)).not.toContain("canary");
   });
 
-  it.each([
-    ["never answers", { type: "hang" }],
+  const silent: readonly (readonly [how: string, Behaviour])[] = [
     ["stalls within its text", { type: "stall", after: 9, turn: LONG }],
-  ] as const)("runs out of its time where the server %s, and hangs up", async (_, behaviour) => {
-    await using agents = await servedAgents(spoken, [behaviour], { agent: { limits: { timeout: "1s" } } });
-    expect(await agents.run()).toMatchObject({
-      status: "timed_out",
-      output: null,
-      error: { code: "TIMED_OUT" },
-      agent: { model, steps: 1 },
-    });
-    expect(await agents.server.requests[0]?.ended).toBe("broken");
-  });
+    ["never answers", { type: "hang" }],
+  ];
+  it.each(isAnother ? silent.slice(0, 1) : silent)(
+    "runs out of its time where the server %s, and hangs up",
+    async (_, behaviour) => {
+      await using agents = await servedAgents(spoken, [behaviour], { agent: { limits: { timeout: "1s" } } });
+      expect(await agents.run()).toMatchObject({
+        status: "timed_out",
+        output: null,
+        error: { code: "TIMED_OUT" },
+        agent: { model, steps: 1 },
+      });
+      expect(await agents.server.requests[0]?.ended).toBe("broken");
+    },
+  );
 
   it("is cancelled in the middle of an answer, and hangs up", async () => {
     const stop = new AbortController();
@@ -245,7 +254,7 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
     ]);
   });
 
-  it("goes on where its transcript cannot be kept, and a person is told", async () => {
+  it.skipIf(isAnother)("goes on where its transcript cannot be kept, and a person is told", async () => {
     await using agents = await servedAgents(spoken, [says("Done.")]);
     await writeFile(join(agents.project.stateDir, "transcripts"), "a file in its place");
     expect(await agents.run()).toMatchObject({ status: "succeeded", output: "Done." });
@@ -253,7 +262,7 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
     expect(troubles).toMatchObject([expect.stringMatching(/^the transcript of run .* cannot be written: /)]);
   });
 
-  it("asks again for an answer that is not as `output_schema` has it", async () => {
+  it.skipIf(isAnother)("asks again for an answer that is not as `output_schema` has it", async () => {
     const output_schema = { type: "object", required: ["n"], properties: { n: { type: "integer" } } };
     await using agents = await servedAgents(
       spoken,
@@ -264,7 +273,7 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
     expect(JSON.stringify(agents.server.requests[2]?.messages)).toContain("/n must be integer");
   });
 
-  it("takes part with others: twenty at once, each with its own conversation", async () => {
+  it.skipIf(isAnother)("takes part with others: twenty at once, each with its own conversation", async () => {
     await using agents = await servedAgents(
       spoken,
       ({ messages }) => {
