@@ -11,8 +11,12 @@ import { connect } from "../../src/isolation/engine/connect.ts";
 /** The one in the checkout, whatever the image holds. */
 const program = join(import.meta.dirname, "../../images/base/corral-call");
 
-/** What the fake broker got, and what it answers next. */
-const broker = { requests: [] as { route: string; body: unknown }[], answer: { status: 200, body: {} as unknown } };
+/** What the fake broker got, and what it answers: each of `next` once, then always `answer`. */
+const broker = {
+  requests: [] as { route: string; body: unknown }[],
+  next: [] as unknown[],
+  answer: { status: 200, body: {} as unknown },
+};
 const SUCCEEDED = { run: "r1", worker: "extract", status: "succeeded", exitCode: 0, signal: null, error: null };
 
 let dir: string;
@@ -25,7 +29,7 @@ beforeAll(async () => {
     const body = await text(request);
     broker.requests.push({ route: `${request.method} ${request.url}`, body: body && JSON.parse(body) });
     response.writeHead(broker.answer.status, { "content-type": "application/json" });
-    response.end(JSON.stringify(broker.answer.body));
+    response.end(JSON.stringify(broker.next.shift() ?? broker.answer.body));
   });
   const socket = join(dir, "corral.sock");
   await new Promise<void>((listening) => server.listen(socket, listening));
@@ -55,6 +59,7 @@ afterAll(async () => {
 
 beforeEach(() => {
   broker.requests = [];
+  broker.next = [];
   broker.answer = { status: 200, body: { ...SUCCEEDED, stdout: "", stderr: "" } };
 });
 
@@ -63,8 +68,22 @@ async function corralCall(
   args: readonly string[],
   { shell = ["dash"], stdin = "", socket = "/run/corral/corral.sock" } = {},
 ) {
+  return await inContainer([...shell, "/usr/bin/corral-call", ...args], stdin, socket);
+}
+
+/** Several calls by one program, as to start one in a container takes longer than a call does. */
+async function corralCalls(calls: readonly (readonly string[])[]) {
+  const quoted = (arg: string): string => `'${arg.replaceAll("'", "'\\''")}'`;
+  const lines = calls.map((args) => `dash /usr/bin/corral-call ${args.map(quoted).join(" ")}; echo "$END$?" >&2`);
+  const end = "---- status ";
+  const { stdout, stderr } = await inContainer(["dash", "-c", `END='${end}'\n${lines.join("\n")}`]);
+  const parts = [...stderr.matchAll(new RegExp(`([^]*?)${end}(\\d+)\\n`, "g"))];
+  return { stdout, statuses: parts.map(([, , status]) => Number(status)), errors: parts.map(([, said]) => said) };
+}
+
+async function inContainer(command: readonly string[], stdin = "", socket = "/run/corral/corral.sock") {
   const exec = await container.exec({
-    Cmd: [...shell, "/usr/bin/corral-call", ...args],
+    Cmd: [...command],
     Env: [`CORRAL_SOCKET=${socket}`],
     AttachStdin: true,
     AttachStdout: true,
@@ -132,22 +151,25 @@ describe("corral-call", () => {
     expect(broker.requests.map(({ body }) => (body as { input: unknown }).input)).toEqual([JSON.parse(sent)]);
   });
 
-  it.each([
-    [{ status: "succeeded", exitCode: 0 }, 0],
-    [{ status: "failed", exitCode: 3 }, 3],
-    [{ status: "failed", exitCode: null }, 1],
-    [{ status: "signaled", exitCode: null, signal: "SIGSEGV" }, 139],
-    [{ status: "signaled", exitCode: null, signal: "SIGTERM" }, 143],
-    [{ status: "timed_out", exitCode: null, signal: "SIGKILL" }, 124],
-    [{ status: "oom_killed", exitCode: null, signal: "SIGKILL" }, 137],
-    [{ status: "cancelled", exitCode: null }, 130],
-    [{ status: "refused", exitCode: null }, 126],
-    [{ status: "denied", exitCode: null }, 126],
-    [{ status: "lost", exitCode: null }, 125],
-    [{ status: "output_limit", exitCode: null }, 1],
-  ])("ends as the worker did: %j", async (end, status) => {
-    broker.answer.body = { ...SUCCEEDED, stdout: "out", stderr: "", ...end };
-    expect(await corralCall(["extract"])).toMatchObject({ status, stdout: "out" });
+  it("ends as the worker did", async () => {
+    const ends: readonly (readonly [end: object, status: number])[] = [
+      [{ status: "succeeded", exitCode: 0 }, 0],
+      [{ status: "failed", exitCode: 3 }, 3],
+      [{ status: "failed", exitCode: null }, 1],
+      [{ status: "signaled", exitCode: null, signal: "SIGSEGV" }, 139],
+      [{ status: "signaled", exitCode: null, signal: "SIGTERM" }, 143],
+      [{ status: "timed_out", exitCode: null, signal: "SIGKILL" }, 124],
+      [{ status: "oom_killed", exitCode: null, signal: "SIGKILL" }, 137],
+      [{ status: "cancelled", exitCode: null }, 130],
+      [{ status: "refused", exitCode: null }, 126],
+      [{ status: "denied", exitCode: null }, 126],
+      [{ status: "lost", exitCode: null }, 125],
+      [{ status: "output_limit", exitCode: null }, 1],
+    ];
+    broker.next = ends.map(([end]) => ({ ...SUCCEEDED, stdout: "out", stderr: "", ...end }));
+    const { stdout, statuses } = await corralCalls(ends.map(() => ["extract"]));
+    expect(stdout).toBe(ends.map(() => "out").join(""));
+    expect(statuses).toEqual(ends.map(([, status]) => status));
   });
 
   it("tells a refusal on standard error, with status 126", async () => {
@@ -196,17 +218,20 @@ describe("corral-call", () => {
     expect(stdout === large).toBe(true);
   });
 
-  it.each([
-    [[]],
-    [["extract", "{not json"]],
-    [["extract", "1 2"]],
-    [["extract", "{}", "{}"]],
-    [["extract", "--attach"]],
-    [["extract", "--attach", ""]],
-    [["extract", "--unknown"]],
-    [["--sandbox", "extract"]],
-  ])("refuses wrong usage without calling: %j", async (args) => {
-    expect(await corralCall(args)).toMatchObject({ status: 2, stdout: "", stderr: expect.stringContaining("usage:") });
+  it("refuses wrong usage without calling", async () => {
+    const wrong = [
+      [],
+      ["extract", "{not json"],
+      ["extract", "1 2"],
+      ["extract", "{}", "{}"],
+      ["extract", "--attach"],
+      ["extract", "--attach", ""],
+      ["extract", "--unknown"],
+      ["--sandbox", "extract"],
+    ];
+    const { stdout, statuses, errors } = await corralCalls(wrong);
+    expect({ stdout, statuses }).toEqual({ stdout: "", statuses: wrong.map(() => 2) });
+    for (const error of errors) expect(error).toContain("usage:");
     expect(broker.requests).toEqual([]);
   });
 });

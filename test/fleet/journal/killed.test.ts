@@ -5,7 +5,7 @@ import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { type JournalFixture, journalFixture } from "./journal-fixture.ts";
 import { type Orchestrated, orchestrate } from "./orchestrated.ts";
 
-const ROUNDS = AT_LENGTH ? 25 : 12;
+const ROUNDS = AT_LENGTH ? 25 : 8;
 
 let fixture: JournalFixture;
 
@@ -47,7 +47,7 @@ describe("a process that is killed", () => {
   });
 
   it("while it claims and settles loses no item and records none twice, however often that happens", async () => {
-    const COUNT = AT_LENGTH ? 4000 : 2000;
+    const COUNT = AT_LENGTH ? 4000 : 1600;
     const first = orchestrate({ path: fixture.path, load: COUNT, width: 8 });
     await first.toldSoMany("settled", 1);
     await killedAfter(first, 10);

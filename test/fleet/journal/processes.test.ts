@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { type JournalFixture, journalFixture } from "./journal-fixture.ts";
 import { orchestrate } from "./orchestrated.ts";
 
@@ -14,7 +15,9 @@ afterEach(() => {
 
 describe("several processes at one journal", () => {
   it("load and run a fleet each, and neither loses anything", async () => {
-    const running = [500, 1500, 3000].map((load) => orchestrate({ path: fixture.path, load, width: 4 }));
+    const running = (AT_LENGTH ? [500, 1500, 3000] : [200, 600, 1200]).map((load) =>
+      orchestrate({ path: fixture.path, load, width: 4 }),
+    );
     expect(await Promise.all(running.map(({ exit }) => exit))).toEqual([0, 0, 0]);
     await using journal = await fixture.open();
     for (const each of running) {
@@ -29,7 +32,8 @@ describe("several processes at one journal", () => {
   });
 
   it("do not run one fleet together: of those that resume it at once, one does", async () => {
-    const first = orchestrate({ path: fixture.path, load: 3000, width: 4 });
+    const COUNT = AT_LENGTH ? 3000 : 1500;
+    const first = orchestrate({ path: fixture.path, load: COUNT, width: 4 });
     await first.toldSoMany("settled", 20);
     first.kill();
     await first.exit;
@@ -41,17 +45,18 @@ describe("several processes at one journal", () => {
       true,
     );
     await using journal = await fixture.open();
-    expect((await journal.find(fleet))?.counts).toMatchObject({ total: 3000, done: 3000 });
+    expect((await journal.find(fleet))?.counts).toMatchObject({ total: COUNT, done: COUNT });
   });
 
   it("hear of it when another one cancels the fleet", async () => {
-    const running = orchestrate({ path: fixture.path, load: 20_000, width: 4 });
+    const LOAD = AT_LENGTH ? 20_000 : 8000;
+    const running = orchestrate({ path: fixture.path, load: LOAD, width: 4 });
     await running.toldSoMany("settled", 20);
     const fleet = running.told("fleet")[0] ?? "";
     await using journal = await fixture.open();
     expect(await (await journal.queue(fleet)).cancelQueued("corral fleet cancel")).toBeGreaterThan(0);
     expect(await running.exit).toBe(0);
-    expect((await journal.find(fleet))?.counts).toMatchObject({ total: 20_000, queued: 0, running: 0, done: 20_000 });
+    expect((await journal.find(fleet))?.counts).toMatchObject({ total: LOAD, queued: 0, running: 0, done: LOAD });
     expect((await journal.find(fleet))?.state).toBe("cancelled");
   });
 });

@@ -10,6 +10,8 @@ import { signedIn, type TestPage } from "./page.ts";
 let project: CliProject;
 let service: TestService;
 let browser: Browser;
+/** Of the first user, for tests that need no profile of their own, which takes several times as long as a page. */
+let tab: TestPage;
 
 beforeAll(async () => {
   if (NO_CHROMIUM) return;
@@ -50,6 +52,7 @@ beforeAll(async () => {
   });
   service = await startService(project);
   browser = await openBrowser();
+  tab = await signedIn(browser, service);
 });
 afterAll(async () => {
   await browser?.close();
@@ -66,7 +69,7 @@ const waiting = async (): Promise<{ id: string; digest: string }[]> =>
 const settle = ({ page }: TestPage): Promise<void> => page.waitForTimeout(700);
 
 async function tokenWith(role: string): Promise<string> {
-  const { stdout } = await project.built(["serve", "token", "create", "--name", role, "--role", role]);
+  const { stdout } = await project.corral(["serve", "token", "create", "--name", role, "--role", role]);
   return stdout.trim();
 }
 
@@ -75,7 +78,7 @@ describe.skipIf(NO_CHROMIUM)(`decisions in the page${NO_CHROMIUM ? ` (${NO_CHROM
     const run = await started("asks");
     await expect.poll(waiting).toHaveLength(1);
     const [{ digest = "" } = {}] = await waiting();
-    await using tab = await signedIn(browser, service);
+    await tab.anew();
     const { page } = tab;
     const sent = page.waitForRequest((request) => request.url().endsWith("/decision"));
     // From the overview, without a mouse.
@@ -96,7 +99,7 @@ describe.skipIf(NO_CHROMIUM)(`decisions in the page${NO_CHROMIUM ? ` (${NO_CHROM
   });
 
   it("begin with a run that the page itself starts, with an input and a file; a reader is not offered that", async () => {
-    await using tab = await signedIn(browser, service);
+    await tab.anew();
     const { page } = tab;
     const [{ name }] = (await service.ask("GET", "/v1/projects")).json.projects;
     await tab.go(`#/workers/${name}/given`);
@@ -162,7 +165,7 @@ describe.skipIf(NO_CHROMIUM)(`a changeset in the page${NO_CHROMIUM ? ` (${NO_CHR
     const run = await started("writer");
     const { json } = await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
     expect([json.status, json.error?.code]).toEqual(["failed", "FAILED"]);
-    await using tab = await signedIn(browser, service);
+    await tab.anew();
     const { page } = tab;
     await tab.go(`#/changesets/${run}`);
     await page.getByText("/out/one.txt").first().waitFor();
@@ -185,7 +188,7 @@ describe.skipIf(NO_CHROMIUM)(`a changeset in the page${NO_CHROMIUM ? ` (${NO_CHR
     const run = await started("writer");
     const { json } = await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
     expect([json.status, json.error?.code]).toEqual(["failed", "FAILED"]);
-    await using tab = await signedIn(browser, service);
+    await tab.anew();
     await tab.go(`#/changesets/${run}`);
     await tab.page.getByRole("button", { name: "Apply all" }).waitFor();
     const { digest, changes } = (await service.ask("GET", `/v1/changesets/${run}`)).json;
@@ -200,7 +203,7 @@ describe.skipIf(NO_CHROMIUM)(`a changeset in the page${NO_CHROMIUM ? ` (${NO_CHR
 describe.skipIf(NO_CHROMIUM)(`a run in the page${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
   it("shows its output while it prints, and is stopped", async () => {
     const run = await started("slow");
-    await using tab = await signedIn(browser, service);
+    await tab.anew();
     const { page } = tab;
     await tab.go(`#/runs/${run}`);
     await page.getByText("tick").first().waitFor();

@@ -10,6 +10,8 @@ import { accessibilityFaults, overflow, signedIn, type TestPage, THEMES, WIDTHS 
 let project: CliProject;
 let service: TestService;
 let browser: Browser;
+/** For tests that need no profile of their own, which takes several times as long as a page. */
+let shown: TestPage;
 let [run, ended, stopped, name] = ["", "", "", ""];
 
 beforeAll(async () => {
@@ -40,6 +42,7 @@ beforeAll(async () => {
   stopped = await makeLargeFleet(place, { items: 300, settled: 120, worker: "lines" });
   service = await startService(project);
   browser = await openBrowser();
+  shown = await signedIn(browser, service);
   name = (await service.ask("GET", "/v1/projects")).json.projects[0].name;
   for (const worker of ["caller", "writer"]) {
     run = (await service.ask("POST", "/v1/runs", { body: { worker } })).json.run;
@@ -99,7 +102,7 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
   );
 
   it("shows what failed first, by cause, and finds items by their keys", async () => {
-    await using shown = await signedIn(browser, service);
+    await shown.anew();
     const { page } = shown;
     await shown.go(`#/fleets/${ended}`);
     const causes = page.getByRole("heading", { name: "9 failures by cause" });
@@ -121,7 +124,7 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
   });
 
   it("shows an item with what it printed, and is used by keyboard alone", async () => {
-    await using shown = await signedIn(browser, service);
+    await shown.anew();
     const { page } = shown;
     await shown.go("#/fleets");
     await page.getByRole("table", { name: "Fleets" }).waitFor();
@@ -162,7 +165,7 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
       template: { key: "{key}", input: "{key}" },
     };
     const { fleet } = (await service.ask("POST", "/v1/fleets", { body })).json;
-    await using shown = await signedIn(browser, service);
+    await shown.anew();
     const { page } = shown;
     await shown.go(`#/fleets/${fleet}`);
     await page.getByText("2 of 2").waitFor({ timeout: 30_000 });
@@ -196,7 +199,7 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
   });
 
   it("draws what each worker would get, and what was taken from it", async () => {
-    await using shown = await signedIn(browser, service);
+    await shown.anew();
     await shown.go(`#/workers/${name}/caller`);
     const cells = shown.page.locator("article.cell");
     await expect.poll(() => cells.count()).toBe(2);
@@ -206,7 +209,7 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
   });
 
   it("pages and filters the audit trail", async () => {
-    await using shown = await signedIn(browser, service);
+    await shown.anew();
     const { page } = shown;
     await shown.go("#/audit");
     const records = page.getByRole("list", { name: /Records/ }).locator("li.record");
