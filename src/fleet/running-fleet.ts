@@ -111,8 +111,10 @@ export class RunningFleet {
         this.drain(WHY_NOT_RUNNING[claim.fleet]);
         return claim.fleet;
       }
-      const isLeft = claim.nextAtMs !== null || claim.elsewhere > 0 || (runsNone && (await queue.counts()).queued > 0);
-      if (isIdle && !isLeft) break;
+      if (isIdle && claim.nextAtMs === null && claim.elsewhere === 0) {
+        // A machine may have an item in a claim that is not committed: it waits for no one, and is not elsewhere yet.
+        if (deliveries === null || (await queue.counts()).queued === 0) break;
+      }
       // Other processes change the queue too, and a notice of what machines did can be lost.
       const readAgainAtMs = isIdle || deliveries !== null ? Date.now() + IDLE_MS : Number.POSITIVE_INFINITY;
       await this.#changedOrDue(Math.min(claim.nextAtMs ?? readAgainAtMs, readAgainAtMs));

@@ -78,15 +78,18 @@ export const STORES = [
 export const SHARED_STORES = ["test/fleet/postgres/work.test.ts"];
 /** What needs a PostgreSQL server of its own or several users: these run on the server alone. */
 export const ON_SERVER = [
-  "lost-connection",
-  "rows-read",
-  "machine-role",
-  "machine-over-tls",
-  "state-directories",
-  "named-later",
-  "questions",
-  "silent-network",
-].map((name) => `test/fleet/postgres/${name}.test.ts`);
+  ...[
+    "lost-connection",
+    "rows-read",
+    "machine-role",
+    "machine-over-tls",
+    "state-directories",
+    "named-later",
+    "questions",
+    "silent-network",
+  ].map((name) => `test/fleet/postgres/${name}.test.ts`),
+  "test/attacks/machines/hostile-role.test.ts",
+];
 
 /**
  * The tier of each test file below `root`, from what the file loads, so that no list has to be kept. A file that ends in

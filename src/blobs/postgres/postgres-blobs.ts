@@ -41,7 +41,7 @@ BEGIN
   IF cardinality(wanted) > ${BATCH} THEN RAISE EXCEPTION 'these are too many digests'; END IF;
   -- In one order, so that no two calls wait for each other.
   UPDATE corral.blobs b SET used_at = clock_timestamp() FROM (
-    SELECT o.digest FROM corral.blobs o WHERE o.digest = ANY (wanted) AND o.used_at < clock_timestamp() - interval '1 minute'
+    SELECT o.digest FROM corral.blobs o WHERE o.digest = ANY (wanted) AND o.used_at < clock_timestamp() - interval '1 hour'
     ORDER BY o.digest FOR UPDATE) AS old
   WHERE b.digest = old.digest;
   RETURN QUERY SELECT b.digest FROM corral.blobs b WHERE b.digest = ANY (wanted);
@@ -50,6 +50,8 @@ END $$;
 CREATE FUNCTION corral.blob_put(new_digest text, new_content bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  -- One that was used lately is not locked: nothing removes it for long, and another transaction may hold it.
+  IF EXISTS (SELECT FROM corral.blobs b WHERE b.digest = new_digest AND b.used_at > clock_timestamp() - interval '1 hour') THEN RETURN; END IF;
   INSERT INTO corral.blobs (digest, content, used_at) VALUES (new_digest, new_content, clock_timestamp())
   ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at;
 END $$;

@@ -4,7 +4,7 @@ import type { Place } from "./place.ts";
 
 const CHUNK = 5000;
 
-/** Cancels a fleet and what waits in it. Returns the number of cancelled items. */
+/** Cancels a fleet and what waits in it. Returns the number of cancelled items. An item that is just being claimed is waited for. */
 export async function cancelFleet({ db, now }: Place, fleet: number, why: string): Promise<number> {
   // The state changes first, so that nothing is claimed between the chunks.
   await db.query(
@@ -28,7 +28,7 @@ async function cancelSome(db: Statements, fleet: number, nowMs: number | null): 
     `UPDATE corral.items SET state = 'done', status = 'cancelled', code = 'cancelled', duration_ms = 0,
        ended_at = coalesce($3::bigint, corral.now_ms())
      WHERE fleet = $1 AND position IN (
-       SELECT position FROM corral.items WHERE fleet = $1 AND state = 'queued' LIMIT $2 FOR UPDATE SKIP LOCKED)
+       SELECT position FROM corral.items WHERE fleet = $1 AND state = 'queued' LIMIT $2 FOR UPDATE)
      RETURNING position`,
     [fleet, CHUNK, nowMs],
   );
@@ -42,7 +42,7 @@ async function keepSome(db: Statements, fleet: number): Promise<number> {
     `WITH kept AS (
        UPDATE corral.items SET state = 'done' WHERE fleet = $1 AND position IN (
          SELECT position FROM corral.items WHERE fleet = $1 AND state = 'queued' AND status IS NOT NULL LIMIT $2
-         FOR UPDATE SKIP LOCKED)
+         FOR UPDATE)
        RETURNING status, code, failed)
      SELECT status, code, failed, count(*)::int AS count FROM kept GROUP BY status, code, failed`,
     [fleet, CHUNK],

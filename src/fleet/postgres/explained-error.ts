@@ -1,5 +1,5 @@
 import { QueueError } from "../model/queue-error.ts";
-import { isPassing } from "./lost-connection.ts";
+import { isHeldUp, isPassing } from "./lost-connection.ts";
 
 const ADDRESS = "`queue:` or CORRAL_QUEUE";
 
@@ -11,6 +11,12 @@ export function explainedError(error: unknown, place: string): unknown {
   const { code = "" } = error as { code?: string };
   const reason = error instanceof Error ? error.message || code : String(error);
   const said = (text: string): QueueError => new QueueError(text, { cause: error });
+  if (isHeldUp(error)) {
+    const text =
+      `PostgreSQL at ${place}: another transaction has held what Corral needs for a minute. Find it in pg_stat_activity, and end it with ` +
+      "pg_terminate_backend. Corral ends those of machines itself, if `corral work --grants ROLE` of this version made their role.";
+    return new QueueError(text, { cause: error, isPassing: true });
+  }
   if (isPassing(error)) {
     const text = `PostgreSQL at ${place} does not answer: ${reason}. Start it, or correct the address in ${ADDRESS}.`;
     return new QueueError(text, { cause: error, isPassing: true });

@@ -1,11 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Connection } from "./connection.ts";
+import { END_HOLDERS } from "./held-locks.ts";
 
 /** A process whose lease has ended counts as dead. */
 export const LEASE_MS = 15_000;
 export const RENEW_MS = 3000;
 /** A database that is away may stay away: then the lease ends by itself. */
 const LEAVE_MS = 5000;
+/** An item that a machine holds in an open transaction keeps nothing waiting, and is no other's: such transactions are looked for. */
+const RENEWALS_BETWEEN_LOOKS = 5;
+const HELD_MS = 30_000;
 
 /** This process as an owner of fleets: others see by its lease that it lives. It begins when it is needed. */
 export class OwnerLease implements AsyncDisposable {
@@ -14,6 +18,7 @@ export class OwnerLease implements AsyncDisposable {
   #begun: Promise<void> | null = null;
   #timer: NodeJS.Timeout | undefined;
   #isRenewing = false;
+  #renewals = 0;
 
   constructor(db: Connection, self: string) {
     this.#db = db;
@@ -37,6 +42,8 @@ export class OwnerLease implements AsyncDisposable {
     this.#isRenewing = true;
     await this.#renew().catch(() => {});
     this.#isRenewing = false;
+    this.#renewals += 1;
+    if (this.#renewals % RENEWALS_BETWEEN_LOOKS === 0) await this.#db.query(END_HOLDERS, [HELD_MS]).catch(() => {});
   }
 
   async #renew(): Promise<void> {

@@ -6,8 +6,8 @@ const LONGEST_PAUSE_MS = 2000;
 /** How long a statement may still take when the wait has ended, before the next look. */
 const LAST_TRY_MS = 1000;
 
-/** Codes of PostgreSQL: the connection is lost, the server stops or starts, or two transactions wait for each other. */
-const PASSING = /^(08...|57P0[1235]|40001|40P01|53300)$/;
+/** Codes of PostgreSQL: the connection is lost, the server stops or starts, two transactions wait for each other, or one waits too long. */
+const PASSING = /^(08...|57P0[1235]|40001|40P01|53300|55P03)$/;
 const NETWORK = /^(ECONN|EPIPE$|ETIMEDOUT$|ENOENT$|EAI_|EHOSTUNREACH$|ENETUNREACH$)/;
 const TEXTS = /^(Connection terminated|timeout expired|timeout exceeded|Client has encountered|Query read timeout)/;
 
@@ -18,6 +18,11 @@ export function isPassing(error: unknown): boolean {
   return (typeof code === "string" && (PASSING.test(code) || NETWORK.test(code))) || TEXTS.test(error.message);
 }
 
+/** Another transaction holds what the statement needs. */
+export function isHeldUp(error: unknown): boolean {
+  return (error as { code?: unknown }).code === "55P03";
+}
+
 export interface Persistence {
   /** Null: each statement waits for {@link Persistence.maxWaitMs}. */
   readonly away: WhileAway | null;
@@ -25,9 +30,11 @@ export interface Persistence {
   readonly maxWaitMs: number;
   /** A longer outage is reported to {@link WhileAway.onAway}, and from then on the wait can be ended. */
   readonly sayAfterMs: number;
+  /** How long a statement waits for what another transaction holds, before that is ended if a machine does. */
+  readonly lockMs: number;
 }
 
-export const PERSISTENCE: Persistence = { away: null, maxWaitMs: 60_000, sayAfterMs: 10_000 };
+export const PERSISTENCE: Persistence = { away: null, maxWaitMs: 60_000, sayAfterMs: 10_000, lockMs: 10_000 };
 
 /** Tries statements again while the connection is lost, with growing pauses. */
 export class Retries {

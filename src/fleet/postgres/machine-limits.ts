@@ -13,6 +13,9 @@ INSERT INTO corral.limits DEFAULT VALUES;
 ALTER TABLE corral.processes ADD COLUMN role text NOT NULL DEFAULT '';
 ALTER TABLE corral.items ADD COLUMN claimed_at bigint;
 
+-- One row for each role that machines use: to count them, its row is locked, and no other role waits for it.
+CREATE TABLE corral.joined (role text PRIMARY KEY);
+
 CREATE TABLE corral.stored (
   role text NOT NULL, hour bigint NOT NULL, bytes bigint NOT NULL,
   PRIMARY KEY (role, hour)
@@ -25,7 +28,8 @@ DECLARE
 BEGIN
   -- Coordinators use the user that owns the tables.
   IF session_user = current_user THEN RETURN NULL; END IF;
-  DELETE FROM corral.stored WHERE hour < this_hour;
+  -- Those of other roles may be held in their transactions.
+  DELETE FROM corral.stored WHERE role = session_user AND hour < this_hour;
   INSERT INTO corral.stored (role, hour, bytes) VALUES (session_user, this_hour, octet_length(NEW.content))
   ON CONFLICT (role, hour) DO UPDATE SET bytes = corral.stored.bytes + excluded.bytes;
   IF (SELECT bytes FROM corral.stored WHERE role = session_user AND hour = this_hour)

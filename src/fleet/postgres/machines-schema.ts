@@ -37,24 +37,39 @@ BEGIN
     SELECT 1 FROM corral.processes WHERE id = machine_id AND is_machine AND lease_until > corral.now_ms());
 END $$;
 
+-- What counts and then takes has to see what others took before it: a transaction of another level would count as of its beginning.
+CREATE FUNCTION corral.check_sees_all() RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'machines use the isolation level READ COMMITTED';
+  END IF;
+END $$;
+
 CREATE FUNCTION corral.machine_join(machine_name text, machine_labels text[], machine_slots integer, machine_version text, lease_ms integer)
 RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   new_id text := gen_random_uuid()::text;
   now bigint := corral.now_ms();
 BEGIN
+  PERFORM corral.check_sees_all();
   IF length(machine_name) > 200 OR length(machine_version) > 100 OR cardinality(machine_labels) > 100
     OR machine_slots NOT BETWEEN 1 AND 10000 OR lease_ms NOT BETWEEN 1 AND 60000
     OR EXISTS (SELECT 1 FROM unnest(machine_labels) AS label WHERE label IS NULL OR length(label) > 200) THEN
     RAISE EXCEPTION 'the name, labels, slots or version of the machine are not valid';
   END IF;
   -- Machines that have ended; what they ran was queued again by the owners of their fleets.
-  DELETE FROM corral.processes p WHERE p.lease_until < now - CASE WHEN p.is_machine THEN 60000 ELSE 3600000 END
-    AND NOT EXISTS (SELECT 1 FROM corral.items i WHERE i.owner = p.id AND i.state = 'away');
-  DELETE FROM corral.refusals s WHERE NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = s.machine);
-  DELETE FROM corral.paces WHERE minute < now / 60000 - 10;
-  -- One joins at a time, so that all are counted.
-  LOCK TABLE corral.limits IN SHARE ROW EXCLUSIVE MODE;
+  -- What another transaction holds is left to the next one that joins: it could wait for as long as that likes.
+  DELETE FROM corral.processes WHERE id IN (
+    SELECT p.id FROM corral.processes p WHERE p.lease_until < now - CASE WHEN p.is_machine THEN 60000 ELSE 3600000 END
+      AND NOT EXISTS (SELECT 1 FROM corral.items i WHERE i.owner = p.id AND i.state = 'away') FOR UPDATE SKIP LOCKED);
+  DELETE FROM corral.refusals WHERE (machine, fleet) IN (
+    SELECT s.machine, s.fleet FROM corral.refusals s
+    WHERE NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = s.machine) FOR UPDATE SKIP LOCKED);
+  DELETE FROM corral.paces WHERE (machine, minute) IN (
+    SELECT c.machine, c.minute FROM corral.paces c WHERE c.minute < now / 60000 - 10 FOR UPDATE SKIP LOCKED);
+  -- One machine of a role joins at a time, so that all are counted.
+  INSERT INTO corral.joined (role) VALUES (session_user) ON CONFLICT (role) DO UPDATE SET role = excluded.role;
   IF (SELECT count(*) FROM corral.processes p WHERE p.is_machine AND p.role = session_user AND p.lease_until > now - 60000)
     >= (SELECT machines_per_role FROM corral.limits) THEN
     RAISE EXCEPTION 'the database user % has too many machines: see corral.limits', session_user USING ERRCODE = '53400';
@@ -132,6 +147,7 @@ DECLARE
   n integer := 0;
   most integer;
 BEGIN
+  PERFORM corral.check_sees_all();
   IF cardinality(tickets) > 1000 OR cardinality(fleet_names) > 1000
     OR EXISTS (SELECT 1 FROM unnest(tickets) AS ticket WHERE ticket IS NULL OR length(ticket) > 100) THEN
     RAISE EXCEPTION 'this claim is too large';

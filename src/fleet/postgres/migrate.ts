@@ -23,7 +23,10 @@ export async function migrate(db: Connection, schema: string): Promise<void> {
   let found = 0;
   try {
     await db.transaction(async (within) => {
-      await within.query("SELECT pg_advisory_xact_lock($1)", [LOCK]);
+      found = await versionOf(within, schema);
+      // Any user may take an advisory lock; this lock needs a right that machines lack. Before there are tables there are no machines.
+      if (found > 0) await within.query("LOCK TABLE corral.version IN SHARE ROW EXCLUSIVE MODE");
+      else await within.query("SELECT pg_advisory_xact_lock($1)", [LOCK]);
       // Another process may have migrated it in the meantime.
       const version = await versionOf(within, schema);
       found = version;

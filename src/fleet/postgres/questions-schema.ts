@@ -26,6 +26,7 @@ DECLARE
   fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
   member_name text;
 BEGIN
+  PERFORM corral.check_sees_all();
   IF octet_length(new_json) > 262144 OR question NOT BETWEEN 0 AND 499 THEN
     RAISE EXCEPTION 'this question is too large, or there are too many';
   END IF;

@@ -13,7 +13,8 @@ import {
   storable,
 } from "./connection.ts";
 import { explainedError } from "./explained-error.ts";
-import { isPassing, PERSISTENCE, type Persistence, Retries } from "./lost-connection.ts";
+import { END_HOLDERS } from "./held-locks.ts";
+import { isHeldUp, isPassing, PERSISTENCE, type Persistence, Retries } from "./lost-connection.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 
 /** Statements at the same time: one writes, others read lists. */
@@ -27,6 +28,9 @@ const IDLE_MS = 30_000;
 const HOLD_MS = 1000;
 /** Before it listens again after the connection was lost. */
 const LISTEN_PAUSE_MS = 1000;
+
+/** Functions and operators that other users made are never meant, whatever schemas they may write to. */
+const OWN_NAMES_ALONE = "-c search_path=pg_catalog,pg_temp";
 
 /** Connects to a PostgreSQL server. @throws QueueError if it does not answer, or refuses */
 export async function connectServer(
@@ -47,6 +51,8 @@ export async function connectServer(
     connectionTimeoutMillis: CONNECT_MS,
     statement_timeout: STATEMENT_MS,
     query_timeout: ANSWER_MS,
+    lock_timeout: persistence.lockMs,
+    options: OWN_NAMES_ALONE,
     // Several statements are in one round trip, if the caller does not wait between them.
     pipeline: true,
   };
@@ -74,6 +80,7 @@ class Server implements Connection {
   readonly #texts: (text: string) => string;
   readonly #place: string;
   readonly #retries: Retries;
+  readonly #lockMs: number;
   /** By the text of the statement: its name on the server and its text there. */
   readonly #plans = new Map<string, { readonly name: string; readonly text: string }>();
   /** False behind a pooler that gives each transaction another connection, and does not know of plans. */
@@ -91,6 +98,7 @@ class Server implements Connection {
     this.#newClient = newClient;
     this.#texts = texts;
     this.#place = place;
+    this.#lockMs = persistence.lockMs;
     this.#retries = new Retries(persistence, (error) => (this.explained(error) as Error).message);
   }
 
@@ -215,6 +223,13 @@ class Server implements Connection {
     return rows as Row[];
   }
 
+  /** What waited for a lock may have waited for a machine that holds it on purpose. */
+  async #freed(error: unknown): Promise<never> {
+    if (isHeldUp(error))
+      await this.#withClient((client) => this.#ask(client, END_HOLDERS, [this.#lockMs])).catch(() => {});
+    throw error;
+  }
+
   #planned(text: string): { readonly text: string; readonly name?: string } {
     let planned = this.#plans.get(text);
     if (planned === undefined) {
@@ -228,7 +243,10 @@ class Server implements Connection {
   async #persistently<T>(attempt: (again: boolean) => Promise<T>): Promise<T> {
     if (this.#isClosed) throw new QueueError("the store of fleets is closed");
     try {
-      return await this.#retries.run(attempt, () => this.#isClosed);
+      return await this.#retries.run(
+        async (again) => await attempt(again).catch((error: unknown) => this.#freed(error)),
+        () => this.#isClosed,
+      );
     } catch (error) {
       throw this.explained(error);
     }

@@ -51,8 +51,9 @@ function coordinatorOf(
     summary: async () => [],
     failureGroups: async () => [],
   } as unknown as FleetStore;
+  const queue = work.queue("f");
   const running = new RunningFleet({
-    ...{ id: "f", spec: fleet.spec, store, queue: work.queue("f"), cache: null, stop: stop.signal },
+    ...{ id: "f", spec: fleet.spec, store, queue, cache: null, stop: stop.signal },
     job: {
       env: {
         ...{ now: clock.now, driver: { list: async () => [] }, changesets, schemas: new SchemaChecks() },
@@ -86,7 +87,7 @@ function coordinatorOf(
     return summary;
   };
   const told = (type: FleetEvent["type"]) => events.filter((event) => event.type === type);
-  return { clock, work, fleet, running, events, results, run, told, stop };
+  return { clock, work, fleet, queue, running, events, results, run, told, stop };
 }
 
 type Joined = Membership;
@@ -158,6 +159,24 @@ describe("a coordinator that runs no items", () => {
     const [item] = await claimed(machine, 1);
     if (item !== undefined) await deliver(machine, item);
     await c.clock.until(() => isOver);
+  });
+
+  it("waits for an item that it cannot claim, since the claim of a machine is not committed, also if it runs items itself", async () => {
+    const c = coordinatorOf(1, { concurrency: 1 });
+    let isHeld = true;
+    const { claim } = c.queue;
+    // The row can be seen as it was, and cannot be locked.
+    c.queue.claim = async (count, newAttempt) =>
+      isHeld ? { ...(await claim(0, newAttempt)), nextAtMs: null } : await claim(count, newAttempt);
+    let isOver = false;
+    void c.run().then(() => {
+      isOver = true;
+    });
+    await c.clock.advance(30_000);
+    expect(isOver).toBe(false);
+    isHeld = false;
+    await c.clock.until(() => isOver);
+    expect(c.results).toMatchObject([{ key: "k0", status: "succeeded" }]);
   });
 
   it("queues again what a dead machine ran, and refuses what that one brings late", async () => {

@@ -110,6 +110,7 @@ describe("the role of machines", () => {
           [digest],
         )
       )[0]?.age ?? Number.NaN;
+    await asOwner.query("UPDATE corral.blobs SET used_at = now() - interval '3 days'");
     // The time of a transaction that has been open for long is an old one.
     await asMachine.transaction(async (within) => {
       await within.query("SELECT 1");

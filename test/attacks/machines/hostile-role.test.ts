@@ -1,0 +1,251 @@
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import pg from "pg";
+import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
+import { type Content, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
+import type { Connection } from "../../../src/fleet/postgres/connection.ts";
+import { END_HOLDERS } from "../../../src/fleet/postgres/held-locks.ts";
+import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
+import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
+import { stepsOf } from "../../../src/fleet/postgres/migrate.ts";
+import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
+import { connectServer } from "../../../src/fleet/postgres/server.ts";
+import { items, noCollisions, SPEC, settlementOf } from "../../fleet/journal/journal-fixture.ts";
+
+const name = (what: string): string => `${what}_${randomBytes(4).toString("hex")}`;
+const [database, owner, role, otherRole] = [name("db"), name("owner"), name("machine"), name("other")];
+/** Of the coordinator's connection: users wait for ten seconds. */
+const LOCK_MS = 300;
+const AGREED = { declarations: {}, images: {}, trees: {} };
+
+let coordinator: PostgresStore;
+let asOwner: Connection;
+let other: PostgresStore;
+let fleet: string;
+const open: pg.Client[] = [];
+
+function urlOf(user: string): string {
+  return (inject("postgres") ?? "").replace("postgres@", `${user}@`).replace("/postgres?", `/${database}?`);
+}
+
+/** A program of its own with the rights of a machine, and with any statement that it likes. */
+async function attacker(user = role): Promise<pg.Client> {
+  const { searchParams, port } = new URL(inject("postgres") ?? "");
+  const client = new pg.Client({ user, database, host: searchParams.get("host") ?? "", port: Number(port || 5432) });
+  client.on("error", () => {});
+  await client.connect();
+  open.push(client);
+  return client;
+}
+
+async function told<T = string>(client: pg.Client, text: string, values: readonly unknown[] = []): Promise<T> {
+  return Object.values((await client.query(text, [...values])).rows[0] ?? {})[0] as T;
+}
+
+const joined = (client: pg.Client, slots = 1): Promise<string> =>
+  told(client, "SELECT corral.machine_join('m', '{}', $1, '0', 60000)", [slots]);
+
+async function newFleet(count: number): Promise<string> {
+  const id = await coordinator.create({ ...SPEC, machines: { needs: [], priority: 0, weight: 1 } });
+  await coordinator.load(id, items(count), noCollisions);
+  await coordinator.work.offer(id, AGREED);
+  return id;
+}
+
+const opened = async (user: string, self: string): Promise<PostgresStore> =>
+  await PostgresStore.open(await connectServer(urlOf(user), "corral", { ...PERSISTENCE, lockMs: LOCK_MS }), {
+    ...{ project: "p", self, isDead: () => false, isAlive: () => false },
+  });
+
+beforeAll(async () => {
+  await using admin = await connectServer(inject("postgres") ?? "");
+  await admin.query(`CREATE ROLE ${owner} LOGIN`);
+  await admin.query(`CREATE DATABASE ${database} OWNER ${owner}`);
+  coordinator = await opened(owner, "coordinator");
+  asOwner = await connectServer(urlOf(owner), "corral", { ...PERSISTENCE, lockMs: LOCK_MS });
+  const superuser = await attacker("postgres");
+  for (const each of [role, otherRole]) await superuser.query(machineRoleScript(each, "0"));
+  // As PostgreSQL before version 15 has it.
+  await superuser.query("GRANT CREATE ON SCHEMA public TO PUBLIC");
+  other = await opened(otherRole, "other");
+});
+afterEach(async () => {
+  for (const client of open.splice(0)) await client.end().catch(() => {});
+  if (fleet !== "") await coordinator.work.drain(fleet);
+  fleet = "";
+});
+afterAll(async () => {
+  for (const each of [other, coordinator, asOwner]) await each[Symbol.asyncDispose]();
+  await using admin = await connectServer(inject("postgres") ?? "");
+  await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
+});
+
+describe("a transaction that a hostile machine leaves open", () => {
+  it("with a delivery does not keep its item from being taken back", async () => {
+    fleet = await newFleet(1);
+    const client = await attacker();
+    const id = await joined(client);
+    await client.query("SELECT corral.machine_claim($1, $2, '{t}')", [id, [fleet]]);
+    await client.query("BEGIN");
+    expect(
+      await told(client, "SELECT corral.machine_deliver($1, $2, 0, 1, '{}', null, null, null, '{}')", [id, fleet]),
+    ).toBe("taken");
+    expect(await coordinator.work.reclaim(fleet, -1)).toBe(1);
+    await expect(client.query("COMMIT")).rejects.toThrow(/terminat|connection error/);
+    const { items: claimed } = await (await coordinator.queue(fleet)).claim(1, () => ({ run: "r", cell: null }));
+    expect(claimed).toMatchObject([{ attempt: 2 }]);
+  });
+
+  it("with a claim keeps no item for longer than a coordinator allows, and does not keep a fleet from being cancelled", async () => {
+    fleet = await newFleet(2);
+    const client = await attacker();
+    const id = await joined(client);
+    await client.query("BEGIN");
+    await client.query("SELECT corral.machine_claim($1, $2, '{t}')", [id, [fleet]]);
+    const queue = await coordinator.queue(fleet);
+    // It may not be waited for by what claims.
+    const first = await queue.claim(2, () => ({ run: name("r"), cell: null }));
+    expect(first.items).toHaveLength(1);
+    expect(await asOwner.query(END_HOLDERS, [60_000])).toEqual([]);
+    await queue.requeue(1, 1, 0);
+    expect(await queue.cancelQueued("it was cancelled")).toBe(2);
+    expect(await coordinator.end(fleet)).toBe("cancelled");
+    await expect(client.query("COMMIT")).rejects.toThrow(/terminat|connection error/);
+  });
+
+  it("with a blob that was used lately keeps nobody from it", async () => {
+    const content = randomBytes(100);
+    const blobs = [await coordinator.work.blobs(), await other.work.blobs()];
+    const digest = await putBytes(await coordinator.work.blobs(), content);
+    const client = await attacker();
+    await client.query("BEGIN");
+    await client.query("SELECT corral.blob_put($1, $2)", [digest, content]);
+    await client.query("SELECT corral.blobs_has($1)", [[digest]]);
+    for (const store of blobs) {
+      expect((await store.has([digest])).size).toBe(1);
+      await store.put({ digest, bytes: content.length }, [content] as unknown as Content);
+    }
+    // None of them had to be ended.
+    await client.query("COMMIT");
+  });
+
+  it.each([
+    ["with new content", ""],
+    ["with content that was used long ago", "UPDATE corral.blobs SET used_at = now() - interval '3 days'"],
+  ])("%s does not keep others from storing the same", async (_, before) => {
+    const content = randomBytes(100);
+    const client = await attacker();
+    if (before !== "") {
+      await putBytes(await coordinator.work.blobs(), content);
+      await asOwner.query(before);
+    }
+    await client.query("BEGIN");
+    await client.query("SELECT corral.blob_put($1, $2)", [digestOf(content), content]);
+    expect(await putBytes(await coordinator.work.blobs(), content)).toBe(digestOf(content));
+    await expect(client.query("COMMIT")).rejects.toThrow(/terminat|connection error/);
+  });
+
+  it("while it joins keeps no machine of another role from joining or storing, also not by what of others it removed", async () => {
+    const [client, before] = [await attacker(), await attacker(otherRole)];
+    const [dead] = [await joined(before)];
+    await asOwner.query("UPDATE corral.processes SET lease_until = 1 WHERE id = $1", [dead]);
+    await asOwner.query("INSERT INTO corral.paces VALUES ($1, 1, 1)", [dead]);
+    await asOwner.query("INSERT INTO corral.stored VALUES ($1, 1, 1) ON CONFLICT DO NOTHING", [otherRole]);
+    await client.query("BEGIN");
+    await joined(client);
+    await client.query("SELECT corral.blob_put($1, $2)", [digestOf(Buffer.from("x")), Buffer.from("x")]);
+    await using member = await other.work.join({ name: "m", labels: [], slots: 1, version: "0" });
+    expect(member.id).not.toBe("");
+    await putBytes(await other.work.blobs(), randomBytes(10));
+    await client.query("COMMIT");
+  });
+
+  it("does not keep the tables from being changed by a newer version, with a lock that any user may take", async () => {
+    const client = await attacker();
+    await client.query("SELECT pg_advisory_lock(7215318)");
+    const reading = await attacker();
+    await reading.query("BEGIN");
+    await reading.query("SELECT * FROM corral.version");
+    for (const statement of [
+      "DROP TABLE corral.questions",
+      "DROP FUNCTION corral.machine_ask, corral.machine_unask, corral.machine_answers",
+    ])
+      await asOwner.query(statement);
+    await asOwner.query("UPDATE corral.version SET version = 5, steps = $1", [stepsOf(5)]);
+    await using again = await opened(owner, "newer");
+    expect(await again.find("none")).toBeNull();
+    const superuser = await attacker("postgres");
+    await superuser.query(machineRoleScript(role, "0"));
+  });
+
+  it("is not ended if it holds nothing, and no role but those of machines is", async () => {
+    const [client, user] = [await attacker(), await attacker(owner)];
+    await client.query("BEGIN");
+    await client.query("SELECT version FROM corral.version");
+    await user.query("BEGIN");
+    await user.query("UPDATE corral.version SET version = version");
+    expect(await asOwner.query(END_HOLDERS, [0])).toEqual([]);
+    for (const each of [client, user]) await each.query("ROLLBACK");
+  });
+});
+
+describe("what a hostile machine writes elsewhere in the database", () => {
+  it("is not called by the coordinator, also if every user may write to the schema public", async () => {
+    fleet = await newFleet(1);
+    const client = await attacker();
+    // They fit better than PostgreSQL's own, which takes arrays of any type.
+    for (const type of ["text", "integer", "bigint"])
+      await client.query(
+        `CREATE FUNCTION public.unnest(${type}[]) RETURNS SETOF ${type} LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION 'the code of a machine, as %', current_user; END $$`,
+      );
+    const queue = await coordinator.queue(fleet);
+    const { items: claimed } = await queue.claim(1, () => ({ run: "r", cell: null }));
+    await asOwner.query("UPDATE corral.requests SET attached = 'one two'");
+    expect((await coordinator.work.referred()).files).toEqual(expect.arrayContaining(["one", "two"]));
+    expect(await queue.settle(0, 1, settlementOf(0, { run: claimed[0]?.run ?? "" }))).toEqual({ ok: true });
+    await (await coordinator.work.blobs()).sweep({ isKept: () => true, olderThanMs: 0 });
+    expect(await coordinator.end(fleet)).toBe("done");
+  });
+});
+
+describe("a database of its own for Corral", () => {
+  it("has no place where a machine can store things past its limits, after the statements of docs/machines.md", async () => {
+    const docs = readFileSync(new URL("../../../docs/machines.md", import.meta.url), "utf8");
+    const [, statements = ""] = /```sql\n(ALTER ROLE corral_machine CONNECTION LIMIT[^`]*)```/.exec(docs) ?? [];
+    const superuser = await attacker("postgres");
+    await superuser.query(
+      statements.replaceAll("corral_machine", role).replaceAll("DATABASE fleets", `DATABASE ${database}`),
+    );
+    const client = await attacker();
+    for (const statement of [
+      "CREATE TEMP TABLE t AS SELECT 1 AS x",
+      "CREATE TABLE public.t (x int)",
+      "CREATE SCHEMA mine",
+      "SELECT lo_creat(-1)",
+      "SELECT lo_create(0)",
+      "SELECT lo_from_bytea(0, 'x')",
+      "SELECT lo_import('/etc/hostname')",
+    ])
+      await expect(client.query(statement), statement).rejects.toThrow(/permission denied/);
+    expect(await joined(client)).not.toBe("");
+  });
+});
+
+describe("limits of a machine", () => {
+  it.each(["REPEATABLE READ", "SERIALIZABLE"])("cannot be passed by transactions that are %s", async (level) => {
+    fleet = await newFleet(4);
+    const client = await attacker();
+    const id = await joined(client);
+    const begin = async (): Promise<void> => void (await client.query(`BEGIN ISOLATION LEVEL ${level}`));
+    for (const [text, values] of [
+      ["SELECT corral.machine_join('m', '{}', 1, '0', 1000)", []],
+      ["SELECT corral.machine_claim($1, $2, '{t}')", [id, [fleet]]],
+      ["SELECT corral.machine_ask($1, $2, 0, 1, 0, '{}')", [id, fleet]],
+    ] as const) {
+      await begin();
+      await expect(client.query(text, [...values])).rejects.toThrow(/READ COMMITTED/);
+      await client.query("ROLLBACK");
+    }
+  });
+});
