@@ -1,13 +1,16 @@
 import { isDeepStrictEqual } from "node:util";
 import { newRunId } from "../run/model/job.ts";
+import { brokenResult } from "../run/model/result.ts";
+import { finishBegun } from "./begun-effects.ts";
 import { deliveredResult } from "./elsewhere/delivered-result.ts";
 import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
 import { decidedHere } from "./elsewhere/machine-questions.ts";
 import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
-import { unrunResult } from "./item-result.ts";
-import type { ClaimedItem } from "./model/queue.ts";
+import { lostText, unrunResult } from "./item-result.ts";
+import type { ClaimedItem, Intent } from "./model/queue.ts";
+import { QueueError } from "./model/queue-error.ts";
 import type { Delivered, Runner } from "./model/work.ts";
-import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
+import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
 
 /** The longest wait for a notice of machines, since one can be lost. */
 const IDLE_MS = 1000;
@@ -115,7 +118,11 @@ export class Deliveries implements AsyncDisposable {
     if (request === undefined) throw new Error(`the fleet has no item ${key}`);
     onEvent({ type: "started", index, key, attempt, at: job.env.now(), machine });
     const claimed: ClaimedItem = { request, attempt, earlier, run, cell: null };
-    const checked = await deliveredResult(delivered, request.fields ?? {}, job.worker, job.env.schemas);
+    const broken: BrokenAttempt = { claimed, machine, begun: null };
+    const checked = await this.#unlessBug(broken, () =>
+      deliveredResult(delivered, request.fields ?? {}, job.worker, job.env.schemas),
+    );
+    if (checked === BROKEN) return;
     if (checked === null) {
       const message = `The machine ${machine} delivered a result that is not valid. Check its version of Corral.`;
       const lost = {
@@ -133,7 +140,13 @@ export class Deliveries implements AsyncDisposable {
     if (await this.#recorder.retried(claimed, result)) return;
     const ended = { delivered, request, result, streams };
     // From its first effect on, the attempt never runs again.
-    const settled = await this.#elsewhere.settleChanges(ended, { fleet: id, job, queue, signal: stop });
+    const onBegun = (intent: Intent): void => {
+      broken.begun = intent;
+    };
+    const settled = await this.#unlessBug(broken, () =>
+      this.#elsewhere.settleChanges(ended, { fleet: id, job, queue, signal: stop, onBegun }),
+    );
+    if (settled === BROKEN) return;
     if (settled === null)
       return onEvent({ type: "trouble", detail: `attempt ${attempt} of item ${key} no longer counts` });
     if (this.#lost.aborted) return;
@@ -142,4 +155,45 @@ export class Deliveries implements AsyncDisposable {
       return await job.env.changesets.drop(run, "its coordinator was stopped");
     await this.#recorder.record(claimed, settled.result, { cacheKey: null, streams }, settled);
   }
+
+  /** As at home: a bug at one item says nothing of the others. Then its result is recorded, and nothing is left to do for it. */
+  async #unlessBug<T>(attempt: BrokenAttempt, work: () => Promise<T>): Promise<T | typeof BROKEN> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!this.#isBug(error)) throw error;
+      this.#fleet.onEvent({ type: "trouble", detail: lostText(attempt.claimed.request.key, error) });
+      await this.#endBroken(attempt);
+      return BROKEN;
+    }
+  }
+
+  /** Not a failure of the store, the Engine or this machine, which says nothing about the item. */
+  #isBug(error: unknown): boolean {
+    if (this.#lost.aborted || this.#fleet.stop.aborted || error instanceof QueueError) return false;
+    return !isRunTrouble(error) && (error as { syscall?: unknown }).syscall === undefined;
+  }
+
+  /** What it had begun to change is finished. It never runs again. */
+  async #endBroken({ claimed, machine, begun }: BrokenAttempt): Promise<void> {
+    const { job, queue, spec } = this.#fleet;
+    const { request, attempt, run } = claimed;
+    if (begun === null) {
+      const { error } = brokenResult({ run, worker: spec.worker });
+      const lost = { ...unrunResult(claimed, "lost"), run, attempt, machine, error };
+      return await this.#recorder.record(claimed, lost, UNRUN, { hasBegun: false });
+    }
+    const item = { index: request.index, key: request.key, attempt, run, intent: begun };
+    const ports = { queue, changesets: job.env.changesets };
+    await finishBegun(item, spec.worker, ports, (result) => this.#recorder.tell(result));
+  }
 }
+
+/** A delivery that a bug may end. `begun`: what its attempt has recorded before its first effect. */
+interface BrokenAttempt {
+  readonly claimed: ClaimedItem;
+  readonly machine: string;
+  begun: Intent | null;
+}
+
+const BROKEN = Symbol("a bug has ended it");

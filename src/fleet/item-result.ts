@@ -1,3 +1,4 @@
+import { bugText } from "../platform/bug-text.ts";
 import type { RunResult } from "../run/model/result.ts";
 import { HAS_LAST_WORDS } from "./model/cause.ts";
 import type { ItemResult } from "./model/item.ts";
@@ -83,4 +84,9 @@ export function unrunResult({ request }: ClaimedItem, status: string): ItemResul
     ...{ stderrLine: null, fields: request.fields ?? {} },
     ...{ startedAt: null, endedAt: new Date().toISOString(), durationMs: 0, memoryBytesPeak: null },
   };
+}
+
+/** For the user: a bug has ended the work on one item. */
+export function lostText(key: string, bug: unknown): string {
+  return `item ${key} is lost, other items continue: internal error: ${bugText(bug)}`;
 }

@@ -7,7 +7,7 @@ import { brokenResult, type RunResult } from "../run/model/result.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
 import { ClaimedAhead } from "./claimed-ahead.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
-import { itemResult, unrunResult } from "./item-result.ts";
+import { itemResult, lostText, unrunResult } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
@@ -181,9 +181,8 @@ export class ItemsHere {
   #brokenRun({ request, run }: ClaimedItem, error: unknown): RunResult {
     if (error instanceof EngineTrouble || isHostTrouble(error)) throw error;
     const { troubles, onEvent, spec } = this.#fleet;
-    const bug = `internal error: ${bugText(error)}`;
-    troubles.add(run, bug);
-    onEvent({ type: "trouble", detail: `item ${request.key} is lost, other items continue: ${bug}` });
+    troubles.add(run, `internal error: ${bugText(error)}`);
+    onEvent({ type: "trouble", detail: lostText(request.key, error) });
     return brokenResult({ run, worker: spec.worker });
   }
 

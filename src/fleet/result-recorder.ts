@@ -127,8 +127,7 @@ export class ResultRecorder {
     try {
       await act();
     } catch (trouble) {
-      const isKnown = trouble instanceof EngineTrouble || trouble instanceof UnfinishedChanges;
-      if (!isKnown && !isHostTrouble(trouble)) throw trouble;
+      if (!isRunTrouble(trouble)) throw trouble;
       this.#fleet.onEvent({ type: "trouble", detail: trouble.message });
       this.#loop.drain(why);
     }
@@ -159,6 +158,11 @@ export class ResultRecorder {
       this.onRecording();
     }
   }
+}
+
+/** The Engine or this machine fails, which says nothing about the item. */
+export function isRunTrouble(error: unknown): error is Error {
+  return error instanceof EngineTrouble || error instanceof UnfinishedChanges || isHostTrouble(error);
 }
 
 /** The result of an attempt that was given up: none of its changes waits. */

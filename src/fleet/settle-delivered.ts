@@ -19,7 +19,7 @@ import type { SettleChanges } from "./transport.ts";
  * nothing but the content. `blobs`: where machines put that.
  */
 export function settlingDelivered(blobs: BlobStore): SettleChanges {
-  return async ({ delivered, request, result, streams }, { fleet, job: fleetJob, queue, signal }) => {
+  return async ({ delivered, request, result, streams }, { fleet, job: fleetJob, queue, signal, onBegun }) => {
     const { changeset, run, index, attempt } = delivered;
     if (changeset === null) return { result, hasBegun: false };
     const { env } = fleetJob;
@@ -33,7 +33,9 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
     };
     const begin: Job["begin"] = async () => {
       const foreseen = state.would === null ? result : withChanges(result, state.would);
-      const taken = await queue.begin(index, attempt, { result: foreseen, cacheKey: null, streams });
+      const intent = { result: foreseen, cacheKey: null, streams };
+      const taken = await queue.begin(index, attempt, intent);
+      if (taken.ok) onBegun(intent);
       state.begun = taken.ok;
       state.fenced = !taken.ok;
       if (taken.ok) return null;

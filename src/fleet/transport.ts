@@ -2,7 +2,7 @@ import type { BlobStore } from "../blobs/model/blob.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { FleetJob } from "./items/item-job.ts";
 import type { ItemRequest, ItemResult } from "./model/item.ts";
-import type { Settlement } from "./model/queue.ts";
+import type { Intent, Settlement } from "./model/queue.ts";
 import type { Agreement, Delivered } from "./model/work.ts";
 import type { OwnedQueue } from "./owned-queue.ts";
 
@@ -33,6 +33,8 @@ export type SettleChanges = (
     /** Confirmed before what the attempt kept is touched: the next owner of the fleet works on the same. */
     readonly queue: Pick<OwnedQueue, "begin" | "confirm">;
     readonly signal: AbortSignal;
+    /** Called when the attempt has begun: from then on its effects must be finished, whatever fails. */
+    readonly onBegun: (intent: Intent) => void;
   },
 ) => Promise<SettledElsewhere | null>;
 

@@ -181,6 +181,11 @@ export async function isHeld(path: string, { isDead }: LockOwner): Promise<boole
   return held?.name != null && !isDead(held.name);
 }
 
+/** The name of the process that holds the lock at `path`; null if none does, or if it cannot be read. */
+export async function holderOf(path: string): Promise<string | null> {
+  return (await heldBy(path))?.name ?? null;
+}
+
 /** Null if no process holds it. */
 async function heldBy(path: string): Promise<Held | null> {
   const found = await lstat(path, { bigint: true }).catch(nullFor("ENOENT"));

@@ -63,6 +63,13 @@ export function isAlive(owner: Owner, self: Owner): boolean {
   return isVisible && !isDead(owner, self);
 }
 
+/** Can it not be seen from the process `self` whether this owner runs, since it belongs to another machine or process namespace? */
+export function isOutOfSight(owner: string, self: string): boolean {
+  const [one, other] = [parseOwner(owner), parseOwner(self)];
+  if (one === null || other === null) return false;
+  return one.machine !== other.machine || one.pidNamespace !== other.pidNamespace;
+}
+
 /** This process as the owner of Corral's locks. A name that cannot be parsed may belong to a living process. */
 export function lockOwner(): LockOwner {
   const self = currentOwner();

@@ -3,7 +3,8 @@ import { mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { hasCode } from "../../platform/errno.ts";
-import { isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
+import { holderOf, isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
+import { isOutOfSight } from "../../state/owner.ts";
 import { BrokenApplyLog } from "../apply/apply-log.ts";
 import { EndedChangesets } from "./ended-changesets.ts";
 import { isThere, namesIn } from "./existing.ts";
@@ -72,7 +73,9 @@ export class ChangesetFolders {
     if (!this.has(id)) return missing(id);
     const folder = this.of(id);
     await using held = await this.hold(folder);
-    return held === null ? busy(id) : await unlessBroken(id, () => act(folder));
+    if (held !== null) return await unlessBroken(id, () => act(folder));
+    const holder = await holderOf(folder.lock);
+    return busy(id, holder !== null && isOutOfSight(holder, this.#owner.name) ? folder.lock : null);
   }
 
   /** Renamed first, so that it disappears from the list at once. */

@@ -39,8 +39,12 @@ export function missing(id: string): NotKept {
   return { ok: false, code: "missing", reason };
 }
 
-export function busy(id: string): NotKept {
-  return { ok: false, code: "busy", reason: `another process is working on changeset ${id}` };
+/** `lock`: the file that it holds, if it cannot be seen from here whether it runs; else null. */
+export function busy(id: string, lock: string | null): NotKept {
+  const reason = `another process is working on changeset ${id}`;
+  if (lock === null) return { ok: false, code: "busy", reason };
+  const advice = `It runs, or ran, in another container or on another machine. If it has ended for good, remove its lock: rm ${lock}`;
+  return { ok: false, code: "busy", reason: `${reason}. ${advice}` };
 }
 
 export function changed(id: string): NotKept {

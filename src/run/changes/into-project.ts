@@ -103,7 +103,7 @@ async function completed(run: string, store: ChangesetStore, before: (agreed: Ch
     if (done.ok) return done;
     if (done.code === "missing") return null;
     if (done.code !== "busy") return { broken: done.reason };
-    if (look >= MAX_LOOKS) throw new UnfinishedChanges(`${done.reason}, so its fleet cannot continue now`);
+    if (look >= MAX_LOOKS) throw new UnfinishedChanges(`the fleet cannot continue now: ${done.reason}`);
     await sleep(LOOK_MS);
   }
 }

@@ -123,6 +123,17 @@ it("leaves alone what another living process works on, and takes over from a dea
   expect(namesIn(join(stateDir, "changes", ID)).sort()).toEqual(["changeset.json", "content", "state.json"]);
 });
 
+it("names the lock to remove if its process is in another container, and cannot be seen from here", async () => {
+  const { stateDir, store, storeOf, changeset } = begin();
+  await store.keep(changeset, "held");
+  const lock = join(stateDir, "changes", ID, "owner");
+  const named = (namespace: string): LockOwner => ({ ...me, name: `machine|boot|${namespace}|7|99` });
+  fs.writeFileSync(lock, left(named("pid:[1]").name));
+  const busy = async (owner: LockOwner) => await storeOf(owner).discard(ID);
+  expect(await busy(named("pid:[2]"))).toMatchObject({ code: "busy", reason: expect.stringContaining(`: rm ${lock}`) });
+  expect(await busy(named("pid:[1]"))).toMatchObject({ code: "busy", reason: expect.not.stringContaining(lock) });
+});
+
 it("lets only one of many apply a changeset", async () => {
   const { staged, store, storeOf, changeset } = begin();
   await store.keep(changeset, "held");

@@ -65,7 +65,7 @@ async function delivered(f: FleetFixture) {
           },
           ...{ request, result, streams: null },
         },
-        { fleet, job, queue: ownedBy(of), signal: new AbortController().signal },
+        { fleet, job, queue: ownedBy(of), signal: new AbortController().signal, onBegun: () => {} },
       ),
   };
 }

@@ -3,6 +3,7 @@ import type { FleetEvent, FleetSummary } from "../../../src/fleet/events.ts";
 import type { FleetParts } from "../../../src/fleet/fleet-parts.ts";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemResult } from "../../../src/fleet/model/item.ts";
+import { QueueError } from "../../../src/fleet/model/queue-error.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import type { ClaimedWork, Delivery, Membership } from "../../../src/fleet/model/work.ts";
 import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
@@ -317,11 +318,53 @@ describe("a coordinator that runs no items", () => {
     expect(c.fleet.items.map(({ state }) => state)).toEqual(["done", "done"]);
   });
 
+  it("loses an item whose delivery a bug ends, says so, and records every other; what was begun is finished", async () => {
+    const finished: string[] = [];
+    const c = coordinatorOf(
+      3,
+      {},
+      async ({ delivered, result }, { queue, onBegun }) => {
+        if (delivered.key === "k2") return { result, hasBegun: false };
+        const intent = { result, cacheKey: null, streams: null };
+        if (delivered.key === "k1" && (await queue.begin(delivered.index, delivered.attempt, intent)).ok)
+          onBegun(intent);
+        throw new TypeError("a bug");
+      },
+      {
+        changesets: {
+          ...noChangesets,
+          async finish(run) {
+            finished.push(run);
+            return null;
+          },
+        },
+      },
+    );
+    const ended = c.run();
+    const machine = await joined(c.work);
+    const items = await claimed(machine, 3);
+    for (const item of items) await deliver(machine, item);
+    await c.clock.until(() => c.results.length === 3);
+    await ended;
+    const byKey = new Map(c.results.map(({ key, status, error }) => [key, error?.code ?? status]));
+    expect(byKey).toEqual(
+      new Map([
+        ["k0", "INTERNAL"],
+        ["k1", "succeeded"],
+        ["k2", "succeeded"],
+      ]),
+    );
+    expect(finished).toEqual([items[1]?.run]);
+    expect(c.told("trouble")).toHaveLength(2);
+    expect(c.told("trouble")[0]).toMatchObject({ detail: expect.stringMatching(/^item k0 is lost, .* a bug/) });
+    expect(c.fleet.items.map(({ state, attempt }) => [state, attempt])).toEqual(Array(3).fill(["done", 1]));
+  });
+
   it("ends with the error if a delivery cannot be settled, and takes no other", async () => {
     const settling: string[] = [];
     const c = coordinatorOf(3, {}, async ({ delivered }) => {
       settling.push(delivered.key);
-      throw new TypeError("a bug");
+      throw new QueueError("a failure of the queue");
     });
     let error: unknown = null;
     void c.run().catch((failed: unknown) => {
@@ -333,7 +376,7 @@ describe("a coordinator that runs no items", () => {
     await c.clock.advance(3000);
     if (second !== undefined) await deliver(machine, second);
     await c.clock.advance(60_000);
-    expect(error).toMatchObject({ message: "a bug" });
+    expect(error).toMatchObject({ message: "a failure of the queue" });
     expect(settling).toEqual(["k0"]);
     expect(c.fleet.items.map(({ state }) => state)).toEqual(["delivered", "delivered", "running"]);
   });
