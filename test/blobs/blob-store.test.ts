@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
-import { PGlite } from "@electric-sql/pglite";
 import { afterAll, describe, expect, it } from "vitest";
 import { openDirectoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
 import {
@@ -13,8 +12,10 @@ import {
   putBytes,
   wholeBlob,
 } from "../../src/blobs/model/blob.ts";
-import { BLOB_TABLE, PostgresBlobs, type Statements } from "../../src/blobs/postgres/postgres-blobs.ts";
+import type { PostgresStore } from "../../src/fleet/postgres/postgres-store.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
+import { isSqlite } from "../fleet/journal/store-kind.ts";
+import { postgresFixture } from "../fleet/postgres/postgres-fixture.ts";
 
 interface Opened extends AsyncDisposable {
   readonly store: BlobStore;
@@ -23,29 +24,19 @@ interface Opened extends AsyncDisposable {
   digests(): Promise<string[]>;
 }
 
-let database: Promise<PGlite> | null = null;
-afterAll(async () => void (await (await database)?.close()));
-
-function statementsIn(opened: PGlite): Statements {
-  return {
-    query: async <Row>(text: string, values: readonly unknown[] = []) =>
-      (await opened.query<Row>(text, [...values])).rows,
-  };
-}
+const postgres = postgresFixture();
+let queue: Promise<PostgresStore> | null = null;
+afterAll(async () => await (await queue)?.[Symbol.asyncDispose]());
 
 async function inDatabase(): Promise<Opened> {
-  database ??= PGlite.create().then(async (made) => {
-    await made.exec(`CREATE SCHEMA corral;${BLOB_TABLE}`);
-    return made;
-  });
-  const opened = await database;
-  const store = new PostgresBlobs(statementsIn(opened));
-  await opened.exec("DELETE FROM corral.blobs");
+  queue ??= postgres.open();
+  const { work } = await queue;
+  await postgres.query("DELETE FROM corral.blobs");
   return {
-    store,
-    age: async () => void (await opened.exec("UPDATE corral.blobs SET used_at = now() - interval '3 days'")),
+    store: await work.blobs(),
+    age: async () => void (await postgres.query("UPDATE corral.blobs SET used_at = now() - interval '3 days'")),
     digests: async () =>
-      (await opened.query<{ digest: string }>("SELECT digest FROM corral.blobs")).rows.map(({ digest }) => digest),
+      (await postgres.query<{ digest: string }>("SELECT digest FROM corral.blobs")).map(({ digest }) => digest),
     [Symbol.asyncDispose]: async () => {},
   };
 }
@@ -71,10 +62,9 @@ const refusedAs = (code: BlobRefused["code"]) => expect.objectContaining({ name:
 const HELLO = digestOf(Buffer.from("hello"));
 const OTHER = digestOf(Buffer.from("other"));
 
-describe.each([
-  ["a directory", inDirectory],
-  ["PostgreSQL", inDatabase],
-])("blobs in %s", (_, open) => {
+const [where, open] = isSqlite ? (["a directory", inDirectory] as const) : (["PostgreSQL", inDatabase] as const);
+
+describe(`blobs in ${where}`, () => {
   it("are read as they were stored, whatever their size", { timeout: 60_000 }, async () => {
     await using opened = await open();
     for (const content of [Buffer.alloc(0), Buffer.from("hello"), Buffer.alloc(300_000), randomBytes(5_000_001)]) {
@@ -131,16 +121,16 @@ describe.each([
   });
 });
 
-describe("blobs in PostgreSQL", () => {
+describe.skipIf(isSqlite)("blobs in PostgreSQL", () => {
   it("are refused by the database itself if a machine lies about them", { timeout: 60_000 }, async () => {
     await using opened = await inDatabase();
-    const insert = (await database)?.query("SELECT corral.blob_put($1, $2)", [HELLO, Buffer.from("hullo")]);
+    const insert = postgres.query("SELECT corral.blob_put($1, $2)", [HELLO, Buffer.from("hullo")]);
     await expect(insert).rejects.toThrow(/check constraint/);
     expect(await opened.digests()).toEqual([]);
   });
 });
 
-describe("blobs in a directory", () => {
+describe.runIf(isSqlite)("blobs in a directory", () => {
   it("have the permission bits of the directory, whatever the umask", async () => {
     const folder = temporaryFolder();
     fs.chmodSync(folder.path, 0o2770);

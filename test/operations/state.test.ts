@@ -82,14 +82,15 @@ describe("operations on fleets", () => {
   });
 
   it("reject an unknown fleet or status before the first piece", async () => {
+    // Each begins when the one before has ended: one that rejects while none waits for it is an unhandled rejection.
     for (const asked of [
-      showFleet(place, "nobody"),
-      fleetResults(place, "nobody"),
-      fleetReport(place, "nobody"),
-      cancelFleet(place, "nobody"),
-      removeFleets(place, { ids: ["nobody"] }),
+      () => showFleet(place, "nobody"),
+      () => fleetResults(place, "nobody"),
+      () => fleetReport(place, "nobody"),
+      () => cancelFleet(place, "nobody"),
+      () => removeFleets(place, { ids: ["nobody"] }),
     ])
-      await expect(asked).rejects.toMatchObject({ code: "UNKNOWN_FLEET" });
+      await expect(asked()).rejects.toMatchObject({ code: "UNKNOWN_FLEET" });
     const mistyped = fleetResults(place, await loadedFleet(), { status: "faild" });
     await expect(mistyped).rejects.toThrow(/there is no status faild.*`failed`/);
   });

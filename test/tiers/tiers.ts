@@ -63,23 +63,30 @@ export const SLOW = [
   "test/serve/restart.test.ts",
 ];
 
-/** What every store of fleets promises: these run on SQLite in the tier `unit`, and again on a PostgreSQL server, or on PGlite where there is none. */
+/**
+ * What every store of fleets and of blobs promises: these run on SQLite and directories in the tier `unit`, and again on a PostgreSQL server, or on
+ * PGlite where there is none.
+ */
 export const STORES = [
-  "begun-items",
-  "item-details",
-  "journal",
-  "journal-queue",
-  "pace",
-  "queue.property",
-  "results",
-  "retry-in-place",
-].map((name) => `test/fleet/journal/${name}.test.ts`);
+  "test/blobs/blob-store.test.ts",
+  ...[
+    "begun-items",
+    "item-details",
+    "journal",
+    "journal-queue",
+    "pace",
+    "queue.property",
+    "results",
+    "retry-in-place",
+  ].map((name) => `test/fleet/journal/${name}.test.ts`),
+];
 /** What only a store promises that machines can reach: these are in no tier, and run on a server, or on PGlite. */
 export const SHARED_STORES = ["test/fleet/postgres/work.test.ts"];
 /** What needs a PostgreSQL server of its own or several users: these run on the server alone. */
 export const ON_SERVER = [
   ...[
     "lost-connection",
+    "restored",
     "rows-read",
     "machine-role",
     "machine-over-tls",

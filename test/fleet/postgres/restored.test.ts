@@ -9,7 +9,7 @@ import { serverPrograms, startServer } from "./server-fixture.ts";
 const machine = { name: "m", labels: [], slots: 1, version: "1" };
 const newAttempt = (run: string) => () => ({ run, cell: null });
 
-describe.skipIf(serverPrograms() === null)("a database that was restored to an earlier state", () => {
+describe("a database that was restored to an earlier state", () => {
   it("runs again what was recorded after that, refuses what was claimed then, and knows no process of then", async () => {
     await using server = await startServer();
     const url = (database: string): string => server.url.replace("/postgres?", `/${database}?`);
