@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { seeded } from "../../test/faults/random.ts";
 import { type Evidence, evidenceOf } from "./evidence.ts";
-import { type Fault, type FaultName, type FaultPlaces, nextFault, seeded } from "./faults.ts";
+import { type Fault, type FaultName, type FaultPlaces, nextFault } from "./faults.ts";
 import { leftBehind } from "./left-behind.ts";
 import { linksLeft } from "./links.ts";
 import { type ChaosOptions, parseChaosOptions } from "./options.ts";

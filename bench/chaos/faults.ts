@@ -42,17 +42,6 @@ export interface Fault {
 
 const PAUSE_MS = 30_000;
 
-/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
-export function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** The next fault: of one kind among `kinds`, in a place that no other fault holds; null if all are held. */
 export function nextFault(
   places: FaultPlaces,

@@ -11,10 +11,11 @@ import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import type { Job } from "../../../src/run/model/job.ts";
 import { unstartedResult } from "../../../src/run/model/result.ts";
+import { seeded } from "../../faults/random.ts";
 import { type Effect, type SimulatedChanges, simulatedRun } from "./simulated-changes.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 import { simulatedJob } from "./simulated-parts.ts";
-import { randomOf, type VirtualProcess, type VirtualWorld } from "./virtual-world.ts";
+import type { VirtualProcess, VirtualWorld } from "./virtual-world.ts";
 
 const AGREEMENT = { declarations: {}, images: {}, trees: {} };
 const REJOIN_MS = 1000;
@@ -40,7 +41,7 @@ export interface Simulation {
 
 /** How an attempt ends, and how long it takes: the same for the same seed. */
 function fate(seed: number, index: number, run: string) {
-  const random = randomOf(seed ^ Math.imul(index + 1, 0x9e3779b1) ^ Number.parseInt(run.slice(0, 6), 36));
+  const random = seeded(seed ^ Math.imul(index + 1, 0x9e3779b1) ^ Number.parseInt(run.slice(0, 6), 36));
   const takesMs = random() < 0.5 ? 2000 + random() * 8000 : 50 + random() * 1500;
   const chance = random();
   const status = chance < 0.8 ? "succeeded" : chance < 0.9 ? "failed" : "lost";
@@ -52,7 +53,7 @@ export function requestsOf(count: number): ItemRequest[] {
 }
 
 async function storeOf({ world, database, seed, seesLeasesAlone }: Simulation, process: VirtualProcess) {
-  const random = randomOf(seed + world.now() + process.name.length);
+  const random = seeded(seed + world.now() + process.name.length);
   return await PostgresStore.open(database.connection(world, process, random), {
     ...{ project: "p", self: process.name },
     isDead: (owner) => !seesLeasesAlone && world.find(owner)?.state === "dead",
