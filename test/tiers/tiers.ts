@@ -11,11 +11,12 @@ export type Tier = "unit" | "long" | "engine";
 const REACHES_ENGINE = ["src/isolation/open-engine.ts", "src/isolation/engine/connect.ts", "test/cli/program.ts"];
 /** Tests that use the built package, or the examples with it; no import shows that. */
 const USES_PACKAGE = ["test/package.test.ts", "test/examples/"];
-/** Tests that try something thousands of times, write huge files or wait for real limits. */
+/** Tests that try something thousands of times, start hundreds of programs, write huge files or wait for real limits. */
 export const LONG = [
   "test/agent/asked-again.test.ts",
   "test/attacks/changeset-apply.test.ts",
   "test/attacks/host-files.test.ts",
+  "test/attacks/hostile-manifest.test.ts",
   "test/audit/processes.test.ts",
   "test/changes/apply/kill-at-each-step.test.ts",
   "test/changes/scan/scan.test.ts",
@@ -26,6 +27,11 @@ export const LONG = [
   "test/fleet/items/million-lines.test.ts",
   "test/fleet/journal/killed.test.ts",
   "test/fleet/journal/processes.test.ts",
+  "test/fleet/simulation/schedules.test.ts",
+  "test/git/pull.test.ts",
+  "test/git/stage.test.ts",
+  "test/sandbox/network/network.property.test.ts",
+  "test/state/file-lock.test.ts",
 ];
 
 /** Of the tier `engine`, those that take longest, 20 s and more beside other work: they begin first. */
