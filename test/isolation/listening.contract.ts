@@ -1,4 +1,4 @@
-import { readdir, readlink } from "node:fs/promises";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Cell } from "../../src/isolation/port/cell.ts";
@@ -30,11 +30,33 @@ export async function waitingCell(
   return { cell: cellOf(await driver.start({ plan, pins, signal, onOutput })), printed: () => text };
 }
 
-/** Descriptors of this process that are sockets. Some are connections to the Engine, which stay open for some seconds. */
-export async function sockets(): Promise<number> {
-  const names = await readdir("/proc/self/fd");
-  const links = await Promise.all(names.map((name) => readlink(`/proc/self/fd/${name}`).catch(() => "")));
-  return links.filter((link) => link.startsWith("socket:")).length;
+/** Columns of the tables of sockets in `/proc/self/net`: which has the inode. */
+const INODE_COLUMNS = { unix: 6, tcp: 9, tcp6: 9 };
+
+/**
+ * Descriptors of this process that are sockets in another network than its own. Those of its own network are connections to the Engine
+ * and to helpers, which come and go. In one turn, so that none is opened or closed meanwhile.
+ */
+export function socketsElsewhere(): number {
+  const inodes = Object.entries(INODE_COLUMNS).flatMap(([table, column]) =>
+    readFileSync(`/proc/self/net/${table}`, "latin1")
+      .split("\n")
+      .map((line) => line.trim().split(/ +/)[column]),
+  );
+  const own = new Set(inodes.map((inode) => `socket:[${inode}]`));
+  return readdirSync("/proc/self/fd").filter((name) => {
+    const link = linkAt(`/proc/self/fd/${name}`);
+    return link.startsWith("socket:") && !own.has(link);
+  }).length;
+}
+
+/** The descriptor that listed the others is closed. */
+function linkAt(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return "";
+  }
 }
 
 const CLOSED = { timeout: 10_000 };
@@ -91,16 +113,16 @@ export function listeningContract(way: string, open: () => Promise<Listened>): v
       await using _ = cell;
       cell.release(Buffer.alloc(0));
       while (!printed().includes("taken")) await new Promise((later) => setTimeout(later, 20));
-      const before = await sockets();
+      const before = socketsElsewhere();
       const listening = await cell.listen([HTTP, HTTPS], () => {});
       expect(listening).toEqual({ ok: false, reason: "127.88.1.1:443 cannot be opened (EADDRINUSE)" });
-      await expect.poll(sockets, CLOSED).toBeLessThanOrEqual(before);
+      await expect.poll(socketsElsewhere, CLOSED).toBe(before);
     });
 
     it("leaves no socket when it is closed, and no process", async () => {
       const { cell } = await waiting("true");
       await using _ = cell;
-      const before = await sockets();
+      const before = socketsElsewhere();
       const places = Array.from({ length: 100 }, (_, n) => ({
         address: `127.88.1.${n + 1}`,
         port: 443,
@@ -108,9 +130,9 @@ export function listeningContract(way: string, open: () => Promise<Listened>): v
       }));
       const listening = await cell.listen(places, () => {});
       if (!listening.ok) throw new Error(listening.reason);
-      await expect.poll(sockets, CLOSED).toBeLessThanOrEqual(before + 100);
+      expect(socketsElsewhere()).toBe(before + 100);
       await listening[Symbol.asyncDispose]();
-      await expect.poll(sockets, CLOSED).toBeLessThanOrEqual(before);
+      await expect.poll(socketsElsewhere, CLOSED).toBe(before);
     });
 
     it("refuses a cell that is gone", async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { CellNetwork, enterFromOutside } from "../../../src/isolation/network/cell-network.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
-import { HTTP, HTTPS, listeningContract, sockets, waitingCell } from "../listening.contract.ts";
+import { HTTP, HTTPS, listeningContract, socketsElsewhere, waitingCell } from "../listening.contract.ts";
 import { type Engine, openEngine } from "./engine.ts";
 
 for (const [way, listensByContainer] of [
@@ -27,7 +27,7 @@ describe("listening in the network of a cell", () => {
   it("accepts nothing in another namespace than the one that the gate reported, opened ahead or not", async () => {
     const { cell } = await waitingCell(engine, "true");
     await using _ = cell;
-    const before = await sockets();
+    const before = socketsElsewhere();
     const accept = (): never => {
       throw new Error("it accepted");
     };
@@ -37,16 +37,16 @@ describe("listening in the network of a cell", () => {
       if (ahead) network.openAhead(places);
       expect(await network.listen("4026531840", places, accept)).toMatchObject({ ok: false });
     }
-    expect(await sockets()).toBe(before);
+    expect(socketsElsewhere()).toBe(before);
   });
 
   it("leaves no socket of what was opened ahead and is not used", async () => {
     const { cell } = await waitingCell(engine, "true");
     await using _ = cell;
-    const before = await sockets();
+    const before = socketsElsewhere();
     const network = new CellNetwork(async (places) => await enterFromOutside(await pidOf(cell), places));
     network.openAhead([HTTP, HTTPS]);
     await network[Symbol.asyncDispose]();
-    expect(await sockets()).toBe(before);
+    expect(socketsElsewhere()).toBe(before);
   });
 });
