@@ -58,7 +58,9 @@ async function leftOf(place: Processes): Promise<string[]> {
     // A draft is an empty directory that had no name yet; it is removed after ten minutes.
     ...in_("runc/cells", (entry) => !entry.startsWith(".new-")).map((entry) => `runc/cells/${entry}`),
     ...in_("runc/state").map((entry) => `runc/state/${entry}`),
-    ...in_("mirrors", (entry) => !/^[0-9a-f]{64}(\.lock)?$/.test(entry)).map((entry) => `mirrors/${entry}`),
+    ...["mirrors/own", "mirrors/lent"].flatMap((folder) =>
+      in_(folder, (entry) => !/^[0-9a-f]{64}(\.lock)?$/.test(entry)).map((entry) => `${folder}/${entry}`),
+    ),
   ].map((what) => `${name} has ${what}`);
 }
 

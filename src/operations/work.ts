@@ -1,5 +1,7 @@
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Mirrors } from "../blobs/mirror/mirrors.ts";
+import { CELL_USER, isLending } from "../changes/view/lending.ts";
 import type { Project } from "../declarations/project.ts";
 import { QueueError } from "../fleet/model/queue-error.ts";
 import { capacityOf } from "../fleet/share.ts";
@@ -9,6 +11,7 @@ import { whenThere } from "../fleet/work/when-there.ts";
 import type { OnWorkEvent } from "../fleet/work/work-events.ts";
 import { WorkingMachine } from "../fleet/work/working-machine.ts";
 import type { Corral } from "../run/open/corral.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
 import { lockOwner } from "../state/owner.ts";
 import { statePaths } from "../state/state-paths.ts";
 import { packageVersion } from "./package-version.ts";
@@ -59,10 +62,13 @@ export async function workOn(corral: Corral, request: WorkRequest): Promise<void
   await using place = await whenThere(() => openWorkPlace(stateDir, project.dir, request.env), patience);
   if (place === null) return;
   const mirrorsDir = statePaths(stateDir).mirrors;
-  const mirrors = new Mirrors({ dir: mirrorsDir, owner: lockOwner() });
-  await mirrors.sweep();
+  const own = new Mirrors({ dir: join(mirrorsDir, "own"), owner: lockOwner() });
+  const lent = new Mirrors({ dir: join(mirrorsDir, "lent"), owner: lockOwner(), user: CELL_USER });
+  for (const mirrors of [own, lent]) await mirrors.sweep();
   const version = packageVersion();
-  const host = hostFleets({ run, version, blobs: place.blobs, mirrors, mirrorsDir, questions });
+  // Cells get what belongs to root as a copy for each item: of a directory with thousands of outputs, that takes seconds.
+  const mirrorsFor = (sandbox: Sandbox): Mirrors => (isLending(sandbox) ? lent : own);
+  const host = hostFleets({ run, version, blobs: place.blobs, mirrorsFor, mirrorsDir, questions });
   const slots = request.slots === "auto" ? await automaticSlots(corral) : request.slots;
   for (let isFirst = true; !isOver(); isFirst = false) {
     const machine = { name, labels, slots, version };

@@ -5,6 +5,10 @@ import { Mirrors } from "../../src/blobs/mirror/mirrors.ts";
 import { type BlobStore, type Digest, digestOf } from "../../src/blobs/model/blob.ts";
 import { readTree } from "../../src/blobs/tree/read-tree.ts";
 import { sendTree } from "../../src/blobs/tree/send-tree.ts";
+import { CELL_USER, lendings } from "../../src/changes/view/lending.ts";
+import { loadPolicy } from "../../src/declarations/policy/policy.ts";
+import { isRoot } from "../../src/files/host/descriptor.ts";
+import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { lockOwner } from "../../src/state/owner.ts";
 import { byteTree } from "../changes/scan/byte-tree.ts";
 import { plant } from "../changes/staged-folder.ts";
@@ -45,6 +49,44 @@ describe("mirrors", () => {
     for (const one of opened) await one[Symbol.asyncDispose]();
     expect(fs.readdirSync(pair.mirrorsDir)).toEqual([digest]);
   });
+
+  it.runIf(isRoot())(
+    "belong to the user of cells if one is named, so that no view is a copy for each item",
+    async () => {
+      await using pair = machinePair();
+      plant(pair.home, { "sub/file": "a", secret: "b" });
+      fs.chmodSync(join(pair.home, "secret"), 0o600);
+      fs.symlinkSync("nowhere", join(pair.home, "link"));
+      const own = pair.mount();
+      const digest = await sendTree((await readTree({ mount: own, mounts: [own] })).tree, {
+        mount: own,
+        store: pair.store,
+      });
+      const mirrorsOf = (user?: typeof CELL_USER): Mirrors =>
+        new Mirrors({
+          dir: join(pair.mirrorsDir, user === undefined ? "own" : "lent"),
+          owner: lockOwner(),
+          ...(user && { user }),
+        });
+      const policy = await loadPolicy("untrusted", { dirs: [] });
+      const lentOf = async (mirrors: Mirrors): Promise<VirtualPath[]> => {
+        await using mirror = await mirrors.open(digest, pair.store, NEVER);
+        const mounts = (["ro", "rw"] as const).map((mode) => ({
+          ...own,
+          mode,
+          host: mirror.path,
+          stage: true as const,
+        }));
+        return mounts.flatMap((mount) => [...lendings({ mounts: [mount], policy: policy }, () => false).keys()]);
+      };
+      expect(await lentOf(mirrorsOf())).toHaveLength(2);
+      expect(await lentOf(mirrorsOf(CELL_USER))).toEqual([]);
+      const tree = join(pair.mirrorsDir, "lent", digest, "tree");
+      for (const name of ["", "sub", "sub/file", "secret", "link"])
+        expect(fs.lstatSync(join(tree, name))).toMatchObject(CELL_USER);
+      expect(fs.statSync(join(tree, "secret")).mode & 0o777).toBe(0o600);
+    },
+  );
 
   it("are made again if something in them was changed, even if it looks the same", async () => {
     await using pair = machinePair();

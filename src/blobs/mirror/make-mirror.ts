@@ -13,44 +13,54 @@ type FileEntry = Extract<TreeEntry, { type: "file" }>;
 /** The number of entries after which other work of the process gets a turn. */
 const SLICE = 500;
 
-export interface MirrorSources {
+/** A user of this machine, and its group. */
+export interface MirrorUser {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+export interface MirrorParts {
   readonly known: KnownFiles;
   /** Has the rest. */
   readonly store: BlobStore;
+  /** Whose all entries are. Undefined: Corral's own user. */
+  readonly user: MirrorUser | undefined;
 }
 
 /**
  * Makes a tree in an empty directory of Corral's own. Each step goes by descriptor and makes a new entry: nothing that is there
  * is written to or followed, so that a name which the file system takes for another (by case, or by its form in Unicode) fails.
  */
-export async function makeMirror(tree: Tree, dir: string, from: MirrorSources, signal: AbortSignal): Promise<void> {
+export async function makeMirror(tree: Tree, dir: string, from: MirrorParts, signal: AbortSignal): Promise<void> {
   using root = Descriptor.name(dir, true);
   const files: FileEntry[] = [];
   for (const [index, entry] of tree.entries.entries()) {
     if (index % SLICE === 0) await turn(signal);
     if (entry.type === "file") files.push(entry);
-    else makeEntry(root, entry);
+    else makeEntry(root, entry, from.user);
   }
   await inParallel(files, async (entry) => {
     signal.throwIfAborted();
     await makeFile(root, entry, from, signal);
   });
+  if (from.user !== undefined) fs.chownSync(root.path(), from.user.uid, from.user.gid);
   // From the bottom: a directory without write permission could not be filled.
   for (const entry of tree.entries.toReversed()) if (entry.type === "directory") setMode(root, entry);
   fs.chmodSync(root.path(), tree.rootMode ?? 0o755);
 }
 
-function makeEntry(root: Descriptor, entry: TreeEntry): void {
+function makeEntry(root: Descriptor, entry: TreeEntry, user: MirrorUser | undefined): void {
   using slot = slotOf(root, entry.path);
   const place = slot.folder.path(slot.name) as unknown as string;
   if (entry.type === "link") fs.symlinkSync(entry.target, place);
   else fs.mkdirSync(place, 0o700);
+  if (user !== undefined) fs.lchownSync(place, user.uid, user.gid);
 }
 
 async function makeFile(
   root: Descriptor,
   entry: FileEntry,
-  { known, store }: MirrorSources,
+  { known, store, user }: MirrorParts,
   signal: AbortSignal,
 ): Promise<void> {
   const { path, digest, bytes, mode } = entry;
@@ -59,6 +69,7 @@ async function makeFile(
   const isHere = bytes === 0 || (await known.fill(file, entry, signal));
   const written = isHere ? bytes : await fillFile(file, store.get(digest, bytes, signal));
   if (written !== bytes) throw new BlobRefused("mismatch", digest, `it has ${written} bytes and not ${bytes}`);
+  if (user !== undefined) fs.fchownSync(file.fd, user.uid, user.gid);
   fs.fchmodSync(file.fd, mode);
 }
 

@@ -12,12 +12,14 @@ import { type BlobStore, type Digest, isDigest, wholeBlob } from "../model/blob.
 import { parseManifest } from "../tree/manifest.ts";
 import { TREE_LIMITS, type Tree, TreeRefused } from "../tree/tree.ts";
 import { KnownFiles } from "./known-files.ts";
-import { exactState, makeMirror } from "./make-mirror.ts";
+import { exactState, type MirrorUser, makeMirror } from "./make-mirror.ts";
 
 export interface MirrorsOptions {
   /** A directory of Corral's own, which no other user can enter. */
   readonly dir: string;
   readonly owner: LockOwner;
+  /** The user whose everything in the mirrors is. Absent: Corral's own. */
+  readonly user?: MirrorUser;
   /** Of all mirrors together, by the sizes in their manifests. */
   readonly maxBytes?: number;
 }
@@ -62,11 +64,13 @@ interface Stored extends MirrorRecord {
 export class Mirrors {
   readonly #dir: string;
   readonly #owner: LockOwner;
+  readonly #user: MirrorUser | undefined;
   readonly #maxBytes: number;
 
-  constructor({ dir, owner, maxBytes = MAX_BYTES }: MirrorsOptions) {
+  constructor({ dir, owner, user, maxBytes = MAX_BYTES }: MirrorsOptions) {
     this.#dir = dir;
     this.#owner = owner;
+    this.#user = user;
     this.#maxBytes = maxBytes;
   }
 
@@ -144,7 +148,12 @@ export class Mirrors {
     try {
       const dir = join(unfinished, "tree");
       await mkdir(dir, { recursive: true, mode: 0o700 });
-      await makeMirror(tree, dir, { known: await this.#known(digest, tree, store, signal), store }, signal);
+      await makeMirror(
+        tree,
+        dir,
+        { known: await this.#known(digest, tree, store, signal), store, user: this.#user },
+        signal,
+      );
       const made = {
         version: 1,
         bytes: tree.bytes,

@@ -16,6 +16,14 @@ export interface Owner {
   readonly gid: number;
 }
 
+/** Of cells that no writable directory gives another one. */
+export const CELL_USER: Owner = { uid: CELL_USER_ID, gid: CELL_USER_ID };
+
+/** Root's own files are closed to workers that do not run as root. */
+export function isLending({ policy }: Pick<Sandbox, "policy">): boolean {
+  return isRoot() && !policy.hardening.rootUser;
+}
+
 /** How many entries of one directory Corral examines. A larger directory is shown unchanged, even if the worker cannot read all of it. */
 const MAX_LOOKED_AT = 20_000;
 const MAX_DEPTH = 128;
@@ -31,7 +39,7 @@ export function lendings(
   { mounts, policy }: Pick<Sandbox, "mounts" | "policy">,
   isRefused: (host: string) => boolean,
 ): ReadonlyMap<VirtualPath, Owner> {
-  if (!isRoot() || policy.hardening.rootUser) return new Map();
+  if (!isLending({ policy })) return new Map();
   const owned = mounts.flatMap((mount) => {
     const owner = isRefused(mount.host) ? null : ownerOf(mount.host);
     return owner === null ? [] : [{ mount, owner }];
@@ -56,7 +64,7 @@ export function lentFiles(
     one.owner === null ? [] : [{ mount: { mode: "mode" in one ? one.mode : "ro" }, owner: one.owner }],
   );
   const borrower = borrowerOf(owned);
-  if (!isRoot() || policy.hardening.rootUser) return { borrower, lent: [] };
+  if (!isLending({ policy })) return { borrower, lent: [] };
   return { borrower, lent: files.flatMap(({ host }) => (hidesFrom(borrower, host) ? [host] : [])) };
 }
 
@@ -71,7 +79,7 @@ function borrowerOf(owned: readonly { readonly mount: Pick<Mount, "mode">; reado
     }),
   );
   const [only] = owners.values();
-  return only !== undefined && owners.size === 1 ? only : { uid: CELL_USER_ID, gid: CELL_USER_ID };
+  return only !== undefined && owners.size === 1 ? only : CELL_USER;
 }
 
 /** Of the directory that is still to be made: of the nearest one around it. */

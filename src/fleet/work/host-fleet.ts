@@ -2,6 +2,7 @@ import type { Mirrors } from "../../blobs/mirror/mirrors.ts";
 import type { BlobStore } from "../../blobs/model/blob.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import { describeAll } from "../../run/model/result.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { agreedFacts, whyDifferent } from "../agreement/agreement.ts";
 import { withFetchedAttachments } from "../fetched-attachments.ts";
 import { fleetPermission } from "../fleet-permission.ts";
@@ -25,7 +26,8 @@ export interface MachineParts {
   /** Of Corral. */
   readonly version: string;
   readonly blobs: BlobStore;
-  readonly mirrors: Mirrors;
+  /** Those that a cell with this sandbox can read all of. */
+  readonly mirrorsFor: (sandbox: Sandbox) => Mirrors;
   /** The directory of the mirrors: what cells may be shown of Corral's own. */
   readonly mirrorsDir: string;
   /** Asks for the approvals that runs need. */
@@ -36,7 +38,7 @@ export interface MachineParts {
  * Takes a fleet only if the declarations and images here are those of its coordinator: neither it nor the database can make this machine
  * run what is not declared here. Each item has a cell of its own, whatever `reuse` says.
  */
-export function hostFleets({ run, version, blobs, mirrors, mirrorsDir, questions }: MachineParts): HostFleet {
+export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, questions }: MachineParts): HostFleet {
   return async (offer: Offer, signal: AbortSignal): Promise<Hosting> => {
     const spec = offeredSpec(offer.spec);
     if (spec === null) return refused("another version of Corral wrote its declaration");
@@ -48,7 +50,7 @@ export function hostFleets({ run, version, blobs, mirrors, mirrorsDir, questions
     const missing = await whatIsMissing(permission, run, signal);
     if (missing !== null) return refused(missing);
 
-    const shown = await mirrored(sandbox, offer.agreement.trees, { mirrors, blobs, signal });
+    const shown = await mirrored(sandbox, offer.agreement.trees, { mirrors: mirrorsFor(sandbox), blobs, signal });
     const sent = new SentChanges(blobs);
     const troubles = new RunTroubles();
     const env = troubles.listeningIn({
