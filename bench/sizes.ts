@@ -21,7 +21,7 @@ export interface Sizes {
   /** The sizes of the fleets whose cost per item is compared, and how often each runs. */
   readonly growth: readonly number[];
   readonly growthRounds: number;
-  /** Empty items of a queue, the sizes of fleets of them, and how often each is measured. */
+  /** Empty items of a queue, and how often they are measured; the sizes of fleets of them whose cost is compared. */
   readonly queueItems: number;
   readonly queueGrowth: readonly number[];
   readonly queueRounds: number;
@@ -50,7 +50,7 @@ const USUAL: Sizes = {
   queueGrowth: [1000, 10_000, 100_000],
   queueRounds: 2,
   sharedItems: 96,
-  storeRounds: 4,
+  storeRounds: 3,
   liveCells: 8,
   queuedItems: 10_000,
 };

@@ -15,6 +15,8 @@ const WIDTH = 64;
 const SMALL_WIDTHS = [1, 4, 16];
 /** Small fleets are repeated until so many items were given out. */
 const LEAST_ITEMS = 2000;
+/** The same where their cost is compared with that of large ones, which are measured once. */
+const LEAST_GROWTH_ITEMS = 10_000;
 const KILOBYTE = 1000;
 
 interface Place {
@@ -38,10 +40,10 @@ export async function measuredQueues({ sizes }: Bench, server: OwnServer): Retur
   const machines: FleetStore[] = [];
   for (const self of ["one", "two", "three"]) machines.push(opened.use(await server.connect(self)));
 
-  const empty = ({ store, usedMs }: Place, items: number, width: number, name: string) =>
-    costing(name, items * Math.max(1, LEAST_ITEMS / items), usedMs, async () => {
+  const empty = ({ store, usedMs }: Place, items: number, width: number, name: string, least = LEAST_ITEMS) =>
+    costing(name, items * Math.max(1, least / items), usedMs, async () => {
       const fleets: string[] = [];
-      for (let done = 0; done < Math.max(items, LEAST_ITEMS); done += items)
+      for (let done = 0; done < Math.max(items, least); done += items)
         fleets.push(await emptyFleet(store, items, false));
       return async () => {
         for (const fleet of fleets) await emptyItems(store, fleet, width);
@@ -59,10 +61,11 @@ export async function measuredQueues({ sizes }: Bench, server: OwnServer): Retur
     ],
     sizes.queueRounds,
   );
-  const among = (at: Place, items: number) => empty(at, items, WIDTH, `${at.name}: ${amongItems(items)}`);
+  const among = (at: Place, items: number) =>
+    empty(at, items, WIDTH, `${at.name}: ${amongItems(items)}`, LEAST_GROWTH_ITEMS);
   const growth = await interleaved(
     [sqlite, postgres].flatMap((at) => sizes.queueGrowth.map((items) => among(at, items))),
-    sizes.queueRounds,
+    1,
     0,
   );
   const bytes = await bytesPerItem(server);

@@ -68,8 +68,8 @@ export async function workOn(corral: Corral, request: WorkRequest): Promise<void
   const version = packageVersion();
   // Cells get what belongs to root as a copy for each item: of a directory with thousands of outputs, that takes seconds.
   const mirrorsFor = (sandbox: Sandbox): Mirrors => (isLending(sandbox) ? lent : own);
-  const host = hostFleets({ run, version, blobs: place.blobs, mirrorsFor, mirrorsDir, questions });
   const slots = request.slots === "auto" ? await automaticSlots(corral) : request.slots;
+  const host = hostFleets({ run, version, blobs: place.blobs, mirrorsFor, mirrorsDir, slots, questions });
   for (let isFirst = true; !isOver(); isFirst = false) {
     const machine = { name, labels, slots, version };
     // Later the queue may be away for any reason and any time: the configuration of this machine has proved right.

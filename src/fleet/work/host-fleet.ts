@@ -3,6 +3,7 @@ import type { BlobStore } from "../../blobs/model/blob.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import { describeAll } from "../../run/model/result.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { deliveryOf } from "../../sandbox/staging.ts";
 import { agreedFacts, whyDifferent } from "../agreement/agreement.ts";
 import { withFetchedAttachments } from "../fetched-attachments.ts";
 import { fleetPermission } from "../fleet-permission.ts";
@@ -10,6 +11,7 @@ import { freshCells } from "../fresh-cells.ts";
 import { type FleetJob, readByAll } from "../items/item-job.ts";
 import type { Offer } from "../model/work.ts";
 import { RunTroubles } from "../run-troubles.ts";
+import { ScrubbedPool } from "../scrubbed/scrubbed-pool.ts";
 import type { AskingCoordinator } from "./asking-coordinator.ts";
 import type { HostFleet, Hosting } from "./hosting.ts";
 import { attemptWith } from "./item-attempt.ts";
@@ -28,6 +30,8 @@ export interface MachineParts {
   readonly blobs: BlobStore;
   /** Those that a cell with this sandbox can read all of. */
   readonly mirrorsFor: (sandbox: Sandbox) => Mirrors;
+  /** Items that run at once. */
+  readonly slots: number;
   /** The directory of the mirrors: what cells may be shown of Corral's own. */
   readonly mirrorsDir: string;
   /** Asks for the approvals that runs need. */
@@ -36,9 +40,12 @@ export interface MachineParts {
 
 /**
  * Takes a fleet only if the declarations and images here are those of its coordinator: neither it nor the database can make this machine
- * run what is not declared here. Each item has a cell of its own, whatever `reuse` says.
+ * run what is not declared here.
  */
-export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, questions }: MachineParts): HostFleet {
+export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots, questions }: MachineParts): HostFleet {
+  const pools = new Set<ScrubbedPool>();
+  // Some more items than run wait with their cells ready. All fleets together keep about as many cells.
+  const size = (): number => Math.ceil((2 * slots) / Math.max(1, pools.size));
   return async (offer: Offer, signal: AbortSignal): Promise<Hosting> => {
     const spec = offeredSpec(offer.spec);
     if (spec === null) return refused("another version of Corral wrote its declaration");
@@ -59,22 +66,38 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, questi
       refusedSources: { ...run.refusedSources, mirrors: mirrorsDir },
       handsOver: (job, changeset) => sent.send(job, changeset),
     });
-    const cells = withFetchedAttachments(freshCells(shown.sandbox, env), { blobs, ownerDir: env.ownerDir });
+    const own = { worker: inheriting(worker), sandbox: shown.sandbox };
+    const ends = new AbortController();
+    const isShared = spec.reuse === "scrubbed" && onlyReads(shown.sandbox) && (await fleetPermission(spec, run)).ok;
+    const pool = isShared
+      ? new ScrubbedPool({ worker: own.worker, fleet: own.sandbox, env, size, signal: ends.signal })
+      : null;
+    if (pool !== null) pools.add(pool);
+    const cells = withFetchedAttachments(pool ?? freshCells(own.sandbox, env), { blobs, ownerDir: env.ownerDir });
     const reads = readByAll(shown.sandbox, spec.reuse);
-    const own = { caller: shown.sandbox, sandbox: shown.sandbox, reads, env };
-    const job: FleetJob = { ...own, worker: inheriting(worker), isElsewhere: true };
+    const job: FleetJob = { ...own, caller: shown.sandbox, reads, env, isElsewhere: true };
     return {
       ok: true,
       fleet: {
         worker: worker.name,
         attempt: attemptWith({ fleet: offer.fleet, job, cells, troubles, sent, questions }),
         async [Symbol.asyncDispose]() {
+          ends.abort(new Error("the fleet is over"));
+          if (pool !== null) pools.delete(pool);
           await cells[Symbol.asyncDispose]();
           await shown[Symbol.asyncDispose]();
         },
       },
     };
   };
+}
+
+/**
+ * Its items can share cells that are scrubbed. What an item writes has to leave this machine as a list of changes, which is made from a view
+ * of its own: such an item has a cell of its own too.
+ */
+function onlyReads({ mounts }: Sandbox): boolean {
+  return mounts.every((mount) => mount.mode === "ro" && deliveryOf(mount) === "direct");
 }
 
 function refused(why: string): Hosting {
