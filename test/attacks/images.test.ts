@@ -50,8 +50,8 @@ describe("an image of a project's own", () => {
   it("has no say in what runs first, as whom, and with which rights", async () => {
     const project = await open(
       `FROM corral/base
-RUN mkdir /evil && printf '#!/bin/sh\\necho evil; exec "$@"\\n' > /evil/start && cp /evil/start /evil/head && cp /evil/start /evil/stat && chmod -R 755 /evil
-RUN cp /usr/bin/id /evil/suid && chown 0:0 /evil/suid && chmod 6755 /evil/suid
+RUN mkdir /evil && printf '#!/bin/sh\\necho evil; exec "$@"\\n' > /evil/start && cp /evil/start /evil/head && cp /evil/start /evil/stat && chmod -R 755 /evil && \\
+  cp /usr/bin/id /evil/suid && chown 0:0 /evil/suid && chmod 6755 /evil/suid
 USER 0:0
 WORKDIR /evil
 ENV PATH=/evil:/usr/bin:/bin LD_PRELOAD=/evil/lib.so LD_LIBRARY_PATH=/evil ENV=/evil/start BASH_ENV=/evil/start gate=/evil/start IFS=/ corral_gate_command=/evil/start
