@@ -24,6 +24,8 @@ interface Parts {
 
 /** Attempts that end by an error of this machine or of Corral, before the item counts as lost. */
 const MAX_BROKEN = 6;
+/** The database makes it, and a machine need not believe that. */
+const RUN_ID = /^[0-9a-f]{12}$/;
 /** These say that this machine lacks something, and nothing of the item. */
 const UNWELL: ReadonlySet<string> = new Set(["HOST_TROUBLE", "ENGINE_TROUBLE"]);
 
@@ -35,6 +37,7 @@ export function attemptWith({ fleet, job, cells, troubles, sent, questions }: Pa
       const error = { code: "ITEM_REFUSED", message };
       return delivered({ ...unrunResult(item, "refused"), run, attempt: item.attempt, error }, null, null);
     };
+    if (!RUN_ID.test(run)) return refused("the id of its run, which names folders here, is none");
     const request = claimedRequest(item.request);
     if (request === null) return refused("what its coordinator asks for is no request of an item");
     const refusal = request.refusal ?? whyNotHere(request);

@@ -16,6 +16,7 @@ import type { Job } from "../../../src/run/model/job.ts";
 import { unstartedResult } from "../../../src/run/model/result.ts";
 import { type MachinePair, machinePair, NEVER } from "../../blobs/machine-pair.ts";
 
+const RUN = "0123456789ab";
 const CANARY = "CANARY: a file of the machine's host";
 
 let pair: MachinePair;
@@ -67,7 +68,7 @@ async function sent(requests: readonly ItemRequest[], blobs: BlobStore = pair.st
 }
 
 /** One attempt on the machine. */
-async function attempted(request: unknown, blobs: BlobStore = pair.store, signal: AbortSignal = NEVER) {
+async function attempted(request: unknown, blobs: BlobStore = pair.store, signal: AbortSignal = NEVER, run = RUN) {
   const executor = withFetchedAttachments(cells, { blobs, ownerDir: machine.ownerDir });
   const attempt = attemptWith({
     fleet: "f",
@@ -77,7 +78,7 @@ async function attempted(request: unknown, blobs: BlobStore = pair.store, signal
     sent: { take: () => null } as never,
     questions: { of: () => ({ [Symbol.dispose]() {} }) },
   });
-  const claimed = { request, attempt: 1, earlier: 0, run: "r1", cell: null, fleet: "f" } as unknown as ClaimedWork;
+  const claimed = { request, attempt: 1, earlier: 0, run, cell: null, fleet: "f" } as unknown as ClaimedWork;
   const brought = await attempt(claimed, { signal, turn: async () => {} });
   await executor[Symbol.asyncDispose]();
   expect(fs.readdirSync(machine.ownerDir)).toEqual([]);
@@ -91,6 +92,17 @@ const file = (name: string, content: string, dir = home.dir): string => {
 const refusedAs = (message: RegExp) => ({
   status: "refused",
   error: { code: "ITEM_REFUSED", message: expect.stringMatching(message) },
+});
+
+describe("the id of a run that a database makes up", () => {
+  it.each(["../../../canary", "/canary", "0123456789ab/..", "", "0123456789AB", "0123456789ab\n", "a".repeat(5000)])(
+    "is refused before anything is opened: %j",
+    async (run) => {
+      const [request] = await sent([requestOf([file("a.txt", "first")])]);
+      expect(await attempted(request, pair.store, NEVER, run)).toMatchObject(refusedAs(/^the id of its run/));
+      expect(seen).toEqual([]);
+    },
+  );
 });
 
 describe("attachments that travel", () => {

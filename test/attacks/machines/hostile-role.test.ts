@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
 import { type Content, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
+import { deliveredResult } from "../../../src/fleet/elsewhere/delivered-result.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { END_HOLDERS } from "../../../src/fleet/postgres/held-locks.ts";
 import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
@@ -10,6 +11,7 @@ import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
 import { stepsOf } from "../../../src/fleet/postgres/migrate.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
+import { SchemaChecks } from "../../../src/run/model/schema-check.ts";
 import { items, noCollisions, SPEC, settlementOf } from "../../fleet/journal/journal-fixture.ts";
 
 const name = (what: string): string => `${what}_${randomBytes(4).toString("hex")}`;
@@ -229,6 +231,73 @@ describe("a database of its own for Corral", () => {
     ])
       await expect(client.query(statement), statement).rejects.toThrow(/permission denied/);
     expect(await joined(client)).not.toBe("");
+  });
+});
+
+/** Texts of results, of which `null` is not one that can be recorded. */
+const RESULTS: Readonly<Record<string, readonly [text: string, output: unknown]>> = {
+  "a key twice: the last one counts": [resultText('"status":"refused","status":"succeeded"'), "text"],
+  "zero characters": [resultText('"output":"a\\u0000b"'), "a\0b"],
+  "half a character": [resultText('"output":"\\ud800 x \\udc00"'), "\ud800 x \udc00"],
+  "terminal commands": [
+    resultText('"output":"\\u001b]0;title\\u0007\\u009b2J\\u202e"'),
+    "\u001b]0;title\u0007\u009b2J\u202e",
+  ],
+  "a prototype": [
+    resultText('"__proto__":{"status":"cached","isAdmin":true},"constructor":{"prototype":{"x":1}}'),
+    "text",
+  ],
+  "infinite time": [resultText('"durationMs":1e999'), null],
+  "the most time there is": [resultText('"durationMs":1.7976931348623157e308'), null],
+  "negative time": [resultText('"durationMs":-1'), null],
+  "a time that is no number": [resultText('"durationMs":NaN'), null],
+  "memory of half a byte": [resultText('"memoryBytesPeak":0.5'), null],
+  "an end after all time": [resultText('"endedAt":"+275760-09-13T00:00:00.001Z"'), null],
+  "an end that is no time": [resultText('"endedAt":"\\u001b[2J"'), null],
+  "an exit code with 400 digits": [resultText(`"exitCode":${"9".repeat(400)}`), null],
+  "a code with a line feed": [resultText('"error":{"code":"A\\nB","message":"x"}'), null],
+  "a status of the coordinator": [resultText('"status":"cached"'), null],
+  "no value": ["", null],
+  "a byte order mark": [`\ufeff${resultText("")}`, null],
+};
+
+function resultText(more: string): string {
+  const { index: _, key: __, run: ___, attempt: ____, fields: _____, ...result } = settlementOf(0).result;
+  const known = JSON.stringify(result).slice(1, -1);
+  return `{${[known, more].filter((part) => part !== "").join(",")}}`;
+}
+
+describe("what a hostile machine says of its items", () => {
+  it("is recorded as what it says, or refused, and keeps nothing else from being recorded", async () => {
+    const names = Object.keys(RESULTS);
+    fleet = await newFleet(names.length);
+    const client = await attacker();
+    const id = await told(client, "SELECT corral.machine_join($1, '{}', 1000, '0', 60000)", ["\u001b[2Jm\u202e\n"]);
+    const tickets = names.map((_, n) => `t${n}`);
+    await client.query("SELECT corral.machine_claim($1, $2, $3)", [id, [fleet], tickets]);
+    for (const [n, what] of names.entries()) {
+      const values = [id, fleet, n, RESULTS[what]?.[0], "\u001b[31m\u0085out", "\ufffe", "../../etc/passwd"];
+      expect(await told(client, "SELECT corral.machine_deliver($1, $2, $3, 1, $4, $5, $6, $7, '{')", values)).toBe(
+        "taken",
+      );
+    }
+    const queue = await coordinator.queue(fleet);
+    const found: Record<string, unknown> = {};
+    const worker = { name: "w", output: "text" } as const;
+    for (const delivered of await coordinator.work.deliveries(fleet, 1000)) {
+      const checked = await deliveredResult(delivered, {}, worker, new SchemaChecks());
+      const what = names[delivered.index] ?? "";
+      found[what] = checked === null ? null : checked.result.output;
+      if (checked === null) continue;
+      const settled = await queue.settle(delivered.index, 1, { ...checked, cacheKey: null });
+      expect(settled, what).toEqual({ ok: true });
+      expect((await coordinator.item(fleet, delivered.key))?.result).toMatchObject({
+        status: "succeeded",
+        run: delivered.run,
+      });
+    }
+    expect(found).toEqual(Object.fromEntries(names.map((what) => [what, RESULTS[what]?.[1]])));
+    expect(({} as { isAdmin?: boolean }).isAdmin).toBeUndefined();
   });
 });
 
