@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Mirrors } from "../../../src/blobs/mirror/mirrors.ts";
 import { putBytes } from "../../../src/blobs/model/blob.ts";
 import { sendMounts } from "../../../src/blobs/tree/send-mounts.ts";
+import { CELL_USER } from "../../../src/changes/view/lending.ts";
 import { agreedFacts } from "../../../src/fleet/agreement/agreement.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";
@@ -8,6 +10,7 @@ import type { ClaimedWork } from "../../../src/fleet/model/work.ts";
 import { hostFleets } from "../../../src/fleet/work/host-fleet.ts";
 import type { HostedFleet, HostFleet } from "../../../src/fleet/work/hosting.ts";
 import { newRunId } from "../../../src/run/model/job.ts";
+import { lockOwner } from "../../../src/state/owner.ts";
 import { type MachinePair, machinePair, NEVER } from "../../blobs/machine-pair.ts";
 import { SPEC } from "../../fleet/fleet-fixture.ts";
 import { openProject, type ProjectFixture, python, writable } from "../../run/project-fixture.ts";
@@ -23,7 +26,7 @@ def kind(path):
 print(json.dumps({
     'processes': [pid for pid in names('/proc') if pid.isdigit() and int(pid) not in (1, os.getpid())],
     'files': {path: names(path) for path in ('/tmp', '/dev/shm', '/attachments', '/.corral/io', '/data')},
-    'kinds': [kind(path) for path in ('/tmp', '/dev/shm', '/attachments', '/attachments/own', '/.corral/io/in')],
+    'kinds': [kind(path) for path in ('/tmp', '/dev/shm', '/attachments', '/attachments/own', '/.corral/io/in', '/data', '/data/word')],
     'ipc': [len(open('/proc/sysvipc/' + kind).readlines()) for kind in ('shm', 'msg', 'sem')],
     'unix': [line.split()[-1] for line in open('/proc/net/unix').readlines()[1:] if '@' in line],
     'environment': sorted(os.environ),
@@ -32,7 +35,7 @@ print(json.dumps({
 const PLANT = `
 import os, signal, socket, time
 for base in ('/tmp', '/dev/shm'): open(base + '/..planted', 'w').write(open('/attachments/own').read())
-for path in ('/tmp', '/dev/shm', '/attachments', '/attachments/own', '/data'):
+for path in ('/tmp', '/dev/shm', '/attachments', '/attachments/own', '/data', '/data/word'):
     for act in (lambda: os.utime(path, (0, 0)), lambda: os.chmod(path, 0o777), lambda: open(path + '/planted', 'w')):
         try: act()
         except OSError: pass
@@ -68,7 +71,9 @@ beforeEach(async () => {
   });
   const run = project.corral.environment;
   const questions = { of: () => ({ [Symbol.dispose]() {} }) };
-  const { store: blobs, mirrors, mirrorsDir } = pair;
+  const { store: blobs, mirrorsDir } = pair;
+  // As `corral work` has them: the files belong to the user of the cell.
+  const mirrors = new Mirrors({ dir: mirrorsDir, owner: lockOwner(), user: CELL_USER });
   host = hostFleets({ run, version: "0", blobs, mirrorsFor: () => mirrors, mirrorsDir, slots: 1, questions });
 });
 
