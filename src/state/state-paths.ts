@@ -55,6 +55,8 @@ export function projectPaths(stateDir: string, projectDir: string) {
   return {
     /** The database of its fleets. */
     fleets: join(stateDir, "fleets", name, "fleets.db"),
+    /** Of fleets in a database: which of their attempts have begun to change files here. */
+    begun: join(stateDir, "fleets", name, "begun"),
     transcripts: join(stateDir, "transcripts", name),
     runs: join(stateDir, "runs", name),
     inbox: join(stateDir, "inbox", name),

@@ -1,5 +1,6 @@
 import { createHmac } from "node:crypto";
 import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
+import { projectPaths } from "../../state/state-paths.ts";
 import type { WhileAway } from "../model/while-away.ts";
 import { SCHEMA } from "./connection.ts";
 import { PERSISTENCE } from "./lost-connection.ts";
@@ -26,7 +27,7 @@ export async function openQueue(
     return owner !== null && whether(owner, self);
   };
   return await PostgresStore.open(await connectServer(url, SCHEMA, { ...PERSISTENCE, away }), {
-    ...{ project, self: formatOwner(self), database: placeOf(url) },
+    ...{ project, self: formatOwner(self), database: placeOf(url), begunDir: projectPaths(stateDir, projectDir).begun },
     isDead: asked(isDead),
     isAlive: asked(isAlive),
   });

@@ -13,6 +13,7 @@ import {
 } from "../model/queue.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { msOf } from "../stored/ms-of.ts";
+import type { BegunLog } from "./begun-log.ts";
 import { cancelFleet } from "./cancel.ts";
 import { countsOf, itemCounts } from "./fleets.ts";
 import type { Place } from "./place.ts";
@@ -26,6 +27,7 @@ interface PostgresQueueOptions {
   /** The fleet's number in the database. */
   readonly fleet: number;
   readonly budget: StreamBudget;
+  readonly begun: BegunLog | null;
 }
 
 /** The queue of a fleet, for the process that owns it. */
@@ -46,12 +48,15 @@ export class PostgresQueue implements FleetQueue {
 
   async begin(index: number, attempt: number, { result, cacheKey, streams }: Intent): Promise<Taken> {
     const { turns, fleet, budget } = this.#options;
+    const one = { index, attempt, run: result.run ?? "-" };
+    await this.#options.begun?.check(one);
     const { json, isWhole } = boundedResult(result);
     const [stdout, stderr] = streams === null ? NOTHING : budget.encoded(streams, isWhole ? result.output : null);
     const isPrinted = streams !== null;
     const begun = { json, cacheKey: isWhole ? cacheKey : null, isPrinted, stdout, stderr };
     const taken = await turns.add<Taken>({ kind: "begin", fleet, index, attempt, begun });
     if (taken.ok && isPrinted) this.#printed.add(index);
+    if (taken.ok) await this.#options.begun?.add(one);
     return taken;
   }
 

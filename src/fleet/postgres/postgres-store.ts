@@ -1,9 +1,12 @@
+import { join } from "node:path";
+import { removeLines } from "../../state/appended-lines.ts";
 import type { FailureGroup } from "../model/cause.ts";
 import type { FleetRecord, FleetState, Pace, SummaryLine } from "../model/fleet-record.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
 import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
 import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "../model/stored-item.ts";
+import { BegunLog } from "./begun-log.ts";
 import { type Connection, SCHEMA } from "./connection.ts";
 import {
   createFleet,
@@ -49,6 +52,8 @@ export interface PostgresOptions extends Pick<Place, "project" | "self" | "isDea
   /** Milliseconds since 1970; only tests replace the database's clock. */
   readonly now?: () => number;
   readonly schema?: string;
+  /** Where this machine keeps what its fleets have begun to change; absent: a restored database is not noticed. */
+  readonly begunDir?: string;
   /** See {@link FleetStore.database}. */
   readonly database?: string;
 }
@@ -63,8 +68,13 @@ export class PostgresStore implements FleetStore {
   /** By the number of the fleet; those that this process runs. */
   readonly #budgets = new Map<number, StreamBudget>();
 
-  private constructor(place: Place, database: string) {
+  readonly #begunDir: string | undefined;
+  /** By the id of the fleet; those that this process runs. */
+  readonly #begun = new Map<string, BegunLog>();
+
+  private constructor(place: Place, { database = "", begunDir }: Pick<PostgresOptions, "database" | "begunDir">) {
     this.database = database;
+    this.#begunDir = begunDir;
     this.#place = place;
     this.#turns = new Turns((writes) => commitWrites(place, writes));
     this.#lease = new OwnerLease(place.db, place.self);
@@ -72,13 +82,10 @@ export class PostgresStore implements FleetStore {
   }
 
   /** Closing the store closes the connection. @throws QueueError if a newer Corral made the queue */
-  static async open(
-    db: Connection,
-    { schema = SCHEMA, database = "", now, ...of }: PostgresOptions,
-  ): Promise<PostgresStore> {
+  static async open(db: Connection, { schema = SCHEMA, now, ...of }: PostgresOptions): Promise<PostgresStore> {
     try {
       await migrate(db, schema);
-      return new PostgresStore({ ...of, db, now: now ?? (() => null) }, database);
+      return new PostgresStore({ ...of, db, now: now ?? (() => null) }, of);
     } catch (error) {
       await db[Symbol.asyncDispose]();
       throw error;
@@ -106,7 +113,9 @@ export class PostgresStore implements FleetStore {
   }
 
   async forget(fleet: string): Promise<boolean> {
-    return await forgetEnded(this.#place, fleet);
+    const isGone = await forgetEnded(this.#place, fleet);
+    if (isGone && this.#begunDir !== undefined) await removeLines(join(this.#begunDir, fleet));
+    return isGone;
   }
 
   /** PostgreSQL uses the space again by itself. */
@@ -119,7 +128,13 @@ export class PostgresStore implements FleetStore {
     const id = await idOf(this.#place, fleet);
     const budget = this.#budgets.get(id) ?? (await StreamBudget.of(db, id));
     this.#budgets.set(id, budget);
-    return new PostgresQueue({ place: this.#place, turns: this.#turns, fleet: id, budget });
+    return new PostgresQueue({
+      place: this.#place,
+      turns: this.#turns,
+      fleet: id,
+      budget,
+      begun: this.#begunIn(fleet),
+    });
   }
 
   async takeOver(fleet: string): Promise<TakenOver> {
@@ -133,11 +148,27 @@ export class PostgresStore implements FleetStore {
   async #takeOver(fleet: string, retries: boolean): Promise<TakenOver> {
     await this.#turns.flushed();
     await this.#lease.begin();
-    return await takeOverFleet(this.#place, fleet, retries);
+    // Other processes may have written it since.
+    this.#begun.delete(fleet);
+    const begun = this.#begunIn(fleet);
+    const taken = await takeOverFleet(this.#place, fleet, retries, async (db, id) => await begun?.compare(db, id));
+    // Its owner may have died between the commit and its line.
+    if (taken.ok) for (const { index, attempt, run } of taken.applying) await begun?.add({ index, attempt, run });
+    return taken;
+  }
+
+  #begunIn(fleet: string): BegunLog | null {
+    if (this.#begunDir === undefined) return null;
+    const begun = this.#begun.get(fleet) ?? new BegunLog(join(this.#begunDir, fleet), fleet);
+    this.#begun.set(fleet, begun);
+    return begun;
   }
 
   async retryFailed(fleet: string): Promise<number> {
-    return await retryFailed(this.#place.db, await idOf(this.#place, fleet));
+    const id = await idOf(this.#place, fleet);
+    const count = await retryFailed(this.#place.db, id);
+    await this.#begunIn(fleet)?.compare(this.#place.db, id);
+    return count;
   }
 
   async fenced(fleet: string, { index, attempt }: FencedItem): Promise<Taken> {

@@ -9,9 +9,15 @@ import type { Place } from "./place.ts";
 /**
  * Makes this process the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds.
  * A cancelled fleet that has not ended can be taken over too and stays cancelled, so that its owner can end it. What machines run
- * or delivered stays theirs. `retries`: failed items are to be retried.
+ * or delivered stays theirs. `retries`: failed items are to be retried. `check` throws
+ * if items must not run again.
  */
-export async function takeOverFleet(place: Place, name: string, retries: boolean): Promise<TakenOver> {
+export async function takeOverFleet(
+  place: Place,
+  name: string,
+  retries: boolean,
+  check: (db: Statements, fleet: number) => Promise<void> = async () => {},
+): Promise<TakenOver> {
   const { db, project, self } = place;
   return await db.transaction(async (within, again) => {
     await within.query("SELECT 1 FROM corral.fleets WHERE project = $1 AND name = $2 FOR UPDATE", [project, name]);
@@ -21,6 +27,8 @@ export async function takeOverFleet(place: Place, name: string, retries: boolean
     const isFree = (owner: string): boolean => hasEnded || (again && owner === self);
     const refusal = whyNotTaken(fleet, isFree, retries);
     if (refusal !== null) return refusal;
+    // No item of a cancelled one runs.
+    if (fleet.state !== "cancelled") await check(within, fleet.id);
     await within.query(
       `UPDATE corral.fleets SET owner = $1, why = CASE WHEN state = 'cancelled' THEN why END, agreement = NULL,
          state = CASE WHEN state = 'cancelled' THEN 'cancelled' ELSE 'running' END, ended_at = NULL WHERE id = $2`,

@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
@@ -13,8 +14,10 @@ describe("a database that was restored to an earlier state", () => {
   it("runs again what was recorded after that, refuses what was claimed then, and knows no process of then", async () => {
     await using server = await startServer();
     const url = (database: string): string => server.url.replace("/postgres?", `/${database}?`);
-    const at = async (self: string, database = "postgres") =>
+    const begunDir = join(server.dir, "begun");
+    const at = async (self: string, database = "postgres", more: { begunDir?: string } = { begunDir }) =>
       await PostgresStore.open(await connectServer(url(database)), {
+        ...more,
         ...{ project: "p", self, isDead: (owner: string) => owner !== self, isAlive: () => false },
       });
     const psql = (program: string, ...args: string[]): string =>
@@ -29,6 +32,8 @@ describe("a database that was restored to an earlier state", () => {
       const [item] = (await queue.claim(1, newAttempt(run))).items;
       if (item === undefined) throw new Error("no item is left");
       const { index } = item.request;
+      const intent = settlementOf(index, { run, attempt: 1 });
+      expect((await queue.begin(index, 1, intent)).ok).toBe(true);
       expect((await queue.settle(index, 1, settlementOf(index, { run, attempt: 1 }))).ok).toBe(true);
       return index;
     };
@@ -41,6 +46,19 @@ describe("a database that was restored to an earlier state", () => {
 
     psql("createdb", "restored");
     psql("pg_restore", "-d", "restored", join(server.dir, "dump"));
+    // On the same machine it is noticed: nothing is taken over, and no effect begins for the second time.
+    const older = /^The queue is older than the files of this machine: 1 item of fleet .* had begun to change files/;
+    await using guarded = await at("guarded", "restored");
+    await expect(guarded.takeOver(fleet)).rejects.toThrow(older);
+    await expect(guarded.takeOverToRetry(fleet)).rejects.toThrow(older);
+    const twice = (await guarded.queue(fleet)).begin(1, 1, settlementOf(1, { run: "again", attempt: 1 }));
+    await expect(twice).rejects.toThrow(older);
+    expect((await guarded.find(fleet))?.owner).toBe("before");
+    // The same of a database that forgot nothing.
+    await using current = await at("current");
+    expect(await current.takeOver(fleet)).toMatchObject({ ok: true, fleet: { counts: { done: 2 } } });
+    // Who accepts it removes the file.
+    await rm(join(begunDir, fleet));
     await using after = await at("after", "restored");
     expect(await after.takeOver(fleet)).toMatchObject({ ok: true, fleet: { counts: { done: 1, queued: 3 } } });
     const again = await after.queue(fleet);
