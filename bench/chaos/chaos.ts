@@ -29,7 +29,12 @@ export interface ChaosReport {
   readonly faults: readonly string[];
 }
 
-export async function chaos(options: ChaosOptions, print: (line: string) => void): Promise<ChaosReport> {
+/** `over` ends the run early, and everything that it made goes. */
+export async function chaos(
+  options: ChaosOptions,
+  print: (line: string) => void,
+  over: AbortSignal,
+): Promise<ChaosReport> {
   const startedAt = performance.now();
   const seconds = (): number => Math.round((performance.now() - startedAt) / 1000);
   const faults: string[] = [];
@@ -66,7 +71,7 @@ export async function chaos(options: ChaosOptions, print: (line: string) => void
       running.add(run);
     };
     const isLate = (): boolean => seconds() > 60 * options.minutes;
-    while (!(await hasEnded(place, held, faults)) && !isLate() && faults.length < MAX_ENDINGS) {
+    while (!(await hasEnded(place, held, faults)) && !isLate() && !over.aborted && faults.length < MAX_ENDINGS) {
       if (performance.now() >= nextAt && (options.mostFaults === null || count < options.mostFaults)) {
         nextAt += 1000 * options.secondsBetween;
         const fault = nextFault(faultPlaces(place), { kinds: options.faults, random, held });
@@ -77,6 +82,7 @@ export async function chaos(options: ChaosOptions, print: (line: string) => void
       }
       await sleep(LOOK_MS);
     }
+    if (over.aborted) faults.push("it was interrupted");
     if (isLate()) faults.push(`the fleet has not ended after ${options.minutes} minutes`);
     print(`${seconds()} s: ${await doneOf(place)} of ${options.items} done; the last faults end`);
     await Promise.all(running);
@@ -162,7 +168,9 @@ function verdictOf({ faults }: ChaosReport): string {
 if (import.meta.main) {
   const options = parseChaosOptions(process.argv.slice(2));
   const print = (line: string): void => void (options.json ? process.stderr : process.stdout).write(`${line}\n`);
-  const report = await chaos(options, print);
+  const over = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => over.abort());
+  const report = await chaos(options, print, over.signal);
   for (const fault of report.faults) print(fault);
   print(`faults: ${JSON.stringify(report.happened)}`);
   print(`counts: ${JSON.stringify(report.counts)}`);
