@@ -60,16 +60,25 @@ export class BegunLog {
     for (const { position } of rows) begun.delete(position);
   }
 
-  /** The last line may be cut: the process died while it wrote it, and had changed nothing. */
+  /** A line that was cut does not count: its attempt had changed nothing. One that is whole and unreadable may be any, so nothing goes on. */
   async #read(): Promise<Map<number, Begun>> {
     if (this.#begun !== null) return this.#begun;
     const begun = new Map<number, Begun>();
     for (const line of await appendedLines(this.#path, MAX_BYTES)) {
       const [, index, attempt, run] = /^(\d+) (\d+) (\S+)$/.exec(line) ?? [];
-      if (run !== undefined) begun.set(Number(index), { index: Number(index), attempt: Number(attempt), run });
+      if (run === undefined) throw this.#damaged();
+      begun.set(Number(index), { index: Number(index), attempt: Number(attempt), run });
     }
     this.#begun ??= begun;
     return this.#begun;
+  }
+
+  #damaged(): QueueError {
+    return new QueueError(
+      `${this.#path} is damaged: it lists which items of fleet ${this.#fleet} have begun to change files, so that none does it twice. If the ` +
+        "queue was not restored to an earlier state, remove the file, and resume the fleet. " +
+        `Otherwise cancel the fleet with \`corral fleet cancel ${this.#fleet}\`.`,
+    );
   }
 
   #restored(count: number): QueueError {
