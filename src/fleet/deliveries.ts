@@ -7,6 +7,8 @@ import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
 import { decidedHere } from "./elsewhere/machine-questions.ts";
 import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { lostText, unrunResult } from "./item-result.ts";
+import { itemJob } from "./items/item-job.ts";
+import type { ItemRequest } from "./model/item.ts";
 import type { ClaimedItem, Intent } from "./model/queue.ts";
 import { QueueError } from "./model/queue-error.ts";
 import type { Delivered, Runner } from "./model/work.ts";
@@ -32,7 +34,8 @@ export class Deliveries implements AsyncDisposable {
   readonly #lost: AbortSignal;
   /** A delivery could not be settled: it waits for the next owner of the fleet, and so do the others. */
   readonly #stuck = new AbortController();
-  #running = 0;
+  #running: number | null = 0;
+  #ended = 0;
   #runners: readonly Runner[] = [];
 
   /** Takes deliveries until it is disposed. `onFailure` gets bugs. */
@@ -70,8 +73,17 @@ export class Deliveries implements AsyncDisposable {
     await this.#items.end();
   }
 
-  /** Reports how many items machines run, if that has changed. */
-  tell(running: number): void {
+  /** Attempts of machines whose results are reported here. */
+  get ended(): number {
+    return this.#ended;
+  }
+
+  /**
+   * Reports how many items machines run, if that has changed. `endedBefore`: {@link ended} when the store was asked. What has ended since
+   * may still be in its answer, and no item counts twice.
+   */
+  tell(counted: number, endedBefore: number): void {
+    const running = Math.max(0, counted - (this.#ended - endedBefore));
     if (running === this.#running) return;
     this.#running = running;
     this.#fleet.onEvent({ type: "elsewhere", running });
@@ -91,8 +103,9 @@ export class Deliveries implements AsyncDisposable {
     const { queue } = this.#fleet;
     const stop = AbortSignal.any([this.#fleet.stop, this.#stuck.signal]);
     while (!stop.aborted) {
+      const { ended } = this;
       const claim = await queue.claim(0, () => ({ run: newRunId(), cell: null }));
-      this.tell(claim.elsewhere);
+      this.tell(claim.elsewhere, ended);
       if (claim.elsewhere === 0) return;
       await this.#elsewhere.work.wake(IDLE_MS, stop);
     }
@@ -132,12 +145,16 @@ export class Deliveries implements AsyncDisposable {
         machine,
         error: { code: "DELIVERY_REFUSED", message },
       };
+      this.#end();
       if (!(await this.#recorder.retried(claimed, lost)))
         await this.#recorder.record(claimed, lost, UNRUN, { hasBegun: false });
       return;
     }
     const { result, streams } = checked;
+    this.#end();
     if (await this.#recorder.retried(claimed, result)) return;
+    // It counts until its changes are settled.
+    this.#ended -= 1;
     const ended = { delivered, request, result, streams };
     // From its first effect on, the attempt never runs again.
     const onBegun = (intent: Intent): void => {
@@ -153,7 +170,22 @@ export class Deliveries implements AsyncDisposable {
     // It was stopped before it had decided: the delivery waits for the next owner of the fleet.
     if (settled.result.status === "cancelled" && !settled.hasBegun && stop.aborted)
       return await job.env.changesets.drop(run, "its coordinator was stopped");
-    await this.#recorder.record(claimed, settled.result, { cacheKey: null, streams }, settled);
+    const cacheKey = settled.result.status === "succeeded" ? await this.#cacheKey(delivered, request) : null;
+    this.#end();
+    await this.#recorder.record(claimed, settled.result, { cacheKey, streams }, settled);
+  }
+
+  /** Its result is about to be reported, and who hears it counts one item less on machines. */
+  #end(): void {
+    this.#ended += 1;
+    this.#running = null;
+  }
+
+  /** Null if its machine did not run it with what this process sent: then it is not known what it depends on. */
+  async #cacheKey({ more, run }: Delivered, request: ItemRequest): Promise<string | null> {
+    const { cache, job, id, stop } = this.#fleet;
+    if (cache === null || !isDeepStrictEqual(more, { agreed: this.#elsewhere.agreed })) return null;
+    return await cache.keyElsewhere(itemJob(job, request, { run, fleet: id, signal: stop, turn: async () => {} }));
   }
 
   /** As at home: a bug at one item says nothing of the others. Then its result is recorded, and nothing is left to do for it. */
@@ -178,6 +210,7 @@ export class Deliveries implements AsyncDisposable {
   async #endBroken({ claimed, machine, begun }: BrokenAttempt): Promise<void> {
     const { job, queue, spec } = this.#fleet;
     const { request, attempt, run } = claimed;
+    this.#end();
     if (begun === null) {
       const { error } = brokenResult({ run, worker: spec.worker });
       const lost = { ...unrunResult(claimed, "lost"), run, attempt, machine, error };

@@ -17,7 +17,7 @@ export type FleetEvent =
     }
   /** `retryInMs`: the item is retried and this result does not count; null: it counts. */
   | { readonly type: "settled"; readonly result: ItemResult; readonly retryInMs: number | null; readonly at: number }
-  /** How many items machines run, or have delivered, whenever that changes. */
+  /** How many items machines run, or have delivered, whenever that changes. With each settled result that names a machine it is one less. */
   | { readonly type: "elsewhere"; readonly running: number }
   /** Which machines run how many items, every two seconds if that has changed: those that run most, at most 100. */
   | { readonly type: "machines"; readonly machines: readonly Runner[] }

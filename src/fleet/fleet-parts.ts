@@ -41,6 +41,10 @@ export interface OwnedParts extends FleetParts {
 /** What a fleet has whose items machines run too. */
 export interface Elsewhere {
   readonly work: WorkStore;
+  /** SHA-256 of what machines agree to. */
+  readonly agreed: string;
+  /** From now on machines may take items. */
+  readonly offer: () => Promise<unknown>;
   readonly settleChanges: SettleChanges;
   /** Shorter if the signal is aborted. */
   readonly pause: (ms: number, signal: AbortSignal) => Promise<unknown>;

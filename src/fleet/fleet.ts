@@ -4,7 +4,7 @@ import { type Driver, EngineTrouble } from "../isolation/port/driver.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { unmadeViolation } from "../run/model/worker-images.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { agreedFacts } from "./agreement/agreement.ts";
+import { agreedFacts, agreementDigest } from "./agreement/agreement.ts";
 import { finishBegun } from "./begun-effects.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
 import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";
@@ -204,18 +204,26 @@ function forMachines(
   return sentAttachments(items, { job, blobs: transport.blobs, signal: stop });
 }
 
-/** Offers it to machines. */
+/** Sends machines what its items read. */
 async function elsewhereOf(
   id: string,
   spec: FleetSpec,
   { job }: Allowed,
   { store: { work }, transport, stop }: FleetEnvironment,
+  cache: FleetCache | null,
 ): Promise<Elsewhere | null> {
   if (spec.machines == null || work === null || transport === undefined) return null;
   const { version, sendTrees, settleChanges } = transport;
   const facts = await agreedFacts(job, job.env, { version, signal: stop });
-  await work.offer(id, { ...facts, trees: await sendTrees(job.sandbox, stop) });
-  return { work, settleChanges, pause: (ms, signal) => pause(ms, undefined, { signal }).catch(() => {}) };
+  await cache?.beforeSending();
+  const agreement = { ...facts, trees: await sendTrees(job.sandbox, stop) };
+  return {
+    work,
+    agreed: agreementDigest(agreement),
+    offer: async () => await work.offer(id, agreement),
+    settleChanges,
+    pause: (ms, signal) => pause(ms, undefined, { signal }).catch(() => {}),
+  };
 }
 
 /** All items run in the images that the fleet's cache keys contain, even if an image's name is moved later. */
@@ -236,8 +244,10 @@ async function opened(
   const { job, digest } = allowed;
   const { sandbox } = job;
   const queue = await store.queue(id);
-  const elsewhere = await elsewhereOf(id, spec, allowed, env);
-  const cache = spec.cache && digest !== null ? await FleetCache.open({ id, digest, job, store, signal: stop }) : null;
+  const needs = spec.machines?.needs ?? null;
+  const cached = { id, digest, job, store, needs, signal: stop };
+  const cache = spec.cache && digest !== null ? await FleetCache.open({ ...cached, digest }) : null;
+  const elsewhere = await elsewhereOf(id, spec, allowed, env, cache);
   const memory = sandbox.limits.memoryBytes ?? sandbox.policy.maxLimits.memoryBytes;
   const share = await MachineShare.take(id, spec, env.run.ownerDir, memory);
   const troubles = new RunTroubles();

@@ -68,8 +68,13 @@ function lastLines(stderr: string): string[] {
   return lines.slice(-MAX_LAST_LINES);
 }
 
+/** The result of an item whose output is that of an earlier one. Nothing else of that counts here: no run, no machine, no changes. */
+export function cachedResult(item: Pick<ClaimedItem, "request">, { output }: ItemResult): ItemResult {
+  return { ...unrunResult(item, "cached"), exitCode: 0, output };
+}
+
 /** The result of an item that did not run. */
-export function unrunResult({ request }: ClaimedItem, status: string): ItemResult {
+export function unrunResult({ request }: Pick<ClaimedItem, "request">, status: string): ItemResult {
   return {
     ...{
       index: request.index,

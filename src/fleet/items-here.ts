@@ -7,7 +7,7 @@ import { brokenResult, type RunResult } from "../run/model/result.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
 import { ClaimedAhead } from "./claimed-ahead.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
-import { itemResult, lostText, unrunResult } from "./item-result.ts";
+import { cachedResult, itemResult, lostText, unrunResult } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
@@ -143,7 +143,7 @@ export class ItemsHere {
   }
 
   async #work(claimed: ClaimedItem, { signal, turn, startedAt, hasRun }: Turn): Promise<void> {
-    const { id, job: fleet, queue, cache, store, executor, troubles } = this.#fleet;
+    const { id, job: fleet, queue, cache, executor, troubles } = this.#fleet;
     const { request, run } = claimed;
     if (request.refusal !== undefined) {
       const error = { code: "ITEM_REFUSED", message: request.refusal };
@@ -153,11 +153,8 @@ export class ItemsHere {
     const begin: Job["begin"] = async (foreseen) => await effects.begin(foreseen);
     const job = itemJob(fleet, request, { run, fleet: id, signal, turn, begin });
     const entry = (await cache?.entryOf(job)) ?? null;
-    const earlier = entry === null ? null : await store.succeededBefore(entry.key);
-    if (earlier !== null) {
-      const cached = { ...unrunResult(claimed, "cached"), exitCode: 0, output: earlier.result.output };
-      return await this.#settle(claimed, cached, UNRUN);
-    }
+    const earlier = entry === null ? null : ((await cache?.earlier(entry)) ?? null);
+    if (earlier !== null) return await this.#settle(claimed, cachedResult(claimed, earlier), UNRUN);
     const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
     hasRun();
     // The next owner of the fleet finishes what was begun; what was not runs again there.

@@ -1,7 +1,8 @@
 import { newRunId } from "../run/model/job.ts";
 import { Deliveries } from "./deliveries.ts";
+import { EarlierResults } from "./earlier-results.ts";
 import type { FleetSummary } from "./events.ts";
-import type { FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
+import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { fleetSummary } from "./fleet-summary.ts";
 import { ItemsHere } from "./items-here.ts";
 import type { ItemResult } from "./model/item.ts";
@@ -57,15 +58,20 @@ export class RunningFleet {
 
   /** Runs until no item is left or the fleet is drained. Rejects for bugs, after all running items have ended. */
   async run(): Promise<FleetSummary> {
-    const { stop, store, job } = this.#parts;
+    const { stop, store, job, elsewhere } = this.#parts;
     await this.#recorder.open();
     stop.addEventListener("abort", () => this.drain("the fleet was stopped"), { once: true });
     if (stop.aborted) this.drain("the fleet was stopped");
     const sharing = setInterval(() => void this.#lookAtShare(), SHARE_MS);
     const deliveries = this.#deliveries();
+    const known = new EarlierResults(this.#parts, this.#loop, this.#recorder);
+    let knowing: Promise<void> | null = null;
     let isCancelled = false;
     try {
       await this.#here.finishEarlier();
+      const isMoreKnown = await known.page();
+      if (elsewhere !== null) await this.#offer(elsewhere);
+      if (isMoreKnown) knowing = known.all().catch(this.#onFailure);
       isCancelled = (await this.#claimAll(deliveries)) === "cancelled";
       await this.#here.allEnded();
       await deliveries?.allBack();
@@ -75,6 +81,7 @@ export class RunningFleet {
       throw error;
     } finally {
       clearInterval(sharing);
+      await knowing;
       await this.#here.allEnded();
       await deliveries?.[Symbol.asyncDispose]();
       this.#recorder.close();
@@ -91,6 +98,12 @@ export class RunningFleet {
     return summary;
   }
 
+  /** A fleet that is drained meanwhile gives machines nothing. */
+  async #offer({ offer, work }: Elsewhere): Promise<void> {
+    if (!this.#draining.signal.aborted) await offer();
+    if (this.#draining.signal.aborted) await work.drain(this.id);
+  }
+
   /** Returns the state of the fleet when no more items are claimed. */
   async #claimAll(deliveries: Deliveries | null): Promise<Claim["fleet"]> {
     const { queue, spec } = this.#parts;
@@ -103,8 +116,9 @@ export class RunningFleet {
         await this.#changed.promise;
         continue;
       }
+      const ended = deliveries?.ended ?? 0;
       const claim = await queue.claim(room, () => ({ run: newRunId(), cell: null }), urgency);
-      deliveries?.tell(claim.elsewhere);
+      deliveries?.tell(claim.elsewhere, ended);
       for (const item of claim.items) void this.#here.run(item).catch(this.#onFailure);
       if (claim.items.length > 0) continue;
       if (claim.fleet !== "running") {

@@ -123,8 +123,9 @@ export class FleetWitness {
     return this.#succeeded + this.#cached + this.#failed + this.#pending;
   }
 
-  #settle({ index, key, status, error }: ItemResult, again: boolean): void {
+  #settle({ index, key, status, error, machine }: ItemResult, again: boolean): void {
     this.#running.delete(index);
+    if (machine !== undefined && this.#elsewhere > 0) this.#elsewhere -= 1;
     if (again) {
       this.#waiting.add(index);
       return;

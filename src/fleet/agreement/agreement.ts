@@ -67,6 +67,11 @@ function digests(facts: ReadonlyMap<string, unknown>, projectDir: string): Recor
   return Object.fromEntries(all.map(([name, fact]) => [name, sha256(textOf(fact, projectDir))]));
 }
 
+/** SHA-256 of all that a machine agreed to, which it names with each delivery: what its attempts read. */
+export function agreementDigest({ declarations, images, trees }: Agreement): string {
+  return sha256(textOf([declarations, images, trees], "/"));
+}
+
 /** The same text for the same value, whatever the order of its keys. Paths in the project do not say where it is. */
 function textOf(value: unknown, projectDir: string): string {
   return (

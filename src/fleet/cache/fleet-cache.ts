@@ -7,6 +7,7 @@ import { hostPathOf, parsePathIn } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { comesBack } from "../../sandbox/staging.ts";
+import type { ItemResult } from "../model/item.ts";
 import type { FleetStore } from "../model/store.ts";
 import { attachedTo, exactlyAttached } from "./attached.ts";
 import { exactState, type LeftOut, NOTHING, type TreeState, treeState } from "./tree-state.ts";
@@ -23,12 +24,17 @@ export interface FleetCacheParts {
   };
   readonly store: FleetStore;
   readonly signal: AbortSignal;
+  /** The labels of its machines: what machines with the same ones brought counts too. Null: it has none, and no result of a machine counts. */
+  readonly needs: readonly string[] | null;
 }
 
 /** One item, as the cache knows it before it runs. */
 export interface CacheEntry {
-  /** The key under which an earlier success counts: all that the item depends on, and what it has written is still as it left it. */
-  readonly key: string;
+  /**
+   * The keys under which an earlier success counts: all that the item depends on, and what it has written is still as it left it. The
+   * first one is for what ran at home.
+   */
+  readonly keys: readonly string[];
   /** The key for the success of this item, once it has ended; null if what it reads has changed since. */
   keyAfter(): Promise<string | null>;
 }
@@ -41,12 +47,16 @@ const UNCONFIRMED = "?";
 /**
  * Finds results of earlier items that depend on the same. What an item can read is part of its key. A directory that all items
  * read is read once for the fleet, and compared again when the fleet ends: if it was changed, no result of the fleet counts.
+ *
+ * A machine's result is its word. Its key is another one, which only fleets with machines ask for.
  */
 export class FleetCache {
   readonly #parts: FleetCacheParts;
   readonly #outputs: LeftOut;
   /** Of the directories that all items read, by host path. */
   readonly #shared = new Map<string, Promise<TreeState | null>>();
+  /** The directories that were read before machines got them, on the host. */
+  readonly #sent = new Set<string>();
 
   /** Null if the folders that its items write are too many. */
   static async open(parts: FleetCacheParts): Promise<FleetCache | null> {
@@ -62,8 +72,65 @@ export class FleetCache {
     this.#outputs = outputs;
   }
 
+  /** Called before machines get the directories of the fleet. What they got is known if these are unchanged at the end of the fleet. */
+  async beforeSending(): Promise<void> {
+    for (const { host } of this.#parts.job.sandbox.mounts) {
+      this.#sent.add(host);
+      await this.#sharedState(host);
+    }
+  }
+
+  /** The newest earlier success that counts; null if there is none. */
+  async earlier({ keys }: CacheEntry): Promise<ItemResult | null> {
+    for (const key of keys) {
+      const found = await this.#parts.store.succeededBefore(key);
+      if (found !== null) return found.result;
+    }
+    return null;
+  }
+
   /** Null if it is not known what the item depends on: it runs, and its result does not count for others. */
   async entryOf(job: Job): Promise<CacheEntry | null> {
+    const known = await this.#dependsOn(job);
+    if (known === null) return null;
+    const { inputs, written, attached, read } = known;
+    const key = await this.#withOutputs(inputs, written);
+    return {
+      keys: [key, ...this.#keyOfMachines(key)],
+      keyAfter: async () => {
+        const isSame = (await exactlyAttached(job)) === attached.exact && (await read.isUnchanged());
+        return isSame ? `${UNCONFIRMED}${await this.#withOutputs(inputs, written)}` : null;
+      },
+    };
+  }
+
+  /**
+   * The key for the success of an item on a machine that had what this process sent, once its changes are applied. Null if the item could
+   * read more than what was read before it was sent, such as what another item wrote.
+   */
+  async keyElsewhere(job: Job): Promise<string | null> {
+    if (job.attachments.some(({ sent }) => sent === undefined)) return null;
+    const known = await this.#dependsOn(job);
+    if (known === null || !known.read.hosts.every((host) => this.#wasSentUnchanged(host))) return null;
+    const [key] = this.#keyOfMachines(await this.#withOutputs(known.inputs, known.written));
+    return key === undefined ? null : `${UNCONFIRMED}${key}`;
+  }
+
+  #keyOfMachines(key: string): string[] {
+    const { needs } = this.#parts;
+    return needs === null ? [] : [sha256(JSON.stringify(["machines", [...new Set(needs)].toSorted(), key]))];
+  }
+
+  /** In a directory that was read before, and is compared with that when the fleet ends. */
+  #wasSentUnchanged(host: string): boolean {
+    for (let at = host; !this.#outputs.has(at); at = dirname(at)) {
+      if (this.#sent.has(at)) return true;
+      if (at === dirname(at)) return false;
+    }
+    return false;
+  }
+
+  async #dependsOn(job: Job) {
     const { env } = this.#parts.job;
     const derivation = await permissionOf(job.worker, job.callerSandbox, job.narrow, env);
     if (!derivation.ok) return null;
@@ -77,13 +144,7 @@ export class FleetCache {
     const inputs = sha256(
       JSON.stringify([this.#parts.digest, job.input ?? null, job.narrow, attached.digests, read.digests]),
     );
-    return {
-      key: await this.#withOutputs(inputs, written),
-      keyAfter: async () => {
-        const isSame = (await exactlyAttached(job)) === attached.exact && (await read.isUnchanged());
-        return isSame ? `${UNCONFIRMED}${await this.#withOutputs(inputs, written)}` : null;
-      },
-    };
+    return { inputs, written, attached, read };
   }
 
   /** The fleet runs no item any more: its results count from now on if what they all read is as it was when the fleet began. */
@@ -114,7 +175,7 @@ export class FleetCache {
       }
       return true;
     };
-    return { digests, isUnchanged };
+    return { hosts: mounts.map(({ host }) => host), digests, isUnchanged };
   }
 
   #sharedState(host: string): Promise<TreeState | null> {

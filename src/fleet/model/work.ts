@@ -34,6 +34,13 @@ export interface WorkStore {
    * back, and running items continue. It ends when the fleet is offered again.
    */
   drain(fleet: string): Promise<void>;
+  /** Items of this fleet, which this process owns, that wait for their first attempt, in order, after that with the index `after`. */
+  waiting(fleet: string, page: { readonly after: number; readonly limit: number }): Promise<readonly ItemRequest[]>;
+  /**
+   * Ends items of this fleet, which this process owns, without an attempt: their results are those of earlier ones. One that is not waiting
+   * for its first attempt any more stays as it is. Returns the indexes of the others.
+   */
+  settleWaiting(fleet: string, results: readonly ItemResult[]): Promise<readonly number[]>;
   /**
    * Deliveries of machines for this fleet that have no recorded result yet, the oldest first. Each is returned again until its attempt
    * is begun, settled or queued again by {@link FleetQueue}.

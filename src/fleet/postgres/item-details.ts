@@ -114,22 +114,21 @@ export async function* logsOf(
   }
 }
 
-/** Counted are the items before those that run, since new items are taken in order. */
+/** Counted are the items before those that run, since new items are taken in order. One statement sees one moment. */
 export async function paceOf(db: Statements, fleet: number, left: number, nowMs: number | null): Promise<Pace> {
-  const [row] = await db.query<{ front: number | null; now: number }>(
-    `SELECT max(position) AS front, coalesce($2::bigint, corral.now_ms()) AS now FROM corral.items
-     WHERE fleet = $1 AND ${ACTIVE}`,
-    [fleet, nowMs],
+  const ended = await db.query<{ now: number; at: number | null }>(
+    `WITH front AS MATERIALIZED (
+       SELECT max(position) AS front, coalesce($2::bigint, corral.now_ms()) AS now FROM corral.items
+       WHERE fleet = $1 AND ${ACTIVE})
+     SELECT now, CASE WHEN state = 'done' THEN ended_at END AS at FROM front, LATERAL (
+       SELECT state, ended_at FROM corral.items WHERE fleet = $1 AND position < front ORDER BY position DESC LIMIT $3) AS before`,
+    [fleet, nowMs, MOST_COUNTED],
   );
-  if (row === undefined || row.front === null) return UNKNOWN_PACE;
-  const ended = await db.query<{ at: number | null }>(
-    `SELECT CASE WHEN state = 'done' THEN ended_at END AS at FROM corral.items WHERE fleet = $1 AND position < $2
-     ORDER BY position DESC LIMIT $3`,
-    [fleet, row.front, MOST_COUNTED],
-  );
+  const [first] = ended;
+  if (first === undefined) return UNKNOWN_PACE;
   return paceFrom(
     ended.map(({ at }) => at),
     left,
-    row.now,
+    first.now,
   );
 }

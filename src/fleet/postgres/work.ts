@@ -1,7 +1,7 @@
 import { PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
 import { MAX_JSON_DEPTH, MAX_JSON_VALUES, parseJson } from "../../json/parse-json.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import type { ItemRequest } from "../model/item.ts";
+import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { AskedElsewhere, QuestionName, UnreadQuestion } from "../model/question.ts";
 import {
   type Agreement,
@@ -15,6 +15,8 @@ import {
   type Runner,
   type WorkStore,
 } from "../model/work.ts";
+import { boundedResult } from "../stored/bounded-result.ts";
+import { msOf } from "../stored/ms-of.ts";
 import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
 import { PostgresMembership } from "./membership.ts";
@@ -71,17 +73,23 @@ export class PostgresWork implements WorkStore {
 
   async machines(): Promise<Machine[]> {
     const { db } = this.#place;
-    const rows = await db.query<MachineRow>(MACHINES);
-    const listed = await db.query<MachineFleet & { readonly machine: string }>(MACHINE_FLEETS, [this.#place.project]);
-    const fleets = Map.groupBy(listed, ({ machine }) => machine);
-    return rows.map(({ id, joined_at, seen_at, recent, ...machine }) => ({
-      id: sha256(id).slice(0, 12),
-      ...machine,
-      joinedAt: new Date(joined_at).toISOString(),
-      seenAt: new Date(seen_at).toISOString(),
-      recentRate: recent > 0 ? recent : null,
-      fleets: (fleets.get(id) ?? []).map(({ machine: _, ...fleet }) => fleet),
-    }));
+    const rows = await db.query<MachineRow>(MACHINES, [this.#place.project]);
+    return [...Map.groupBy(rows, ({ id }) => id)].flatMap(([id, ofIt]) => {
+      const [{ joined_at, seen_at, recent, fleet: _, of_fleet: __, why: ___, id: ____, ...machine }] = ofIt as [
+        MachineRow,
+      ];
+      const fleets = ofIt.flatMap(({ fleet, of_fleet: running, why }): MachineFleet[] =>
+        fleet === null ? [] : [{ fleet, running, why }],
+      );
+      return {
+        id: sha256(id).slice(0, 12),
+        ...machine,
+        joinedAt: new Date(joined_at).toISOString(),
+        seenAt: new Date(seen_at).toISOString(),
+        recentRate: recent > 0 ? recent : null,
+        fleets,
+      };
+    });
   }
 
   async runners(fleet: string): Promise<readonly Runner[]> {
@@ -112,6 +120,27 @@ export class PostgresWork implements WorkStore {
       [agreement, project, fleet, self],
     );
     return rows.length === 1;
+  }
+
+  async waiting(
+    fleet: string,
+    { after, limit }: { readonly after: number; readonly limit: number },
+  ): Promise<readonly ItemRequest[]> {
+    const rows = await this.#place.db.query<{ json: string }>(
+      `SELECT r.json FROM corral.items i JOIN corral.requests r USING (fleet, position)
+       WHERE i.fleet = $1 AND i.position > $2 AND i.state = 'queued' AND i.attempt = 0 ORDER BY i.position LIMIT $3`,
+      [await idOf(this.#place, fleet), after, limit],
+    );
+    return rows.map(({ json }) => JSON.parse(json) as ItemRequest);
+  }
+
+  async settleWaiting(fleet: string, results: readonly ItemResult[]): Promise<readonly number[]> {
+    const { db, project, self } = this.#place;
+    const rows = await db.query<{ position: number }>(SETTLE_WAITING, [
+      ...[project, fleet, self, results.map(({ index }) => index), results.map(({ status }) => status)],
+      ...[results.map(({ endedAt }) => msOf(endedAt)), results.map((result) => boundedResult(result).json)],
+    ]);
+    return rows.map(({ position }) => position);
   }
 
   async deliveries(fleet: string, limit: number): Promise<readonly Delivered[]> {
@@ -196,6 +225,10 @@ interface MachineRow extends Omit<Machine, "joinedAt" | "seenAt" | "recentRate" 
   readonly joined_at: number;
   readonly seen_at: number;
   readonly recent: number;
+  /** One of its fleets; null: none, and the row is its only one. */
+  readonly fleet: string | null;
+  readonly of_fleet: number;
+  readonly why: string | null;
 }
 
 interface DeliveredRow extends Omit<Delivered, "result" | "streams" | "more"> {
@@ -205,21 +238,46 @@ interface DeliveredRow extends Omit<Delivered, "result" | "streams" | "more"> {
   readonly more: string;
 }
 
-/** The rate is that of this minute and the one before, which is at least a minute's. */
-const MACHINES = `
-  SELECT p.id, p.name, p.labels, p.slots, p.version, p.joined_at, p.seen_at,
-    (SELECT count(*)::int FROM corral.items i WHERE i.owner = p.id AND i.state = 'away') AS running,
-    (SELECT coalesce(sum(count), 0) FROM corral.paces c WHERE c.machine = p.id AND c.minute >= n.now / 60000 - 1)
-      / (60 + (n.now % 60000) / 1000)::float8 AS recent
-  FROM corral.processes p, LATERAL (SELECT corral.now_ms() AS now) n
-  WHERE p.is_machine AND p.lease_until > n.now ORDER BY p.name COLLATE "C", p.id LIMIT 10000`;
+/** The fleet's row is locked, so that no other process can take the fleet over meanwhile. None of these items failed. */
+const SETTLE_WAITING = `
+  WITH owned AS MATERIALIZED (
+    SELECT id FROM corral.fleets WHERE project = $1 AND name = $2 AND owner = $3 AND state = 'running' FOR SHARE),
+  asked AS (
+    SELECT * FROM unnest($4::int[], $5::text[], $6::bigint[], $7::text[]) AS asked (position, status, ended_at, json)),
+  ended AS (
+    UPDATE corral.items i SET state = 'done', status = a.status, code = '', duration_ms = 0, ended_at = a.ended_at
+    FROM asked a CROSS JOIN owned o
+    WHERE i.fleet = o.id AND i.position = a.position AND (i.state || '') = 'queued' AND i.attempt = 0
+    RETURNING i.fleet, i.position, i.status),
+  kept AS (
+    INSERT INTO corral.results (fleet, position, json)
+    SELECT ended.fleet, ended.position, a.json FROM ended JOIN asked a USING (position)
+    ON CONFLICT (fleet, position) DO UPDATE SET json = excluded.json),
+  tallied AS (
+    INSERT INTO corral.tallies (fleet, status, code, failed, count)
+    SELECT fleet, status, '', 0, count(*) FROM ended GROUP BY fleet, status
+    ON CONFLICT (fleet, status, code) DO UPDATE SET count = corral.tallies.count + excluded.count)
+  SELECT position FROM ended`;
 
-const MACHINE_FLEETS = `
-  SELECT m.machine, f.name AS fleet, m.running, s.why
-  FROM (
-    SELECT machine, fleet, sum(running)::int AS running FROM (
-      SELECT owner AS machine, fleet, count(*) AS running FROM corral.items WHERE state = 'away' GROUP BY owner, fleet
-      UNION ALL SELECT machine, fleet, 0 FROM corral.refusals) AS each
-    GROUP BY machine, fleet) AS m
-  JOIN corral.fleets f ON f.id = m.fleet AND f.project = $1 LEFT JOIN corral.refusals s ON s.machine = m.machine AND s.fleet = m.fleet
-  ORDER BY f.id LIMIT 100000`;
+/**
+ * A row for each machine and each of its fleets, all as they were at one moment. The rate is that of this minute and the one before, which
+ * is at least a minute's.
+ */
+const MACHINES = `
+  SELECT m.*, f.fleet, coalesce(f.running, 0) AS of_fleet, f.why FROM (
+    SELECT p.id, p.name, p.labels, p.slots, p.version, p.joined_at, p.seen_at,
+      (SELECT count(*)::int FROM corral.items i WHERE i.owner = p.id AND i.state = 'away') AS running,
+      (SELECT coalesce(sum(count), 0) FROM corral.paces c WHERE c.machine = p.id AND c.minute >= n.now / 60000 - 1)
+        / (60 + (n.now % 60000) / 1000)::float8 AS recent
+    FROM corral.processes p, LATERAL (SELECT corral.now_ms() AS now) n
+    WHERE p.is_machine AND p.lease_until > n.now ORDER BY p.name COLLATE "C", p.id LIMIT 10000) AS m
+  LEFT JOIN (
+    SELECT e.machine, f.id, f.name AS fleet, e.running, s.why
+    FROM (
+      SELECT machine, fleet, sum(running)::int AS running FROM (
+        SELECT owner AS machine, fleet, count(*) AS running FROM corral.items WHERE state = 'away' GROUP BY owner, fleet
+        UNION ALL SELECT machine, fleet, 0 FROM corral.refusals) AS each
+      GROUP BY machine, fleet) AS e
+    JOIN corral.fleets f ON f.id = e.fleet AND f.project = $1
+    LEFT JOIN corral.refusals s ON s.machine = e.machine AND s.fleet = e.fleet) AS f ON f.machine = m.id
+  ORDER BY m.name COLLATE "C", m.id, f.id LIMIT 100000`;

@@ -4,7 +4,7 @@ import type { RunEnvironment } from "../../run/model/environment.ts";
 import { describeAll } from "../../run/model/result.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
-import { agreedFacts, whyDifferent } from "../agreement/agreement.ts";
+import { agreedFacts, agreementDigest, whyDifferent } from "../agreement/agreement.ts";
 import { withFetchedAttachments } from "../fetched-attachments.ts";
 import { fleetPermission } from "../fleet-permission.ts";
 import { freshCells } from "../fresh-cells.ts";
@@ -80,7 +80,10 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots,
       ok: true,
       fleet: {
         worker: worker.name,
-        attempt: attemptWith({ fleet: offer.fleet, job, cells, troubles, sent, questions }),
+        attempt: attemptWith({
+          ...{ fleet: offer.fleet, job, cells, troubles, sent, questions },
+          agreed: agreementDigest(offer.agreement),
+        }),
         async [Symbol.asyncDispose]() {
           ends.abort(new Error("the fleet is over"));
           if (pool !== null) pools.delete(pool);

@@ -20,6 +20,8 @@ interface Parts {
   readonly troubles: RunTroubles;
   readonly sent: SentChanges;
   readonly questions: Pick<AskingCoordinator, "of">;
+  /** SHA-256 of what this machine agreed to. */
+  readonly agreed: string;
 }
 
 /** Attempts that end by an error of this machine or of Corral, before the item counts as lost. */
@@ -30,7 +32,7 @@ const RUN_ID = /^[0-9a-f]{12}$/;
 const UNWELL: ReadonlySet<string> = new Set(["HOST_TROUBLE", "ENGINE_TROUBLE"]);
 
 /** How items of one fleet run on this machine. */
-export function attemptWith({ fleet, job, cells, troubles, sent, questions }: Parts): HostedFleet["attempt"] {
+export function attemptWith({ fleet, job, cells, troubles, sent, questions, agreed }: Parts): HostedFleet["attempt"] {
   return async (item, { signal, turn }) => {
     const { run } = item;
     const refused = (message: string): Brought => {
@@ -57,7 +59,7 @@ export function attemptWith({ fleet, job, cells, troubles, sent, questions }: Pa
     if (typeof ran === "string") return { outcome: "given_up", why: ran, isUnwell: true };
     if (UNWELL.has(ran.error?.code ?? ""))
       return { outcome: "given_up", why: [ran.error?.message, ...told].join(" "), isUnwell: true };
-    return delivered(itemResult(item, ran, startedAt, told), ran, changeset);
+    return delivered(itemResult(item, ran, startedAt, told), ran, changeset, agreed);
   };
 }
 
@@ -68,11 +70,19 @@ function brokenAs({ run, attempt, earlier }: ClaimedWork, error: Error, troubles
   return brokenResult({ run, worker: "" });
 }
 
-function delivered(result: ItemResult, printed: RunResult | null, changeset: Delivery["changeset"]): Brought {
-  const bounded = { ...(JSON.parse(boundedResult(result).json) as ItemResult), fields: {} };
+/** `agreed`: what it ran with. A result whose output was cut does not name it, so that it is no cache entry. */
+function delivered(
+  result: ItemResult,
+  printed: RunResult | null,
+  changeset: Delivery["changeset"],
+  agreed: string | null = null,
+): Brought {
+  const { json, isWhole } = boundedResult(result);
+  const bounded = { ...(JSON.parse(json) as ItemResult), fields: {} };
+  const more = isWhole && agreed !== null ? { agreed } : null;
   const streams =
     printed === null ? null : { stdout: boundedStream(printed.stdout), stderr: boundedStream(printed.stderr) };
-  return { outcome: "delivery", delivery: { result: bounded, streams, changeset, more: null } };
+  return { outcome: "delivery", delivery: { result: bounded, streams, changeset, more } };
 }
 
 /** Null: it can run here. */

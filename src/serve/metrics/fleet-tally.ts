@@ -18,6 +18,7 @@ export class FleetTally {
     else if (event.type === "elsewhere") this.#elsewhere = event.running;
     else if (event.type === "settled") {
       this.#running.delete(event.result.index);
+      if (event.result.machine !== undefined) this.#elsewhere = Math.max(0, this.#elsewhere - 1);
       if (event.retryInMs === null) this.#left -= 1;
     }
   }

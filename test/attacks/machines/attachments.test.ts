@@ -71,6 +71,7 @@ async function sent(requests: readonly ItemRequest[], blobs: BlobStore = pair.st
 async function attempted(request: unknown, blobs: BlobStore = pair.store, signal: AbortSignal = NEVER, run = RUN) {
   const executor = withFetchedAttachments(cells, { blobs, ownerDir: machine.ownerDir });
   const attempt = attemptWith({
+    agreed: "",
     fleet: "f",
     job: machine.job,
     cells: executor,

@@ -75,7 +75,7 @@ function coordinatorOf(
       concurrency: { running: spec.concurrency ?? 0, warm: 0 },
       look: async () => ({ running: spec.concurrency ?? 0, warm: 0 }),
     },
-    elsewhere: { work, settleChanges, pause: clock.pause },
+    elsewhere: { work, agreed: "agreed", offer: async () => {}, settleChanges, pause: clock.pause },
     onEvent: (event: FleetEvent) => void events.push(event),
   } as unknown as FleetParts);
   const results: ItemResult[] = [];

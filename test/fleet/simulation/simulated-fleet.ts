@@ -191,7 +191,13 @@ export async function simulatedCoordinator(
         concurrency: here,
         look: async () => here,
       },
-      elsewhere: { work: store.work, settleChanges: changes.settle, pause: world.pause },
+      elsewhere: {
+        work: store.work,
+        agreed: "",
+        offer: async () => {},
+        settleChanges: changes.settle,
+        pause: world.pause,
+      },
       onEvent: () => {},
     });
     const onDrain = (): void => running.drain("a person stopped it");

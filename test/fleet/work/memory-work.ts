@@ -1,4 +1,4 @@
-import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
+import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { Claim, FleetQueue, Intent, NewAttempt, Settlement, Taken } from "../../../src/fleet/model/queue.ts";
 import type {
   Agreement,
@@ -112,6 +112,23 @@ export class MemoryWork implements WorkStore {
   async drain(fleet: string): Promise<void> {
     this.fleetOf(fleet).isDraining = true;
     this.notify();
+  }
+
+  async waiting(fleet: string, { after, limit }: { after: number; limit: number }): Promise<ItemRequest[]> {
+    const waiting = this.fleetOf(fleet).items.filter(({ state, attempt }) => state === "queued" && attempt === 0);
+    return waiting
+      .map(({ request }) => request)
+      .filter(({ index }) => index > after)
+      .slice(0, limit);
+  }
+
+  async settleWaiting(fleet: string, results: readonly ItemResult[]): Promise<number[]> {
+    return results.flatMap((result) => {
+      const item = this.fleetOf(fleet).items[result.index];
+      if (item?.state !== "queued" || item.attempt !== 0) return [];
+      Object.assign(item, { state: "done", settlement: { result, cacheKey: null, streams: null } });
+      return [result.index];
+    });
   }
 
   async deliveries(fleet: string, limit: number): Promise<Delivered[]> {
