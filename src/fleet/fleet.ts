@@ -214,7 +214,7 @@ async function elsewhereOf(
 ): Promise<Elsewhere | null> {
   if (spec.machines == null || work === null || transport === undefined) return null;
   const { version, sendTrees, settleChanges } = transport;
-  const facts = await agreedFacts(job, job.env, { version, signal: stop });
+  const { facts } = await agreedFacts(job, job.env, { version, signal: stop });
   await cache?.beforeSending();
   const agreement = { ...facts, trees: await sendTrees(job.sandbox, stop) };
   return {

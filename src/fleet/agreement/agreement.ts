@@ -3,12 +3,20 @@ import { sha256 } from "../../platform/sha256.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { describeViolation } from "../../sandbox/wording.ts";
 import { calledBy, scriptOf, whatMatters } from "../cache/fleet-digest.ts";
 import { imageAsk } from "../model/image-ask.ts";
 import type { Agreement } from "../model/work.ts";
 
 /** What is compared before a machine runs items of another one's fleet. An image that is missing is left out. */
 export type AgreedFacts = Pick<Agreement, "declarations" | "images">;
+
+/** What one side finds. */
+export interface OwnFacts {
+  readonly facts: AgreedFacts;
+  /** Why images or environments of the workers could not be made here, in words. */
+  readonly unmade: readonly string[];
+}
 
 /** More than any project that a person wrote has; the rest is one fact. */
 const MAX_FACTS = 5000;
@@ -21,11 +29,12 @@ export async function agreedFacts(
   { worker, sandbox }: { readonly worker: WorkerDefinition; readonly sandbox: Sandbox },
   run: RunEnvironment,
   { version, signal }: { readonly version: string; readonly signal: AbortSignal },
-): Promise<AgreedFacts> {
+): Promise<OwnFacts> {
   const { project } = run;
   const workers = [worker, ...calledBy(worker, project.workers)];
   const facts = new Map<string, unknown>([["Corral's version", version]]);
   const images: Record<string, string> = {};
+  const unmade = new Set<string>();
   for (const one of workers) {
     const [name, declared, instructions] = whatMatters(one);
     for (const [key, value] of Object.entries(declared))
@@ -35,6 +44,7 @@ export async function agreedFacts(
     if (script !== null) facts.set(`worker ${name}: script`, script);
     if (one.policyName !== null) facts.set(`policy ${one.policyName}`, await run.policyNamed(one.policyName));
     const ready = await run.images.ready(one, imageAsk(one, run, signal));
+    for (const violation of ready.state === "refused" ? ready.violations : []) unmade.add(describeViolation(violation));
     const image = ready.state === "ready" ? ready.name : one.image;
     const id = (await run.driver.imageFacts(image))?.id;
     if (id !== undefined) images[image] = id;
@@ -52,7 +62,7 @@ export async function agreedFacts(
     for (const { name, api, url, images: sees } of project.models.values())
       facts.set(`model ${name}`, [api, url, sees]);
   }
-  return { declarations: digests(facts, project.dir), images };
+  return { facts: { declarations: digests(facts, project.dir), images }, unmade: [...unmade] };
 }
 
 /** Its content is compared apart, and a view of this process has a place of its own. */
@@ -89,9 +99,11 @@ function withoutProject(text: string, projectDir: string): string {
 
 /** Differences that are named one by one. */
 const MAX_NAMED = 8;
+/** Images that could not be made and are named with the cause. */
+const MAX_CAUSES = 3;
 
 /** Why a machine takes no item of a fleet, in words for its owner; null if both agree. `own`: of the machine itself. */
-export function whyDifferent(own: AgreedFacts, theirs: AgreedFacts): string | null {
+export function whyDifferent({ facts: own, unmade }: OwnFacts, theirs: AgreedFacts): string | null {
   const declared = differingKeys(own.declarations, theirs.declarations);
   const images = differingKeys(own.images, theirs.images);
   const missing = images.filter((name) => !Object.hasOwn(own.images, name));
@@ -105,7 +117,8 @@ export function whyDifferent(own: AgreedFacts, theirs: AgreedFacts): string | nu
   const shown = said.slice(0, MAX_NAMED);
   const more = said.length > shown.length ? `; and ${said.length - shown.length} more` : "";
   const way = declared.length > 0 ? "use the same version of the project here" : "make or load the same image here";
-  return `${shown.join("; ")}${more}: ${way}`;
+  const causes = unmade.length === 0 ? "" : `. ${unmade.slice(0, MAX_CAUSES).join(" ")}`;
+  return `${shown.join("; ")}${more}: ${way}${causes}`;
 }
 
 function differingKeys(own: Readonly<Record<string, string>>, theirs: Readonly<Record<string, string>>): string[] {

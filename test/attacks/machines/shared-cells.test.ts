@@ -88,7 +88,7 @@ async function hosted(fleet: string, worker = "w", policy: string | null = null)
   const spec = { ...SPEC, worker, policy, reuse: "scrubbed" as const };
   const permission = await fleetPermission({ ...spec, reuse: "fresh" }, run);
   if (!permission.ok) throw new Error(JSON.stringify(permission));
-  const facts = await agreedFacts(permission, run, { version: "0", signal: NEVER });
+  const { facts } = await agreedFacts(permission, run, { version: "0", signal: NEVER });
   const sent = await sendMounts(permission.sandbox.mounts, { store: pair.store, signal: NEVER });
   const trees = Object.fromEntries(sent.map(({ path, digest }) => [path, digest]));
   const offer = { needs: [], priority: 0, weight: 1, fleet, project: "0", spec, hasMore: true };

@@ -23,13 +23,21 @@ const PROJECT: ProjectSpec = {
   },
 };
 
-async function factsOf(spec: ProjectSpec, { image = "same", version = "1" } = {}) {
+async function factsOf(spec: ProjectSpec, { image = "same", version = "1", unmade = "" } = {}) {
   await using project = await openProject(spec, { engine: memoryEngine({ programs: {} }).open });
   const { environment } = project.corral;
   const { driver } = environment;
   const imageFacts: typeof driver.imageFacts = async (name) =>
     image === "" ? null : { name, id: image, env: [], volumes: [] };
-  const env = { ...environment, driver: { ...driver, imageFacts } };
+  const violation = {
+    code: "IMAGE_NOT_MADE",
+    image: "images/ocr",
+    reason: unmade,
+    get: "corral images build images/ocr",
+  } as const;
+  const images: typeof environment.images =
+    unmade === "" ? environment.images : { ready: async () => ({ state: "refused", violations: [violation] }) };
+  const env = { ...environment, images, driver: { ...driver, imageFacts } };
   const permission = await fleetPermission(SPEC, env);
   if (!permission.ok) throw new Error(JSON.stringify(permission));
   return await agreedFacts(permission, env, { version, signal: new AbortController().signal });
@@ -37,7 +45,7 @@ async function factsOf(spec: ProjectSpec, { image = "same", version = "1" } = {}
 
 it("agrees with a copy of the project in another directory, and with changes that the fleet does not use", async () => {
   const { workers = {} } = PROJECT;
-  const first = await factsOf(PROJECT);
+  const { facts: first } = await factsOf(PROJECT);
   expect(whyDifferent(await factsOf(PROJECT), first)).toBeNull();
   const changed = { ...workers, other: { command: ["another"] }, w: { ...workers.w, description: "New." } };
   expect(whyDifferent(await factsOf({ ...PROJECT, workers: changed }), first)).toBeNull();
@@ -46,7 +54,7 @@ it("agrees with a copy of the project in another directory, and with changes tha
 
 it("names exactly what differs, also in a worker that is only called", async () => {
   const { workers = {} } = PROJECT;
-  const theirs = await factsOf(PROJECT);
+  const { facts: theirs } = await factsOf(PROJECT);
   const differing = async (spec: Partial<ProjectSpec>, how = {}) =>
     whyDifferent(await factsOf({ ...PROJECT, ...spec }, how), theirs);
   const way = ": use the same version of the project here";
@@ -66,4 +74,8 @@ it("names exactly what differs, also in a worker that is only called", async () 
     /^the image corral\/base is another one here: make or load the same image here$/,
   );
   expect(await differing({}, { image: "" })).toMatch(/^the image corral\/base is missing here/);
+  expect(await differing({}, { image: "", unmade: "the registry does not answer" })).toBe(
+    "the image corral/base is missing here: make or load the same image here. 'images/ocr' is not there: the registry does not answer. " +
+      "To make it, run `corral images build images/ocr`.",
+  );
 });
