@@ -45,8 +45,9 @@ export class HostedFleets implements AsyncDisposable {
     const offered = new Map(offers.map((offer) => [offer.fleet, offer]));
     for (const [id, place] of [...this.#places]) {
       const offer = offered.get(id);
-      if (offer !== undefined && place.agreed === agreedText(offer)) continue;
-      this.#close(id, place);
+      if (offer === undefined || place.agreed !== agreedText(offer)) this.#close(id, place);
+      // Its coordinator was away, and items of it ran here all the time.
+      else if (place.state === "open") place.isOver = false;
     }
     for (const offer of offers) this.#look(offer);
   }
@@ -108,7 +109,7 @@ export class HostedFleets implements AsyncDisposable {
     await membership.refuses(id, hosting.ok ? null : hosting.why).catch(() => {});
   }
 
-  /** One that still runs items stays until they have ended, and gets no more. */
+  /** One that still runs items stays until they have ended, and gets no more unless it is offered again. */
   #close(id: string, place: Place): void {
     if (place.state === "open" && place.running > 0) {
       place.isOver = true;

@@ -40,8 +40,8 @@ export interface Simulation {
 }
 
 /** How an attempt ends, and how long it takes: the same for the same seed. */
-function fate(seed: number, index: number, run: string) {
-  const random = seeded(seed ^ Math.imul(index + 1, 0x9e3779b1) ^ Number.parseInt(run.slice(0, 6), 36));
+function fate(seed: number, index: number, attempt: number) {
+  const random = seeded(seed ^ Math.imul(index + 1, 0x9e3779b1) ^ Math.imul(attempt, 0x85ebca6b));
   const takesMs = random() < 0.5 ? 2000 + random() * 8000 : 50 + random() * 1500;
   const chance = random();
   const status = chance < 0.8 ? "succeeded" : chance < 0.9 ? "failed" : "lost";
@@ -75,7 +75,7 @@ export async function simulatedMachine(
       worker: "w",
       async attempt(item, { signal, turn }): Promise<Brought> {
         await turn().catch(() => {});
-        const { takesMs, chance, status } = fate(seed, item.request.index, item.run);
+        const { takesMs, chance, status } = fate(seed, item.request.index, item.attempt);
         const ended = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         if (!signal.aborted) await Promise.race([world.pause(takesMs), ended]);
         if (signal.aborted) return { outcome: "given_up", why: "it was ended", isUnwell: false };
@@ -176,7 +176,7 @@ export async function simulatedCoordinator(
           const claimed = claims.get(job.run);
           if (claimed === undefined) throw new Error("it runs what it did not claim");
           const { attempt, request } = claimed;
-          const { takesMs, status } = fate(seed, request.index, job.run);
+          const { takesMs, status } = fate(seed, request.index, attempt);
           await world.pause(takesMs / 2);
           const result = simulatedRun(job.run, status);
           const begin = async () => (await job.begin?.(result)) ?? null;

@@ -181,6 +181,24 @@ describe("a machine", () => {
     await ended;
   });
 
+  it("takes further items of a fleet whose coordinator was away for a while, during which items of it ran here", async () => {
+    const { clock, store } = parts();
+    const fleet = fleetOf(store, "a", 3);
+    const machine = machineOn(store, clock, { slots: 1, takesMs: 5000 });
+    const { ended } = await machine.run();
+    await clock.until(() => machine.told("started").length === 1);
+    fleet.agreement = null;
+    await clock.advance(3000);
+    expect(machine.told("closed")).toEqual([]);
+    fleet.agreement = AGREEMENT;
+    await clock.until(() => states(fleet).delivered === 3);
+    expect(machine.told("taking")).toHaveLength(1);
+    machine.stop.abort();
+    await clock.advance(100);
+    await ended;
+    expect(machine.most.open).toBe(0);
+  });
+
   it("has only fleets whose labels it has", async () => {
     const { clock, store } = parts();
     const [plain, gpu] = [fleetOf(store, "a", 2), fleetOf(store, "b", 2, { needs: ["gpu"] })];
