@@ -6,6 +6,7 @@ import { QueueError } from "../model/queue-error.ts";
 import type { Statements } from "./connection.ts";
 import type { Place } from "./place.ts";
 import { ACTIVE } from "./states.ts";
+import { processOf } from "./store-owner.ts";
 
 export interface FleetRow extends Pick<FleetRecord, "owner" | "why">, ItemCounts {
   readonly id: number;
@@ -96,7 +97,7 @@ export function recordOf(row: FleetRow): FleetRecord {
     id: row.name,
     spec: JSON.parse(row.spec) as FleetSpec,
     state: row.state === "done" && row.pending > 0 ? "pending" : row.state,
-    owner: row.owner,
+    owner: row.owner === null ? null : processOf(row.owner),
     createdAt: new Date(row.created_at).toISOString(),
     endedAt: row.ended_at === null ? null : new Date(row.ended_at).toISOString(),
     why: row.why,

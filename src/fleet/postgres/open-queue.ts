@@ -7,6 +7,7 @@ import { PERSISTENCE } from "./lost-connection.ts";
 import { PostgresStore } from "./postgres-store.ts";
 import { placeOf } from "./queue-url.ts";
 import { connectServer } from "./server.ts";
+import { newStoreOwner, processOf } from "./store-owner.ts";
 
 /**
  * Opens the fleets of a project in a PostgreSQL database. They belong to a state directory, known by its key: what their items
@@ -23,11 +24,12 @@ export async function openQueue(
   const key = await loadSealKey(stateDir);
   const project = createHmac("sha256", key).update(["queue", machine, projectDir].join("\0")).digest("hex");
   const asked = (whether: typeof isDead) => (name: string) => {
-    const owner = parseOwner(name);
+    const owner = parseOwner(processOf(name));
     return owner !== null && whether(owner, self);
   };
   return await PostgresStore.open(await connectServer(url, SCHEMA, { ...PERSISTENCE, away }), {
-    ...{ project, self: formatOwner(self), database: placeOf(url), begunDir: projectPaths(stateDir, projectDir).begun },
+    ...{ project, self: newStoreOwner(formatOwner(self)), database: placeOf(url) },
+    begunDir: projectPaths(stateDir, projectDir).begun,
     isDead: asked(isDead),
     isAlive: asked(isAlive),
   });

@@ -5,7 +5,7 @@ export interface Place {
   readonly db: Connection;
   /** Of the project and its state directory, in hexadecimal: two never see fleets of each other. */
   readonly project: string;
-  /** Identifies this process among all past and future ones. */
+  /** Identifies this open store of this process among all past and future ones: the owner of what it runs. */
   readonly self: string;
   /** True if this owner has certainly ended. */
   readonly isDead: (owner: string) => boolean;
