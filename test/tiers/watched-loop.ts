@@ -28,7 +28,7 @@ interface HoldUp {
 /** Looks at each turn of the loop until it is disposed. */
 export class LoopWatch implements Disposable {
   readonly #session = new Session();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #timer: NodeJS.Timeout;
   #long: { readonly from: Tick; readonly to: Tick }[] = [];
   #last: Tick = now();
 
@@ -37,23 +37,14 @@ export class LoopWatch implements Disposable {
     this.#session.post("Profiler.enable");
     this.#session.post("Profiler.setSamplingInterval", { interval: SAMPLE_US });
     this.#session.post("Profiler.start");
-    this.resume();
+    this.#timer = setInterval(() => this.#look(), TICK_MS);
+    this.#timer.unref();
+    this.#last = now();
   }
 
   [Symbol.dispose](): void {
-    this.pause();
-    this.#session.disconnect();
-  }
-
-  /** Turns are not looked at until it is resumed; the profile goes on. */
-  pause(): void {
     clearInterval(this.#timer);
-  }
-
-  resume(): void {
-    this.#timer = setInterval(() => this.#look(), TICK_MS);
-    this.#timer.unref();
-    this.forget();
+    this.#session.disconnect();
   }
 
   /** What happened until now is left out of the next answer. To read a profile takes long, so it goes on. */
@@ -127,20 +118,18 @@ function shareOfCorral(profile: Profiler.Profile | null, fromMs: number, toMs: n
   return { share: all === 0 ? 0 : own / all, where };
 }
 
-const WATCH = Symbol.for("corral.test.watch");
 const isAttack = expect.getState().testPath?.startsWith(join(import.meta.dirname, "../attacks/")) ?? false;
 
 if (isAttack) {
-  // To start a profile takes long where much code is loaded, so there is one for all files that share this process, which lives for minutes.
-  const shared = process as { [WATCH]?: LoopWatch };
+  // To start and to read a profile takes long, so there is one for all tests of a file. One for all files of a process missed hold-ups of later ones.
+  let watch: LoopWatch | null = null;
   beforeAll(() => {
-    if (shared[WATCH] === undefined) shared[WATCH] = new LoopWatch();
-    else shared[WATCH].resume();
+    watch = new LoopWatch();
   });
-  afterAll(() => shared[WATCH]?.pause());
-  beforeEach(() => shared[WATCH]?.forget());
+  afterAll(() => watch?.[Symbol.dispose]());
+  beforeEach(() => watch?.forget());
   afterEach(() => {
-    const heldUp = shared[WATCH]?.taken() ?? [];
+    const heldUp = watch?.taken() ?? [];
     expect(heldUp, `Corral held up its thread for more than ${MAX_CPU_MS} ms`).toEqual([]);
   });
 }
