@@ -38,6 +38,7 @@ export class ScrubbedPool implements AsyncDisposable {
   readonly #options: ScrubbedPoolOptions;
   readonly #idle: Standing[] = [];
   readonly #held = new HeldFolders();
+  #trimmed: Promise<unknown> = Promise.resolve();
 
   constructor(options: ScrubbedPoolOptions) {
     this.#options = options;
@@ -50,7 +51,16 @@ export class ScrubbedPool implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     using _ = this.#held;
-    await Promise.all(this.#idle.splice(0).map(({ cell }) => cell[Symbol.asyncDispose]()));
+    await Promise.all([this.#trimmed, ...this.#idle.splice(0).map(({ cell }) => cell[Symbol.asyncDispose]())]);
+  }
+
+  /** Begins to remove idle cells, if fewer are allowed than before. The pool ends after that, and reports what failed. */
+  trim(): void {
+    const over = this.#idle.splice(0, Math.max(0, this.#idle.length - this.#options.size()));
+    if (over.length === 0) return;
+    const before = this.#trimmed;
+    this.#trimmed = Promise.all([before, ...over.map(({ cell }) => cell[Symbol.asyncDispose]())]).then(() => {});
+    this.#trimmed.catch(() => {});
   }
 
   async #permitted(job: Job): Promise<RunResult> {

@@ -44,7 +44,7 @@ export interface MachineParts {
  */
 export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots, questions }: MachineParts): HostFleet {
   const pools = new Set<ScrubbedPool>();
-  // Some more items than run wait with their cells ready. All fleets together keep about as many cells.
+  // Some more items than run wait with their cells ready. All fleets together keep about as many cells, and at most one more for each.
   const size = (): number => Math.ceil((2 * slots) / Math.max(1, pools.size));
   return async (offer: Offer, signal: AbortSignal): Promise<Hosting> => {
     const spec = offeredSpec(offer.spec);
@@ -56,6 +56,7 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots,
     if (why !== null) return refused(why);
     const missing = await whatIsMissing(permission, run, signal);
     if (missing !== null) return refused(missing);
+    const mayShare = spec.reuse === "scrubbed" && (await fleetPermission(spec, run)).ok;
 
     const shown = await mirrored(sandbox, offer.agreement.trees, { mirrors: mirrorsFor(sandbox), blobs, signal });
     const sent = new SentChanges(blobs);
@@ -68,11 +69,14 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots,
     });
     const own = { worker: inheriting(worker), sandbox: shown.sandbox };
     const ends = new AbortController();
-    const isShared = spec.reuse === "scrubbed" && onlyReads(shown.sandbox) && (await fleetPermission(spec, run)).ok;
-    const pool = isShared
-      ? new ScrubbedPool({ worker: own.worker, fleet: own.sandbox, env, size, signal: ends.signal })
-      : null;
-    if (pool !== null) pools.add(pool);
+    const pool =
+      mayShare && onlyReads(shown.sandbox)
+        ? new ScrubbedPool({ worker: own.worker, fleet: own.sandbox, env, size, signal: ends.signal })
+        : null;
+    if (pool !== null) {
+      pools.add(pool);
+      for (const other of pools) other.trim();
+    }
     const cells = withFetchedAttachments(pool ?? freshCells(own.sandbox, env), { blobs, ownerDir: env.ownerDir });
     const reads = readByAll(shown.sandbox, spec.reuse);
     const job: FleetJob = { ...own, caller: shown.sandbox, reads, env, isElsewhere: true };

@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Mirrors } from "../../../src/blobs/mirror/mirrors.ts";
 import { putBytes } from "../../../src/blobs/model/blob.ts";
 import { sendMounts } from "../../../src/blobs/tree/send-mounts.ts";
 import { CELL_USER } from "../../../src/changes/view/lending.ts";
+import type { WorkerDefinition } from "../../../src/declarations/worker/worker.ts";
 import { agreedFacts } from "../../../src/fleet/agreement/agreement.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";
@@ -139,7 +140,12 @@ describe.skipIf(process.getuid?.() !== 0)("on a machine, a cell that serves many
   });
 
   it("serves one fleet alone, and ends with it", async () => {
-    const [one, other] = [await hosted("one"), await hosted("other")];
+    const one = await hosted("one");
+    await Promise.all([1, 2].map(() => printed(one, "import time; time.sleep(1)")));
+    expect(await cells()).toBe(2);
+    const other = await hosted("other");
+    // Each fleet may keep fewer then.
+    await vi.waitFor(async () => expect(await cells()).toBe(1), { timeout: 10_000 });
     const cell = await printed(one, CELL);
     expect(await printed(one, CELL)).toBe(cell);
     expect(await printed(other, CELL)).not.toBe(cell);
@@ -148,6 +154,42 @@ describe.skipIf(process.getuid?.() !== 0)("on a machine, a cell that serves many
     expect(await cells()).toBe(1);
     await other[Symbol.asyncDispose]();
     expect(await cells()).toBe(0);
+  });
+
+  it("holds no mirror if the worker cannot be read when its fleet is hosted", async () => {
+    const run = project.corral.environment;
+    const { store: blobs, mirrorsDir } = pair;
+    let [opened, held] = [0, 0];
+    const mirrors = new Mirrors({ dir: mirrorsDir, owner: lockOwner(), user: CELL_USER });
+    const counted: Pick<Mirrors, "open"> = {
+      async open(...given) {
+        const mirror = await mirrors.open(...given);
+        opened += 1;
+        held += 1;
+        return {
+          path: mirror.path,
+          tree: mirror.tree,
+          async [Symbol.asyncDispose]() {
+            held -= 1;
+            await mirror[Symbol.asyncDispose]();
+          },
+        };
+      },
+    };
+    const workers = new (class extends Map<string, WorkerDefinition> {
+      override get(name: string) {
+        if (held > 0) throw new Error("it cannot be read");
+        return super.get(name);
+      }
+    })(run.project.workers);
+    host = hostFleets({
+      ...{ version: "0", blobs, mirrorsDir, slots: 1, questions: { of: () => ({ [Symbol.dispose]() {} }) } },
+      run: { ...run, project: { ...run.project, workers } },
+      mirrorsFor: () => counted as Mirrors,
+    });
+    const fleet = await hosted("f").catch(() => null);
+    await fleet?.[Symbol.asyncDispose]();
+    expect([opened, held]).toEqual([1, 0]);
   });
 
   it("is removed with an item that is ended, and the next one has another", async () => {
