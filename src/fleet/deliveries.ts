@@ -214,7 +214,7 @@ export class Deliveries implements AsyncDisposable {
     if (begun === null) {
       const { error } = brokenResult({ run, worker: spec.worker });
       const lost = { ...unrunResult(claimed, "lost"), run, attempt, machine, error };
-      return await this.#recorder.record(claimed, lost, UNRUN, { hasBegun: false });
+      return await this.#recorder.recordBroken(claimed, lost);
     }
     const item = { index: request.index, key: request.key, attempt, run, intent: begun };
     const ports = { queue, changesets: job.env.changesets };

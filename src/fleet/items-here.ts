@@ -11,6 +11,7 @@ import { cachedResult, itemResult, lostText, unrunResult } from "./item-result.t
 import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
+import { QueueError } from "./model/queue-error.ts";
 import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
 import { Semaphore } from "./semaphore.ts";
 import type { Concurrency } from "./share.ts";
@@ -129,9 +130,9 @@ export class ItemsHere {
       onEvent({ type: "started", index: request.index, key: request.key, attempt, at: job.env.now() });
     };
     try {
-      const hasRun = (): void => {
+      const hasRun: Turn["hasRun"] = (result) => {
         ran();
-        endTurn();
+        if (result.status === "succeeded") endTurn();
       };
       await this.#work(claimed, { signal: ends.signal, turn, startedAt: () => startedAt, hasRun });
     } finally {
@@ -155,14 +156,13 @@ export class ItemsHere {
     const entry = (await cache?.entryOf(job)) ?? null;
     const earlier = entry === null ? null : ((await cache?.earlier(entry)) ?? null);
     if (earlier !== null) return await this.#settle(claimed, cachedResult(claimed, earlier), UNRUN);
-    const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error));
-    hasRun();
+    const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error, effects));
+    hasRun(ran);
     // The next owner of the fleet finishes what was begun; what was not runs again there.
     if (this.#loop.lost.aborted && (effects.hasBegun || effects.isUnknown || effects.isInherited)) return;
     const result = itemResult(claimed, ran, startedAt(), troubles.take(run));
     if (effects.hasBegun && CUT_OFF.has(result.status)) return await this.#finish(effects, result);
-    if (effects.isUnknown && result.error?.code !== "INTERNAL")
-      return this.#loop.drain("it could not be recorded that an item begins to change files");
+    if (effects.isUnknown) return this.#loop.drain("it could not be recorded that an item begins to change files");
     // A withdrawn attempt does not count: the item runs when the fleet is resumed.
     if (result.status === "cancelled" && signal.aborted) return await this.#recorder.giveUp(claimed);
     const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
@@ -174,12 +174,16 @@ export class ItemsHere {
     });
   }
 
-  /** The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again. */
-  #brokenRun({ request, run }: ClaimedItem, error: unknown): RunResult {
-    if (error instanceof EngineTrouble || isHostTrouble(error)) throw error;
+  /**
+   * The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again, unless it is
+   * not known whether it has begun.
+   */
+  #brokenRun({ request, run }: ClaimedItem, error: unknown, { isUnknown }: ItemEffects): RunResult {
+    if (error instanceof EngineTrouble || error instanceof QueueError || isHostTrouble(error)) throw error;
     const { troubles, onEvent, spec } = this.#fleet;
-    troubles.add(run, `internal error: ${bugText(error)}`);
-    onEvent({ type: "trouble", detail: lostText(request.key, error) });
+    const bug = `internal error: ${bugText(error)}`;
+    troubles.add(run, bug);
+    onEvent({ type: "trouble", detail: isUnknown ? bug : lostText(request.key, error) });
     return brokenResult({ run, worker: spec.worker });
   }
 
@@ -195,8 +199,12 @@ export class ItemsHere {
     // The machine has no more of something that all items need: the next item would fail as well.
     if (error?.code === "HOST_TROUBLE") return await this.#giveUpAndDrain(claimed, error.message);
     if (await this.#recorder.retried(claimed, result)) return;
+    if (error?.code === "INTERNAL") {
+      const why = "what an attempt kept cannot be removed now";
+      return await this.#recorder.unlessTrouble(why, () => this.#recorder.recordBroken(claimed, result));
+    }
     // The failures say nothing about the item: it runs when the fleet is resumed.
-    if (status === "lost" && error?.code !== "INTERNAL" && !(await this.#engineAnswers()))
+    if (status === "lost" && !(await this.#engineAnswers()))
       return await this.#giveUpAndDrain(claimed, "the container engine does not answer");
     await this.#recorder.record(claimed, result, more, { hasBegun: false, urgency: this.room.urgency });
   }
@@ -222,8 +230,8 @@ interface Turn {
   readonly signal: AbortSignal;
   readonly turn: () => Promise<void>;
   readonly startedAt: () => Date | null;
-  /** The next one may begin. */
-  readonly hasRun: () => void;
+  /** The next one may begin while a success is recorded. Anything else can drain the fleet, so that one waits until it is recorded. */
+  readonly hasRun: (ran: RunResult) => void;
 }
 
 /** The run itself was not ended by its worker. */

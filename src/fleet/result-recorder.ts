@@ -105,6 +105,12 @@ export class ResultRecorder {
     onEvent({ type: "trouble", detail: taken.reason });
   }
 
+  /** The final result of an attempt that a bug ended before it had changed files. No result names what it kept, so that is removed before. */
+  async recordBroken(claimed: ClaimedItem, result: ItemResult): Promise<void> {
+    await this.#fleet.job.env.changesets.drop(claimed.run, "an internal error ended its attempt");
+    await this.record(claimed, result, UNRUN, { hasBegun: false });
+  }
+
   /** Reports a result that is recorded. */
   async tell(result: ItemResult): Promise<void> {
     const { onEvent, spec, job } = this.#fleet;

@@ -7,6 +7,7 @@ import { fleetSummary } from "./fleet-summary.ts";
 import { ItemsHere } from "./items-here.ts";
 import type { ItemResult } from "./model/item.ts";
 import { type Claim, LONGEST_DELAY_MS } from "./model/queue.ts";
+import { QueueError } from "./model/queue-error.ts";
 import { OwnedQueue } from "./owned-queue.ts";
 import { ResultRecorder } from "./result-recorder.ts";
 
@@ -77,7 +78,7 @@ export class RunningFleet {
       await deliveries?.allBack();
     } catch (error) {
       // Results of what still runs are recorded if the store answers again in time.
-      this.drain(`the fleet cannot continue: ${(error as Error).message}`);
+      this.drain(cannotContinue(error as Error));
       throw error;
     } finally {
       clearInterval(sharing);
@@ -174,13 +175,17 @@ export class RunningFleet {
 
   readonly #onFailure = (error: unknown): void => {
     this.#failures.push(error);
-    this.drain("internal error in Corral");
+    this.drain(error instanceof QueueError ? cannotContinue(error) : "internal error in Corral");
   };
 
   get #why(): string | null {
     const { aborted, reason } = this.#draining.signal;
     return aborted ? (reason as Error).message : null;
   }
+}
+
+function cannotContinue({ message }: Error): string {
+  return `the fleet cannot continue: ${message}`;
 }
 
 const NO_ROOM = { items: 0, urgency: "now" } as const;

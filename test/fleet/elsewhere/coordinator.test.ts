@@ -21,6 +21,7 @@ const SPEC: FleetSpec = {
   ...{ maxFailures: null, cache: false, source: "a test", machines: { needs: [], priority: 0, weight: 1 } },
 };
 
+const NEVER = new AbortController().signal;
 const NO_CHANGES: SettleChanges = async ({ result }) => ({ result, hasBegun: false });
 
 /** A coordinator of a fleet in memory, whose own items succeed at once, or do what `run` does. */
@@ -31,7 +32,8 @@ function coordinatorOf(
   {
     run: runOne = async () => ({}),
     changesets = noChangesets,
-  }: { run?: (job: Job) => Promise<object>; changesets?: KeptChangesets } = {},
+    warm = 0,
+  }: { run?: (job: Job) => Promise<object>; changesets?: KeptChangesets; warm?: number } = {},
 ) {
   const clock = new VirtualClock();
   const work = new MemoryWork(clock);
@@ -72,8 +74,8 @@ function coordinatorOf(
     },
     troubles: { take: () => [], add: () => {} },
     share: {
-      concurrency: { running: spec.concurrency ?? 0, warm: 0 },
-      look: async () => ({ running: spec.concurrency ?? 0, warm: 0 }),
+      concurrency: { running: spec.concurrency ?? 0, warm },
+      look: async () => ({ running: spec.concurrency ?? 0, warm }),
     },
     elsewhere: { work, agreed: "agreed", offer: async () => {}, settleChanges, pause: clock.pause },
     onEvent: (event: FleetEvent) => void events.push(event),
@@ -319,7 +321,7 @@ describe("a coordinator that runs no items", () => {
   });
 
   it("loses an item whose delivery a bug ends, says so, and records every other; what was begun is finished", async () => {
-    const finished: string[] = [];
+    const [finished, dropped]: [string[], string[]] = [[], []];
     const c = coordinatorOf(
       3,
       {},
@@ -337,6 +339,8 @@ describe("a coordinator that runs no items", () => {
             finished.push(run);
             return null;
           },
+          // It may have kept changes before.
+          drop: async (run) => void dropped.push(`${run} before ${c.results.length}`),
         },
       },
     );
@@ -355,6 +359,7 @@ describe("a coordinator that runs no items", () => {
       ]),
     );
     expect(finished).toEqual([items[1]?.run]);
+    expect(dropped).toEqual([`${items[0]?.run} before 0`]);
     expect(c.told("trouble")).toHaveLength(2);
     expect(c.told("trouble")[0]).toMatchObject({ detail: expect.stringMatching(/^item k0 is lost, .* a bug/) });
     expect(c.fleet.items.map(({ state, attempt }) => [state, attempt])).toEqual(Array(3).fill(["done", 1]));
@@ -506,6 +511,66 @@ describe("a coordinator that runs items too", () => {
     await machine[Symbol.asyncDispose]();
     await c.clock.advance(3000);
     await ended;
+  });
+
+  it.each([
+    ["ends with the error of the database", new QueueError("restored"), "the fleet cannot continue: restored"],
+    ["is paused by a bug", new TypeError("a bug"), "it could not be recorded that an item begins to change files"],
+  ])("%s if it is not known whether an own item has begun, and loses none", async (_, failure, why) => {
+    const c = coordinatorOf(3, { concurrency: 1 }, NO_CHANGES, {
+      async run({ begin }) {
+        await begin?.(null);
+        return {};
+      },
+    });
+    c.queue.begin = () => Promise.reject(failure);
+    const ended = c.run().then(
+      () => null,
+      (error: unknown) => error,
+    );
+    await c.clock.advance(3000);
+    expect(await ended).toBe(failure instanceof QueueError ? failure : null);
+    expect(c.told("draining")).toMatchObject([{ why }]);
+    expect(c.events.filter((event) => event.type === "trouble" && event.detail.includes("lost"))).toEqual([]);
+    expect(c.results).toEqual([]);
+    expect(c.fleet.items.map(({ state }) => state)).toEqual(["running", "queued", "queued"]);
+  });
+
+  it("removes what an own item kept that a bug ends, before it is recorded as lost", async () => {
+    const dropped: string[] = [];
+    const c = coordinatorOf(2, { concurrency: 1 }, NO_CHANGES, {
+      async run({ fleet }) {
+        if (fleet?.item === 0) throw new TypeError("a bug");
+        return {};
+      },
+      changesets: {
+        ...noChangesets,
+        drop: async (run) => void dropped.push(`${run} ${c.fleet.items[0]?.state}`),
+      },
+    });
+    await c.run();
+    expect(c.results.map(({ status }) => status)).toEqual(["lost", "succeeded"]);
+    expect(dropped).toEqual([`${c.results[0]?.run} running`]);
+  });
+
+  it("begins no prepared item after the last failure that it may have", async () => {
+    const c = coordinatorOf(4, { concurrency: 1, retries: 0, maxFailures: 0 }, NO_CHANGES, {
+      warm: 3,
+      async run({ turn, signal, fleet }) {
+        await turn?.().catch(() => {});
+        if (signal.aborted) return { status: "cancelled" };
+        return fleet?.item === 1 ? { status: "failed" } : {};
+      },
+    });
+    const { settle } = c.queue;
+    c.queue.settle = async (...settled) => {
+      await c.clock.pause(100, NEVER);
+      return await settle(...settled);
+    };
+    const ended = c.run();
+    await c.clock.advance(3000);
+    expect(await ended).toMatchObject({ why: "more than 0 items failed" });
+    expect(c.told("started")).toMatchObject([{ key: "k0" }, { key: "k1" }]);
   });
 
   it("waits for machines, and not for an own item that it cannot finish now", async () => {
