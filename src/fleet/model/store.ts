@@ -68,7 +68,7 @@ export interface FleetStore extends AsyncDisposable {
 
   /** In the order of the manifest, those that have ended. */
   results(fleet: string, filter?: { readonly status?: string | null }): AsyncGenerator<ItemResult, void, undefined>;
-  /** The requests of the failed items, in the order of the manifest. */
+  /** The requests of the failed items, in the order of the manifest, to run them again. */
   failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined>;
   /** The items whose changes wait, in the order of the manifest. Others may be decided on between two of them. */
   pending(fleet: string): AsyncGenerator<PendingItem, void, undefined>;

@@ -40,7 +40,8 @@ export class BegunLog {
   }
 
   /**
-   * Compares it with the database: an item that has begun is being applied or done, or it was retried on purpose.
+   * Compares it with the database: an item that has begun is being applied or done, or it was retried on purpose. Only such a retry keeps
+   * the attempt that it replaces.
    *
    * @throws QueueError if the database is older
    */
@@ -48,19 +49,20 @@ export class BegunLog {
     const begun = await this.#read();
     if (begun.size === 0) return;
     const all = [...begun.values()];
-    const rows = await db.query<{ position: number; retried: boolean | null }>(
-      `SELECT b.position, i.earlier >= b.attempt AS retried
+    const rows = await db.query<{ position: number; retried: boolean }>(
+      `SELECT b.position, EXISTS (
+         SELECT 1 FROM corral.attempts a WHERE a.fleet = $1 AND a.position = b.position AND a.attempt >= b.attempt) AS retried
        FROM unnest($2::int[], $3::int[], $4::text[]) AS b (position, attempt, run)
        LEFT JOIN corral.items i ON i.fleet = $1 AND i.position = b.position
        WHERE i.attempt IS DISTINCT FROM b.attempt OR i.run IS DISTINCT FROM b.run OR i.state NOT IN ('applying', 'done')`,
       [fleet, all.map(({ index }) => index), all.map(({ attempt }) => attempt), all.map(({ run }) => run)],
     );
-    const unknown = rows.filter(({ retried }) => retried !== true);
+    const unknown = rows.filter(({ retried }) => !retried);
     if (unknown.length > 0) throw this.#restored(unknown.length);
     for (const { position } of rows) begun.delete(position);
   }
 
-  /** A line that was cut does not count: its attempt had changed nothing. One that is whole and unreadable may be any, so nothing goes on. */
+  /** A line that was cut does not count: its attempt had changed nothing. A whole line that is unreadable may be of any item, so it is refused. */
   async #read(): Promise<Map<number, Begun>> {
     if (this.#begun !== null) return this.#begun;
     const begun = new Map<number, Begun>();
@@ -76,7 +78,7 @@ export class BegunLog {
   #damaged(): QueueError {
     return new QueueError(
       `${this.#path} is damaged: it lists which items of fleet ${this.#fleet} have begun to change files, so that none does it twice. If the ` +
-        "queue was not restored to an earlier state, remove the file, and resume the fleet. " +
+        "queue was not restored to an earlier state, remove the file, and try again. " +
         `Otherwise cancel the fleet with \`corral fleet cancel ${this.#fleet}\`.`,
     );
   }
@@ -86,7 +88,7 @@ export class BegunLog {
     return new QueueError(
       `The queue is older than the files of this machine: ${items} of fleet ${this.#fleet} had begun to change files, and the queue does not ` +
         "know it, so they would do it twice. It was restored from a backup, or a standby took over without the last commits. Cancel the " +
-        `fleet with \`corral fleet cancel ${this.#fleet}\`. If doing it again does no harm, remove ${this.#path} and resume the fleet.`,
+        `fleet with \`corral fleet cancel ${this.#fleet}\`. If doing it again does no harm, remove ${this.#path} and try again.`,
     );
   }
 }

@@ -1,12 +1,10 @@
-import { join } from "node:path";
-import { removeLines } from "../../state/appended-lines.ts";
 import type { FailureGroup } from "../model/cause.ts";
 import type { FleetRecord, FleetState, Pace, SummaryLine } from "../model/fleet-record.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
 import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
 import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "../model/stored-item.ts";
-import { BegunLog } from "./begun-log.ts";
+import { BegunLogs } from "./begun-logs.ts";
 import { type Connection, SCHEMA } from "./connection.ts";
 import {
   createFleet,
@@ -67,14 +65,11 @@ export class PostgresStore implements FleetStore {
   readonly #lease: OwnerLease;
   /** By the number of the fleet; those that this process runs. */
   readonly #budgets = new Map<number, StreamBudget>();
-
-  readonly #begunDir: string | undefined;
-  /** By the id of the fleet; those that this process runs. */
-  readonly #begun = new Map<string, BegunLog>();
+  readonly #begun: BegunLogs;
 
   private constructor(place: Place, { database = "", begunDir }: Pick<PostgresOptions, "database" | "begunDir">) {
     this.database = database;
-    this.#begunDir = begunDir;
+    this.#begun = new BegunLogs(begunDir);
     this.#place = place;
     this.#turns = new Turns((writes) => commitWrites(place, writes));
     this.#lease = new OwnerLease(place.db, place.self);
@@ -114,7 +109,7 @@ export class PostgresStore implements FleetStore {
 
   async forget(fleet: string): Promise<boolean> {
     const isGone = await forgetEnded(this.#place, fleet);
-    if (isGone && this.#begunDir !== undefined) await removeLines(join(this.#begunDir, fleet));
+    if (isGone) await this.#begun.remove(fleet);
     return isGone;
   }
 
@@ -133,7 +128,7 @@ export class PostgresStore implements FleetStore {
       turns: this.#turns,
       fleet: id,
       budget,
-      begun: this.#begunIn(fleet),
+      begun: this.#begun.of(fleet),
     });
   }
 
@@ -148,26 +143,17 @@ export class PostgresStore implements FleetStore {
   async #takeOver(fleet: string, retries: boolean): Promise<TakenOver> {
     await this.#turns.flushed();
     await this.#lease.begin();
-    // Other processes may have written it since.
-    this.#begun.delete(fleet);
-    const begun = this.#begunIn(fleet);
+    const begun = this.#begun.again(fleet);
     const taken = await takeOverFleet(this.#place, fleet, retries, async (db, id) => await begun?.compare(db, id));
     // Its owner may have died between the commit and its line.
     if (taken.ok) for (const { index, attempt, run } of taken.applying) await begun?.add({ index, attempt, run });
     return taken;
   }
 
-  #begunIn(fleet: string): BegunLog | null {
-    if (this.#begunDir === undefined) return null;
-    const begun = this.#begun.get(fleet) ?? new BegunLog(join(this.#begunDir, fleet), fleet);
-    this.#begun.set(fleet, begun);
-    return begun;
-  }
-
   async retryFailed(fleet: string): Promise<number> {
     const id = await idOf(this.#place, fleet);
     const count = await retryFailed(this.#place.db, id);
-    await this.#begunIn(fleet)?.compare(this.#place.db, id);
+    await this.#begun.of(fleet)?.compare(this.#place.db, id);
     return count;
   }
 
@@ -219,7 +205,10 @@ export class PostgresStore implements FleetStore {
   }
 
   async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
-    yield* failedRequests(this.#place.db, await idOf(this.#place, fleet));
+    const id = await idOf(this.#place, fleet);
+    // Their requests are asked for to run them again, maybe in another fleet.
+    await this.#begun.asNow(fleet)?.compare(this.#place.db, id);
+    yield* failedRequests(this.#place.db, id);
   }
 
   async *pending(fleet: string): AsyncGenerator<PendingItem, void, undefined> {

@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -49,14 +50,32 @@ describe("a database that was restored to an earlier state", () => {
     // On the same machine it is noticed: nothing is taken over, and no effect begins for the second time.
     const older = /^The queue is older than the files of this machine: 1 item of fleet .* had begun to change files/;
     await using guarded = await at("guarded", "restored");
+    // An attempt that was given back is no retry: one of a coordinator that continued over the restore.
+    await using continuing = await at("before", "restored");
+    const over = await continuing.queue(fleet);
+    const [claimed] = (await over.claim(1, newAttempt("withdrawn"))).items;
+    expect(claimed?.request.index).toBe(1);
+    expect((await over.requeue(1, 1, 0, "withdrawn")).ok).toBe(true);
     await expect(guarded.takeOver(fleet)).rejects.toThrow(older);
     await expect(guarded.takeOverToRetry(fleet)).rejects.toThrow(older);
     const twice = (await guarded.queue(fleet)).begin(1, 1, settlementOf(1, { run: "again", attempt: 1 }));
     await expect(twice).rejects.toThrow(older);
+    await expect(guarded.failed(fleet).next()).rejects.toThrow(older);
     expect((await guarded.find(fleet))?.owner).toBe("before");
-    // The same of a database that forgot nothing.
+    // The same of a database that forgot nothing, also if an item was retried since, and its new attempt was given back.
     await using current = await at("current");
     expect(await current.takeOver(fleet)).toMatchObject({ ok: true, fleet: { counts: { done: 2 } } });
+    const on = await current.queue(fleet);
+    const [failing] = (await on.claim(1, newAttempt("run-3"))).items;
+    const failed = settlementOf(3, { run: "run-3", status: "failed" });
+    expect(failing?.request.index).toBe(3);
+    expect((await on.begin(3, 1, failed)).ok).toBe(true);
+    expect((await on.settle(3, 1, failed)).ok).toBe(true);
+    expect(await current.retryFailed(fleet)).toBe(1);
+    expect((await on.claim(1, newAttempt("run-4"))).items).toMatchObject([{ request: { index: 3 }, attempt: 2 }]);
+    expect((await on.requeue(3, 2, 0, "withdrawn")).ok).toBe(true);
+    await using next = await at("next");
+    expect(await next.takeOver(fleet)).toMatchObject({ ok: true, fleet: { counts: { done: 2 } } });
     // Who accepts it removes the file.
     await rm(join(begunDir, fleet));
     await using after = await at("after", "restored");
@@ -66,8 +85,8 @@ describe("a database that was restored to an earlier state", () => {
     const late = await again.settle(2, 1, settlementOf(2, { run: "run-2", attempt: 1 }));
     expect(late).toMatchObject({ ok: false, code: "fenced" });
     // The database does not know what was recorded after the backup: this item runs for the second time.
-    const [first] = (await again.claim(1, newAttempt("again-1"))).items;
-    expect(first).toMatchObject({ request: { index: 1 }, attempt: 1 });
+    const { items } = await again.claim(3, () => ({ run: randomUUID(), cell: null }));
+    expect(items.find(({ request }) => request.index === 1)).toMatchObject({ attempt: 2 });
     // A machine joins again: its lease was ended by the time that has passed.
     await using direct = await connectServer(url("restored"));
     await direct.query("UPDATE corral.processes SET lease_until = 0 WHERE is_machine");
