@@ -11,6 +11,9 @@ const PASSING = /^(08...|57P0[1235]|40001|40P01|53300|55P03)$/;
 const NETWORK = /^(ECONN|EPIPE$|ETIMEDOUT$|ENOENT$|EAI_|EHOSTUNREACH$|ENETUNREACH$)/;
 const TEXTS = /^(Connection terminated|timeout expired|timeout exceeded|Client has encountered|Query read timeout)/;
 
+/** The server answers: a lock that is held, or a transaction in the way of another. */
+const REFUSED = /^(40001|40P01|55P03)$/;
+
 /** Whether the same may succeed later. What was being committed is then unknown. */
 export function isPassing(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
@@ -68,7 +71,8 @@ export class Retries {
   #isEnough(error: unknown, startedAt: number): boolean {
     const { away, maxWaitMs, sayAfterMs } = this.#how;
     const now = performance.now();
-    if (away === null) return now - startedAt > maxWaitMs;
+    // What the server itself refuses, such as a lock that is held for too long, is no outage.
+    if (away === null || REFUSED.test(String((error as { code?: unknown }).code))) return now - startedAt > maxWaitMs;
     this.#failedSince ??= now;
     if (this.#reported === null && now - this.#failedSince >= sayAfterMs) {
       this.#reported = error;
