@@ -58,6 +58,9 @@ describe("an owner", () => {
     const [line] = await once(shell.stdout, "data");
     const owner = await ownerOfProcess(Number(String(line)));
     expect(isDead(owner, self)).toBe(false);
+    // A shell that is still running would notice the end of its child.
+    while (!(await readFile(`/proc/${shell.pid}/stat`, "utf8")).includes(") T "))
+      await new Promise((later) => setTimeout(later, 5));
     process.kill(owner.pid, "SIGKILL");
     while (!isDead(owner, self)) await new Promise((later) => setTimeout(later, 5));
     expect((await readFile(`/proc/${owner.pid}/stat`, "utf8")).includes(") Z ")).toBe(true);
