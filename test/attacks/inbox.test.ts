@@ -85,7 +85,7 @@ describe("a worker whose question waits", () => {
   it("asks many questions at once, which are bounded and withdrawn with it", async () => {
     const p = await open(() => `for i in $(seq 0 19); do (read_file $SRC/d$i/x >> /tmp/$i 2>&1) & done; wait`);
     const running = p.start(["run", "w"]);
-    await expect.poll(async () => (await waiting(p)).length, { timeout: 20_000 }).toBeGreaterThan(5);
+    await expect.poll(async () => (await waiting(p)).length, { timeout: 30_000 }).toBeGreaterThan(5);
     running.child.kill("SIGINT");
     await running.ended;
     expect(await waiting(p)).toEqual([]);
@@ -96,7 +96,7 @@ describe("another user of the machine", () => {
   it.runIf(process.getuid?.() === 0)("reads no question, and gives no answer", async () => {
     const p = await open(() => "read_file $SRC/d0/x");
     const running = p.start(["run", "w"]);
-    await expect.poll(async () => (await waiting(p)).length, { timeout: 20_000 }).toBe(1);
+    await expect.poll(async () => (await waiting(p)).length, { timeout: 30_000 }).toBe(1);
     const [{ id = "" } = {}] = await waiting(p);
     const [mark = ""] = await readdir(join(p.stateDir, "inbox"));
     const dir = join(p.stateDir, "inbox", mark);

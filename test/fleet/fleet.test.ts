@@ -48,7 +48,7 @@ describe.each(IN_POSTGRES ? KINDS.slice(0, 1) : KINDS)("a fleet with %s cells", 
 
   it("tells apart how items end, and goes on with the others", async () => {
     const script = `case $(cat) in *1*) exit 3;; *2*) kill -SEGV $$;; *3*) sleep 30;; *4*) yes | head -c 3000000;; *5*) exit 0;; esac`;
-    await using f = await openFleetProject(spec(script, 0, { limits: { timeout: "1500ms", output: "1m" } }));
+    await using f = await openFleetProject(spec(script, 0, { limits: { timeout: "4s", output: "1m" } }));
     const { results } = await f.map(
       { reuse },
       [1, 2, 3, 4, 5].map((n) => ({ input: n, allowWrite: [`/text/${n}`] })),

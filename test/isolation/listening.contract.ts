@@ -59,7 +59,7 @@ function linkAt(path: string): string {
   }
 }
 
-const CLOSED = { timeout: 10_000 };
+const CLOSED = { timeout: 30_000 };
 
 /** What listening in the network of a cell means, whatever made the cell. */
 export function listeningContract(way: string, open: () => Promise<Listened>): void {

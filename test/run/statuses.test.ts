@@ -51,7 +51,7 @@ describe("the status of a run", () => {
 
   it("is timed_out, with what the worker did about it, where it ends when asked to", async () => {
     const script = "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.1; done";
-    await using project = await openProject({ workers: { w: { command: sh(script), limits: { timeout: "600ms" } } } });
+    await using project = await openProject({ workers: { w: { command: sh(script), limits: { timeout: "2s" } } } });
     expect(await project.run("w")).toMatchObject({ status: "timed_out", exitCode: 7, stdout: "up\nbye\n" });
   });
 

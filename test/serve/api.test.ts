@@ -16,7 +16,7 @@ const start = async (body: unknown): Promise<string> => {
 const resultOf = async (run: string) => (await service.ask("GET", `/v1/runs/${run}/result?wait=30`)).json;
 const waiting = async () =>
   await expect
-    .poll(async () => (await service.ask("GET", "/v1/approvals")).json.approvals, { interval: 100, timeout: 20_000 })
+    .poll(async () => (await service.ask("GET", "/v1/approvals")).json.approvals, { interval: 100, timeout: 30_000 })
     .not.toEqual([]);
 
 describe("runs", () => {

@@ -37,7 +37,7 @@ it("a running worker asks for a directory, a client grants one around it, sees t
   const s = service;
   const get = async (path: string) => (await s.ask("GET", path)).json;
   const { run } = (await s.ask("POST", "/v1/runs", { body: { worker: "w" } })).json;
-  await expect.poll(async () => (await get("/v1/approvals")).approvals, { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(async () => (await get("/v1/approvals")).approvals, { timeout: 30_000 }).toHaveLength(1);
   const [asked] = (await get("/v1/approvals")).approvals;
   expect(asked.question).toMatchObject({ operations: ["grant_read"], directory: `${host}/src/deep` });
   expect(asked.question.wider).toContain(`${host}/src`);
@@ -46,7 +46,7 @@ it("a running worker asks for a directory, a client grants one around it, sees t
   const wrong = await decide("/etc");
   expect([wrong.status, wrong.json.error.code]).toEqual([400, "WRONG_ANSWER"]);
   expect((await decide(`${host}/src`)).json).toMatchObject({ outcome: "approved", directory: `${host}/src` });
-  await expect.poll(async () => (await get("/v1/grants")).grants, { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(async () => (await get("/v1/grants")).grants, { timeout: 30_000 }).toHaveLength(1);
   const [grant] = (await get("/v1/grants")).grants;
   expect(grant).toMatchObject({ run, worker: "w", directory: `${host}/src`, mode: "read", scope: "tree" });
   expect((await s.ask("DELETE", `/v1/grants/${grant.id}`)).status).toBe(200);

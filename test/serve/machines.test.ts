@@ -102,7 +102,7 @@ describe.skipIf(!HAS_SERVER)("machines in the API", () => {
     child.kill("SIGINT");
     let said = "";
     child.stderr?.on("data", (chunk: string) => (said += chunk));
-    await expect.poll(() => said, { timeout: 10_000 }).toContain("Waiting for 2 running items");
+    await expect.poll(() => said, { timeout: 30_000 }).toContain("Waiting for 2 running items");
     expect(await where()).toEqual(Array(2).fill(["running", "gamma"]));
     child.kill("SIGINT");
     expect((await ended).status).toBe(130);

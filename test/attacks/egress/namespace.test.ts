@@ -247,9 +247,9 @@ describe("after kill -9 of the orchestrator", () => {
     const seconds = async () => (await containers()).filter(({ HostConfig }) => HostConfig.NetworkMode !== "none");
     try {
       await using victim = startOrchestrator({ ...places, worker: name, runs: 1, env: BY_CONTAINER });
-      await expect.poll(seconds, { timeout: 20_000, interval: 5 }).toMatchObject([{ State: "running" }]);
+      await expect.poll(seconds, { timeout: 30_000, interval: 5 }).toMatchObject([{ State: "running" }]);
       await victim.kill();
-      await expect.poll(seconds, { timeout: 20_000 }).toMatchObject([{ State: "exited" }]);
+      await expect.poll(seconds, { timeout: 30_000 }).toMatchObject([{ State: "exited" }]);
     } finally {
       // Opening reaps.
       const corral = await openCorral({ ...places, engineEnv: process.env });

@@ -204,7 +204,7 @@ describe("a file that cannot be sent", () => {
     ["a FIFO", (path: string) => execFileSync("mkfifo", [path]), /neither a directory nor a regular file/],
     ["a directory", (path: string) => fs.mkdirSync(path), /one regular file/],
     ["nothing", () => {}, /does not exist/],
-  ])("refuses its item alone: %s", { timeout: 10_000 }, async (_, make, reason) => {
+  ])("refuses its item alone: %s", { timeout: 30_000 }, async (_, make, reason) => {
     const bad = join(home.dir, "bad");
     make(bad);
     const [first, second] = await sent([requestOf([bad]), requestOf([file("good", "good")], 1)]);

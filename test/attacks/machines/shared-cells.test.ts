@@ -145,7 +145,7 @@ describe.skipIf(process.getuid?.() !== 0)("on a machine, a cell that serves many
     expect(await cells()).toBe(2);
     const other = await hosted("other");
     // Each fleet may keep fewer then.
-    await vi.waitFor(async () => expect(await cells()).toBe(1), { timeout: 10_000 });
+    await vi.waitFor(async () => expect(await cells()).toBe(1), { timeout: 30_000 });
     const cell = await printed(one, CELL);
     expect(await printed(one, CELL)).toBe(cell);
     expect(await printed(other, CELL)).not.toBe(cell);

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, readlink, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { hasCode } from "../../../src/platform/errno.ts";
 import type { ProjectFixture } from "../../run/project-fixture.ts";
 
 /** Texts and files that a run must neither read nor change, and the places that attacks need to name. */
@@ -113,9 +114,19 @@ async function holding(folders: readonly string[], text: string, except: string)
   const found: string[] = [];
   const walk = async (path: string): Promise<void> => {
     const entry = await lstat(path).catch(() => null);
-    if (entry?.isDirectory()) for (const name of await readdir(path)) await walk(join(path, name));
-    else if (entry?.isFile() && path !== except && (await readFile(path)).includes(text)) found.push(path);
+    if (entry?.isDirectory())
+      for (const name of await readdir(path).catch(unlessGone([]))) await walk(join(path, name));
+    else if (entry?.isFile() && path !== except)
+      if ((await readFile(path).catch(unlessGone(Buffer.of()))).includes(text)) found.push(path);
   };
   for (const folder of folders) await walk(folder);
   return found;
+}
+
+/** The project is still open: locks of the audit trail and files that take the place of others come and go. */
+function unlessGone<T>(nothing: T): (error: unknown) => T {
+  return (error) => {
+    if (hasCode(error, "ENOENT")) return nothing;
+    throw error;
+  };
 }

@@ -179,7 +179,7 @@ describe("an item whose worker called another one that changed the project", () 
     await using f = await project(parent("sleep 60"));
     const stop = new AbortController();
     const mapping = f.map({}, [{ key: "k" }], stop.signal);
-    await vi.waitUntil(() => content(f) !== "", { timeout: 20_000 });
+    await vi.waitUntil(() => content(f) !== "", { timeout: 30_000 });
     stop.abort();
     const { results } = await mapping;
     const message = expect.stringContaining("none, some or all of its changes may be there");

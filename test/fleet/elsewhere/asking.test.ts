@@ -84,7 +84,7 @@ describe.skipIf(serverPrograms() === null || process.getuid?.() !== 0)("an agent
         const [{ id = "", question = {} } = {}] = await listed();
         questions.push(question);
         await corral("approvals", "decide", id, answer);
-        await expect.poll(async () => (await listed())[0]?.id, { timeout: 20_000 }).not.toBe(id);
+        await expect.poll(async () => (await listed())[0]?.id, { timeout: 30_000 }).not.toBe(id);
       }
       expect(await map.ended, map.said() + work.said()).toBe(0);
       expect(questions).toMatchObject([

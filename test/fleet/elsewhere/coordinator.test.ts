@@ -504,7 +504,7 @@ describe("a coordinator that runs items too", () => {
     await c.clock.until(() => c.results.length === 60, 5);
     await c.clock.advance(1000);
     // Its share is looked at by a clock of the system.
-    await vi.waitFor(() => expect(held()).toBe(2), { timeout: 3000 });
+    await vi.waitFor(() => expect(held()).toBe(2), { timeout: 30_000 });
     const machine = await joined(c.work);
     expect(await claimed(machine, 9)).toHaveLength(9);
     c.stop.abort(new Error("a test"));

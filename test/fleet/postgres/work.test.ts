@@ -451,7 +451,7 @@ describe("a coordinator", () => {
 it("keeps the lease of a machine, and says that it is lost if it is not kept", async () => {
   const member = await machine("m");
   await endLease(member);
-  await expect.poll(() => member.lost.aborted, { timeout: 20_000 }).toBe(true);
+  await expect.poll(() => member.lost.aborted, { timeout: 30_000 }).toBe(true);
   expect(String(member.lost.reason)).toMatch(/lease of this machine is lost/);
 }, 30_000);
 

@@ -144,8 +144,8 @@ describe("what waits for runc", () => {
     const cells = await sharing("true");
     const { launcher } = aboveOf(cells[0] as Working);
     await removed(cells);
-    await expect.poll(() => existsSync(`/proc/${launcher}/exe`), { timeout: 20_000 }).toBe(false);
-    await expect.poll(() => readdirSync(runc.paths.launchers), { timeout: 20_000 }).toEqual([]);
+    await expect.poll(() => existsSync(`/proc/${launcher}/exe`), { timeout: 30_000 }).toBe(false);
+    await expect.poll(() => readdirSync(runc.paths.launchers), { timeout: 30_000 }).toEqual([]);
   });
 });
 

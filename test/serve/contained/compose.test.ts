@@ -139,7 +139,7 @@ describe.runIf(COMPOSE !== undefined && AT_LENGTH)("compose.yaml (CORRAL_LONG=1)
   it("runs a worker in a cell of the host's Engine, on the files of the host, and asks about its changes", async () => {
     const { json } = await ask("/v1/runs", { worker: "copy" });
     const waiting = async () => (await ask("/v1/approvals")).json.approvals;
-    await expect.poll(waiting, { interval: 200, timeout: 20_000 }).toMatchObject([{ question: { worker: "copy" } }]);
+    await expect.poll(waiting, { interval: 200, timeout: 30_000 }).toMatchObject([{ question: { worker: "copy" } }]);
     const [{ id, digest }] = await waiting();
     expect((await ask(`/v1/approvals/${id}/decision`, { answer: "once", digest })).status).toBe(200);
     const { json: result } = await ask(`/v1/runs/${json.run}/result?wait=30`);
