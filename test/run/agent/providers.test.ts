@@ -167,7 +167,8 @@ describe.each(APIS)("an agent at a server for $api", (spoken) => {
   it.each(isAnother ? silent.slice(0, 1) : silent)(
     "runs out of its time where the server %s, and hangs up",
     async (_, behaviour) => {
-      await using agents = await servedAgents(spoken, [behaviour], { agent: { limits: { timeout: "2s" } } });
+      const agent = { limits: { timeout: "2s" } };
+      await using agents = await servedAgents(spoken, [behaviour], { agent, maxSilenceMs: 60_000 });
       expect(await agents.run()).toMatchObject({
         status: "timed_out",
         output: null,

@@ -17,6 +17,8 @@ export interface ServedSpec extends Omit<Partial<ProjectSpec>, "workers"> {
   readonly workers?: ProjectSpec["workers"];
   /** Absent: {@link KEY}. */
   readonly key?: string;
+  /** How long its server may send nothing, if that is longer than usual here. */
+  readonly maxSilenceMs?: number;
   /** Other fields of the provider. */
   readonly provider?: Readonly<Record<string, unknown>>;
 }
@@ -40,7 +42,15 @@ export const modelAt = ({ model }: SpokenApi): string => `here/${model}`;
 export async function servedAgents(
   spoken: SpokenApi,
   behaviours: Behaviours,
-  { agent = {}, workers = {}, key = KEY, provider = {}, yaml = {}, ...spec }: ServedSpec = {},
+  {
+    agent = {},
+    workers = {},
+    key = KEY,
+    maxSilenceMs = QUICK.maxSilenceMs,
+    provider = {},
+    yaml = {},
+    ...spec
+  }: ServedSpec = {},
 ): Promise<ServedAgents> {
   const stack = new AsyncDisposableStack();
   const server = stack.use(await spoken.serve(behaviours));
@@ -57,7 +67,7 @@ export async function servedAgents(
     ),
   );
   const { environment } = project.corral;
-  const quick = { ...environment, models: { ...environment.models, patience: QUICK } };
+  const quick = { ...environment, models: { ...environment.models, patience: { ...QUICK, maxSilenceMs } } };
   const acts = (): AgentEvent[] =>
     project.events.flatMap((event) => (event.type === "agent" && event.act.kind !== "text" ? [event.act] : []));
   return {
