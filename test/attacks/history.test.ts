@@ -89,7 +89,9 @@ async function recorded(): Promise<string> {
   const [ofProject = ""] = (await readdir(join(project.stateDir, "runs"))).filter((name) => name !== "total");
   const dir = join(project.stateDir, "runs", ofProject);
   const newest = join(dir, (await readdir(dir)).toSorted().at(-1) ?? "");
-  await vi.waitFor(async () => expect((await readRun(newest, () => false))?.endedAt).not.toBeNull());
+  await vi.waitFor(async () => expect((await readRun(newest, () => false))?.endedAt).not.toBeNull(), {
+    timeout: 30_000,
+  });
   return newest;
 }
 

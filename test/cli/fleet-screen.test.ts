@@ -176,7 +176,7 @@ describe("a fleet with --json", () => {
       const fake = fakeTerminal({ stdout, stderr: true });
       const screen = await screenOn(fake.terminal, true);
       screen.see(loaded(2));
-      await vi.waitUntil(() => fake.stderr.text !== "", 5000);
+      await vi.waitUntil(() => fake.stderr.text !== "", 30_000);
       return fake.stderr.text.includes("░");
     };
     expect(await draws(false)).toBe(true);

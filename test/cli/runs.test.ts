@@ -120,10 +120,11 @@ describe("corral runs", () => {
     const { ended } = project.start(["run", "counts"]);
     const id = await running("counts");
     const followed = project.start(["runs", "logs", id.slice(0, 10), "--follow", "--stdout"]);
-    await vi.waitFor(async () => expect((await json("runs", "show", id)).stdout.bytes).toBeGreaterThan(20), 5000);
+    await vi.waitFor(async () => expect((await json("runs", "show", id)).stdout.bytes).toBeGreaterThan(20), 30_000);
     const before = performance.now();
     const stopped = await project.corral(["runs", "stop", id, "--json"]);
-    expect(performance.now() - before).toBeLessThan(5000);
+    // It would run for a minute.
+    expect(performance.now() - before).toBeLessThan(30_000);
     expect(JSON.parse(stopped.stdout)).toEqual({ run: id, outcome: "stopped", status: "cancelled" });
     expect((await ended).status).toBe(130);
     const { stdout, status } = await followed.ended;
@@ -136,11 +137,11 @@ describe("corral runs", () => {
   it("says that a run was interrupted if its process was killed, and keeps what it printed", async () => {
     const { child, ended } = project.start(["run", "counts"]);
     const id = await running("counts");
-    await vi.waitFor(async () => expect((await json("runs", "show", id)).stdout.bytes).toBeGreaterThan(20), 5000);
+    await vi.waitFor(async () => expect((await json("runs", "show", id)).stdout.bytes).toBeGreaterThan(20), 30_000);
     expect((await project.corral(["runs", "rm", id])).stderr).toMatch(/only a run that has ended.*corral runs stop/);
     child.kill("SIGKILL");
     await ended;
-    await vi.waitFor(async () => expect((await json("runs", "show", id)).status).toBe("interrupted"), 5000);
+    await vi.waitFor(async () => expect((await json("runs", "show", id)).status).toBe("interrupted"), 30_000);
     expect((await project.corral(["runs", "logs", id])).stdout).toMatch(/^line 1\n/);
     expect((await project.corral(["runs", "rm", id])).status).toBe(0);
     expect((await project.corral(["runs", "show", id])).status).toBe(2);
@@ -223,5 +224,5 @@ async function running(worker: string): Promise<string> {
     const [run] = runs;
     expect(run).toBeDefined();
     return run.id as string;
-  }, 10_000);
+  }, 30_000);
 }

@@ -96,7 +96,7 @@ describe("a lock's file that is not Corral's", () => {
       },
       (error: Error) => error.message,
     );
-    const late = new Promise((resolve) => setTimeout(resolve, 3000, "hangs"));
+    const late = new Promise((resolve) => setTimeout(resolve, 20_000, "hangs"));
     expect(await Promise.race([taken, late])).toBe("taken");
     if (fs.existsSync(join(dir, "kept"))) expect(fs.readFileSync(join(dir, "kept"), "utf8")).toContain("dead");
   });
@@ -157,7 +157,7 @@ describe("the audit trail", () => {
     fs.rmSync(f.place[which]);
     execFileSync("mkfifo", [f.place[which]]);
     const trail = f.open();
-    const late = new Promise((resolve) => setTimeout(resolve, 3000, "hangs"));
+    const late = new Promise((resolve) => setTimeout(resolve, 20_000, "hangs"));
     const end = trail.append(record(2)).then(
       () => "written",
       (error: Error) => error.message,

@@ -24,7 +24,7 @@ describe("a live run", () => {
     using runs = new LiveRuns(ownerDir);
     const [a, b] = [runs.add(A), runs.add(B)];
     expect(await stopLiveRun(live, currentOwner(), A)).toBe(true);
-    await vi.waitFor(() => expect(a.aborted).toBe(true));
+    await vi.waitFor(() => expect(a.aborted).toBe(true), { timeout: 30_000 });
     expect((a.reason as Error).message).toContain("corral runs stop");
     expect(b.aborted).toBe(false);
     expect(await stopLiveRun(live, currentOwner(), A)).toBe(false);

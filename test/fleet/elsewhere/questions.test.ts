@@ -78,7 +78,7 @@ describe("a run on a machine", () => {
   it("continues with the answer of its coordinator", async () => {
     const p = pair();
     const asking = p.machine.decide(request, never);
-    await vi.waitFor(() => expect(p.rows.size).toBe(1));
+    await vi.waitFor(() => expect(p.rows.size).toBe(1), { timeout: 30_000 });
     await p.coordinator.look();
     // It is known already.
     await p.coordinator.look();
@@ -90,7 +90,7 @@ describe("a run on a machine", () => {
   it("is denied if the answer is to another question", async () => {
     const p = pair();
     const asking = p.machine.decide(request, never);
-    await vi.waitFor(() => expect(p.rows.size).toBe(1));
+    await vi.waitFor(() => expect(p.rows.size).toBe(1), { timeout: 30_000 });
     const [row] = p.rows.values();
     if (row !== undefined) row.json = row.json.replace('"ls"', '"rm"');
     await p.coordinator.look();
@@ -121,11 +121,11 @@ describe("a run on a machine", () => {
         ),
     );
     const asking = p.machine.decide(request, ends.signal);
-    await vi.waitFor(() => expect(p.rows.size).toBe(1));
+    await vi.waitFor(() => expect(p.rows.size).toBe(1), { timeout: 30_000 });
     await p.coordinator.look();
     ends.abort(new Error("it was cancelled"));
     await expect(asking).rejects.toThrow("it was cancelled");
-    await vi.waitFor(() => expect(p.rows.size).toBe(0));
+    await vi.waitFor(() => expect(p.rows.size).toBe(0), { timeout: 30_000 });
     expect(withdrawn).not.toHaveBeenCalled();
     await p.coordinator.look();
     await p.coordinator.end();
@@ -139,7 +139,7 @@ describe("a run on a machine", () => {
       (_, signal) => new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
     );
     const asking = p.machine.decide(request, never);
-    await vi.waitFor(() => expect(p.rows.size).toBe(1));
+    await vi.waitFor(() => expect(p.rows.size).toBe(1), { timeout: 30_000 });
     await p.coordinator.look();
     await p.coordinator.end();
     await p.coordinator.look();
@@ -150,7 +150,7 @@ describe("a run on a machine", () => {
     const p = pair();
     p.decide.mockRejectedValueOnce(new Error("a bug"));
     const asking = p.machine.decide(request, never);
-    await vi.waitFor(() => expect(p.rows.size).toBe(1));
+    await vi.waitFor(() => expect(p.rows.size).toBe(1), { timeout: 30_000 });
     await p.coordinator.look();
     expect(await asking).toMatchObject({ outcome: "denied", reason: expect.stringContaining("internal error") });
     expect(p.troubles).toEqual([expect.stringContaining("a bug")]);
@@ -208,7 +208,7 @@ describe("a coordinator of runs on machines", () => {
     await p.coordinator.look();
     const listed = heldLook(p);
     decided(approved);
-    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null));
+    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null), { timeout: 30_000 });
     await listed();
     await p.coordinator.look();
     expect(p.decide).toHaveBeenCalledTimes(1);
@@ -222,7 +222,7 @@ describe("a coordinator of runs on machines", () => {
     for (const _ of [1, 2]) p.work.answer.mockRejectedValueOnce(new Error("no queue"));
     for (let looks = 0; looks < 5; looks += 1) {
       await p.coordinator.look();
-      await vi.waitFor(() => expect(p.work.answer).toHaveBeenCalledTimes(Math.min(looks + 1, 3)));
+      await vi.waitFor(() => expect(p.work.answer).toHaveBeenCalledTimes(Math.min(looks + 1, 3)), { timeout: 30_000 });
     }
     expect(p.decide).toHaveBeenCalledTimes(1);
     expect(p.rows.get("0")?.answer).not.toBe(null);
@@ -246,7 +246,7 @@ describe("a coordinator of runs on machines", () => {
     await p.coordinator.look();
     expect(p.work.readQuestions).toHaveBeenCalledTimes(1);
     answers[0]?.(approved);
-    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null));
+    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null), { timeout: 30_000 });
     await p.coordinator.look();
     expect(numbers(p.decide)).toEqual([0, 1, 2]);
     expect(p.work.readQuestions.mock.lastCall?.[1]).toMatchObject([{ number: 2 }]);
@@ -258,7 +258,7 @@ describe("a coordinator of runs on machines", () => {
     asks(p, 1);
     await p.coordinator.look();
     expect(numbers(p.decide)).toEqual([0]);
-    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null));
+    await vi.waitFor(() => expect(p.rows.get("0")?.answer).not.toBe(null), { timeout: 30_000 });
     await p.coordinator.look();
     expect(numbers(p.decide)).toEqual([0, 1]);
   });

@@ -89,7 +89,7 @@ describe.skipIf(serverPrograms() === null)("a coordinator whose database is away
     const startedAt = performance.now();
     c.over.abort();
     await expect(c.ended).rejects.toThrow(/does not answer/);
-    expect(performance.now() - startedAt).toBeLessThan(3000);
+    expect(performance.now() - startedAt).toBeLessThan(15_000);
     expect(c.said).toHaveLength(1);
   }, 30_000);
 });
