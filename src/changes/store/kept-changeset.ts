@@ -1,4 +1,5 @@
 import { sha256 } from "../../platform/sha256.ts";
+import { shellWord } from "../../platform/shell-word.ts";
 import type { Settled } from "../apply/verdict.ts";
 import type { Changeset } from "../model/changeset.ts";
 import { isChangesetId, type KeptState } from "./record.ts";
@@ -43,7 +44,7 @@ export function missing(id: string): NotKept {
 export function busy(id: string, lock: string | null): NotKept {
   const reason = `another process is working on changeset ${id}`;
   if (lock === null) return { ok: false, code: "busy", reason };
-  const advice = `It runs, or ran, in another container or on another machine. If it has ended for good, remove its lock: rm ${lock}`;
+  const advice = `It runs, or ran, in another container or on another machine. If it has ended for good, remove its lock: rm ${shellWord(lock)}`;
   return { ok: false, code: "busy", reason: `${reason}. ${advice}` };
 }
 

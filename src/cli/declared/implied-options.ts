@@ -8,6 +8,7 @@ import {
   impliedName,
 } from "../../operations/implied-project.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
+import { shellWord } from "../../platform/shell-word.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { ImpliedOptions } from "./given-options.ts";
 import { namedPath } from "./named-path.ts";
@@ -66,15 +67,9 @@ async function impliedPath(
   // The whole file system has no name; that no worker gets it is said by the rules for all mounts.
   const name = named.name ?? (basename(real) || "host");
   const fault = mountNameFault(name);
-  const advice = `write PATH=NAME, such as --${mode} ${quoted(path)}=${mode === "ro" ? "in" : "out"}`;
+  const advice = `write PATH=NAME, such as --${mode} ${shellWord(printableLine(path, 200))}=${mode === "ro" ? "in" : "out"}`;
   if (fault !== null) throw new UsageError(`${told}: the name ${JSON.stringify(name)} ${fault}; ${advice}`);
   if (others.some((other) => other.name === name))
     throw new UsageError(`${told}: another --ro or --rw has the name ${name}; ${advice}`);
   return { name, path, mode, create: isMade, file: kind === "file" ? basename(real) : null };
-}
-
-/** As a shell reads it back. */
-function quoted(path: string): string {
-  const shown = printableLine(path, 200);
-  return /^[\w@%+:,./-]+$/.test(shown) ? shown : `'${shown.replaceAll("'", `'\\''`)}'`;
 }

@@ -3,6 +3,7 @@ import { relative, resolve } from "node:path";
 import { NameTaken } from "../../files/host/new-files.ts";
 import { makeProject, type NewProject, PROJECT_KINDS, type ProjectKind } from "../../operations/new-project.ts";
 import { printableLine } from "../../operations/wording/printable.ts";
+import { shellWord } from "../../platform/shell-word.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { printJson, type Terminal } from "../terminal/terminal.ts";
@@ -27,7 +28,7 @@ export async function initVerb(
     return 0;
   }
   const shown = relative(terminal.cwd, folder);
-  const go = shown === "" ? [] : [`  cd ${quoted(shown)}`];
+  const go = shown === "" ? [] : [`  cd ${shellWord(printableLine(shown, 500))}`];
   const lines = [
     `Wrote ${files.length} files:`,
     ...files.map((file) => `  ${file}`),
@@ -64,10 +65,4 @@ const KINDS = Object.keys(PROJECT_KINDS).join(", ");
 
 function isKind(kind: string): kind is ProjectKind {
   return Object.hasOwn(PROJECT_KINDS, kind);
-}
-
-/** As a shell reads it. */
-function quoted(path: string): string {
-  const shown = printableLine(path, 500);
-  return /^[\w@%+:,./-]+$/.test(shown) ? shown : `'${shown.replaceAll("'", `'\\''`)}'`;
 }
