@@ -21,9 +21,9 @@ export interface MirrorUser {
 
 export interface MirrorParts {
   readonly known: KnownFiles;
-  /** Has the rest. */
+  /** Has the content that `known` does not have. */
   readonly store: BlobStore;
-  /** Whose all entries are. Undefined: Corral's own user. */
+  /** The owner of every entry. Undefined: Corral's own user. */
   readonly user: MirrorUser | undefined;
 }
 

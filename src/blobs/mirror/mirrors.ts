@@ -18,7 +18,7 @@ export interface MirrorsOptions {
   /** A directory of Corral's own, which no other user can enter. */
   readonly dir: string;
   readonly owner: LockOwner;
-  /** The user whose everything in the mirrors is. Absent: Corral's own. */
+  /** The owner of every entry in the mirrors. Absent: Corral's own user. */
   readonly user?: MirrorUser;
   /** Of all mirrors together, by the sizes in their manifests. */
   readonly maxBytes?: number;

@@ -21,6 +21,6 @@ ci         tests a stranger's branch without a network
 
 Without a kind, you are asked at a terminal.
 
-Exit status: 0, or 2 if one of the files is there already;
+Exit status: 0, or 2 if one of the files already exists;
 then nothing is written.
 ${examples("corral init documents", "corral init agent ~/notes")}`;

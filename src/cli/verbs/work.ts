@@ -18,10 +18,10 @@ const WORK_HELP = `
 The queue is that of the project (\`queue\` in corral.yaml) or
 of CORRAL_QUEUE. This machine needs its own copy of the
 project: it takes no items of a fleet that differs from it,
-and \`corral fleet show\` says why. Nothing of this machine is
-read: what items read comes from the coordinator.
+and \`corral fleet show\` says why. Items read no file of this
+machine: the coordinator sends what they read.
 
-A queue or a container engine that is away is waited for.
+If the queue or the container engine is away, it waits.
 
 Ctrl-C gives back what waits and lets running items end;
 Ctrl-C twice stops them, and other machines run them again.
