@@ -62,7 +62,8 @@ export class ItemsHere {
 
   /** Items that can be added now. `urgency`: whether a place waits for one. */
   get room(): { readonly items: number; readonly urgency: Urgency } {
-    return { items: this.#free + this.#ahead.missing, urgency: this.#ahead.count > 0 ? "soon" : "now" };
+    const items = this.#recorder.isHeld ? 0 : this.#free + this.#ahead.missing;
+    return { items, urgency: this.#ahead.count > 0 ? "soon" : "now" };
   }
 
   /** Rejects for bugs and for a failing Engine. */
@@ -89,7 +90,9 @@ export class ItemsHere {
   /** An item may begin for each that has ended, also while that one is recorded. */
   #changed(): void {
     this.#flight.concurrency = this.#width + this.#recorder.recording;
-    while (this.#free > 0 && this.#ahead.beginNext());
+    const { isHeld } = this.#recorder;
+    this.#semaphore.isHeld = isHeld;
+    while (!isHeld && this.#free > 0 && this.#ahead.beginNext());
     this.#loop.wake();
   }
 

@@ -21,9 +21,12 @@ export class ResultRecorder {
   readonly #loop: FleetLoop;
   readonly #results = new Channel<ItemResult>(MAX_UNTAKEN);
   #failed = 0;
+  /** Failures that are being recorded: another attempt may count in place of theirs. */
+  #failing = 0;
   #recording = 0;
+  #deciding = 0;
 
-  /** Called when {@link recording} has changed. */
+  /** Called when {@link recording} or {@link isHeld} has changed. */
   onRecording: () => void = () => {};
 
   constructor(fleet: FleetParts, loop: FleetLoop) {
@@ -39,6 +42,11 @@ export class ResultRecorder {
   /** Items that have ended, and whose results are being recorded: so many further items may begin. */
   get recording(): number {
     return Math.min(this.#recording, MAX_RECORDING);
+  }
+
+  /** A failure beyond those that the fleet may have is being recorded: none begins until it is known whether that one counts. */
+  get isHeld(): boolean {
+    return this.#deciding > 0;
   }
 
   /** Counts the failures of earlier processes. */
@@ -95,14 +103,25 @@ export class ResultRecorder {
     const { onEvent, job, queue } = this.#fleet;
     const { request, attempt, run } = claimed;
     const failed = isFailure(result.status) ? 1 : 0;
-    this.#failed += failed;
+    this.#failing += failed;
+    using _ = this.#held(failed > 0 && this.#hasFailed);
     const taken = await this.#recorded(() => queue.settle(request.index, attempt, { result, ...more }, urgency));
-    this.#failed -= failed;
+    this.#failing -= failed;
     if (taken.ok) return await this.tell(result);
     // What has begun is finished by another process, with what waits of it, and what that one inherits is that one's.
     if (!hasBegun && !(taken.code === "taken" && taken.isInherited))
       await job.env.changesets.withdraw([run], taken.reason);
     onEvent({ type: "trouble", detail: taken.reason });
+  }
+
+  #held(holds: boolean): Disposable {
+    const hold = (more: number): void => {
+      if (!holds) return;
+      this.#deciding += more;
+      this.onRecording();
+    };
+    hold(1);
+    return { [Symbol.dispose]: () => hold(-1) };
   }
 
   /** The final result of an attempt that a bug ended before it had changed files. No result names what it kept, so that is removed before. */
@@ -116,7 +135,8 @@ export class ResultRecorder {
     const { onEvent, spec, job } = this.#fleet;
     if (isFailure(result.status)) this.#failed += 1;
     onEvent({ type: "settled", result, retryInMs: null, at: job.env.now() });
-    if (this.#hasFailed) this.#loop.drain(`more than ${spec.maxFailures} items failed`);
+    if (spec.maxFailures !== null && this.#failed > spec.maxFailures)
+      this.#loop.drain(`more than ${spec.maxFailures} items failed`);
     await this.#results.put(result);
   }
 
@@ -145,7 +165,7 @@ export class ResultRecorder {
 
   get #hasFailed(): boolean {
     const { maxFailures } = this.#fleet.spec;
-    return maxFailures !== null && this.#failed > maxFailures;
+    return maxFailures !== null && this.#failed + this.#failing > maxFailures;
   }
 
   /**

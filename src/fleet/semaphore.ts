@@ -16,6 +16,12 @@ export class Semaphore {
     this.#queue.concurrency = concurrency;
   }
 
+  /** While it is held, no place is given, also if one is free. */
+  set isHeld(isHeld: boolean) {
+    if (isHeld) this.#queue.pause();
+    else this.#queue.start();
+  }
+
   /** Waits for a place and returns the function that releases it. Rejects with the signal's reason if it is aborted first. */
   async acquire(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();

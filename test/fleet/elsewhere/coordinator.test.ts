@@ -573,6 +573,45 @@ describe("a coordinator that runs items too", () => {
     expect(c.told("started")).toMatchObject([{ key: "k0" }, { key: "k1" }]);
   });
 
+  it.each([
+    { counts: true, why: "more than 0 items failed", started: ["k0", "k1"] },
+    { counts: false, why: null, started: ["k0", "k1", "k1", "k2", "k3"] },
+  ])("begins none while it records a failure that may be the last one: $counts", async ({ counts, why, started }) => {
+    const pauses: (() => Promise<unknown>)[] = [];
+    const failing = new Set([1]);
+    const c = coordinatorOf(4, { concurrency: 2, retries: 0, maxFailures: 0 }, NO_CHANGES, {
+      warm: 1,
+      async run({ turn, signal, fleet }) {
+        await turn?.().catch(() => {});
+        if (signal.aborted) return { status: "cancelled" };
+        if (failing.delete(fleet?.item ?? 0)) return { status: "failed" };
+        await pauses.shift()?.();
+        return {};
+      },
+    });
+    pauses.push(() => c.clock.pause(30, NEVER));
+    const { settle } = c.queue;
+    c.queue.settle = async (index, attempt, settlement, urgency) => {
+      if (settlement.result.status !== "failed") return await settle(index, attempt, settlement, urgency);
+      await c.clock.pause(100, NEVER);
+      // The other one has ended, and nothing has begun in its place.
+      expect(c.told("started")).toMatchObject([{ key: "k0" }, { key: "k1" }]);
+      expect(c.results).toMatchObject([{ key: "k0" }]);
+      if (counts) return await settle(index, attempt, settlement, urgency);
+      await c.queue.requeue(index, attempt, 0);
+      return { ok: false, code: "fenced", reason: "another attempt counts" };
+    };
+    const ended = c.run();
+    await c.clock.advance(10_000);
+    expect(await ended).toMatchObject({ why });
+    expect(
+      c
+        .told("started")
+        .map((event) => "key" in event && event.key)
+        .toSorted(),
+    ).toEqual(started);
+  });
+
   it("waits for machines, and not for an own item that it cannot finish now", async () => {
     const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
     const c = coordinatorOf(2, { concurrency: 1 }, NO_CHANGES, {
