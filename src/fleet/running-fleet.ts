@@ -71,7 +71,7 @@ export class RunningFleet {
     try {
       await this.#here.finishEarlier();
       const isMoreKnown = await known.page();
-      if (elsewhere !== null) await this.#offer(elsewhere);
+      if (elsewhere !== null && (await this.#isAnyLeft())) await this.#offer(elsewhere);
       if (isMoreKnown) knowing = known.all().catch(this.#onFailure);
       isCancelled = (await this.#claimAll(deliveries)) === "cancelled";
       await this.#here.allEnded();
@@ -97,6 +97,12 @@ export class RunningFleet {
     const summary = await fleetSummary(store, this.id, { why: this.#why, durationMs });
     this.#parts.onEvent({ type: "ended", summary });
     return summary;
+  }
+
+  /** False: all have earlier results, so no machine has to prepare for them. */
+  async #isAnyLeft(): Promise<boolean> {
+    const { done, total } = await this.#parts.queue.counts();
+    return done < total;
   }
 
   /** A fleet that is drained meanwhile gives machines nothing. */

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, expect, inject, it, vi } from "vitest";
 import { openDirectoryBlobs } from "../../../src/blobs/directory/directory-blobs.ts";
 import { sendMounts } from "../../../src/blobs/tree/send-mounts.ts";
 import { agreementDigest } from "../../../src/fleet/agreement/agreement.ts";
@@ -139,6 +139,19 @@ it("a machine's result counts for fleets with machines of the same labels, and f
   // What ran at home is believed before what a machine said, also with machines.
   expect(await ran(HOME, ["a"])).toEqual(["a: cached"]);
   expect(await ran(AWAY, ["a"], idle)).toEqual(["a: cached"]);
+});
+
+it("a fleet whose items all have earlier results is offered to no machine", async () => {
+  expect(await ran(AWAY, ["e"], says("known"))).toEqual(["e: succeeded known"]);
+  const offer = vi.spyOn(store.work, "offer");
+  try {
+    expect(await ran(AWAY, ["e"], idle)).toEqual(["e: cached known"]);
+    expect(offer).not.toHaveBeenCalled();
+    expect(await ran(AWAY, ["e", "e2"], says("new"))).toEqual(["e: cached known", "e2: succeeded new"]);
+    expect(offer).toHaveBeenCalledOnce();
+  } finally {
+    offer.mockRestore();
+  }
 });
 
 it("a machine that does not say what it ran with, or names something else, makes no entry", async () => {
