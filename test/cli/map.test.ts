@@ -90,6 +90,7 @@ describe("corral map", () => {
     expect(lines(again.stdout).map((line) => line.status)).toEqual(["cached", "cached"]);
     expect(again.status).toBe(0);
     const { id } = await newest();
+    expect((await project.corral(["fleet", "show", id])).stdout, "cached items took no time").not.toContain("Slowest");
     const retried = await project.corral(["fleet", "retry", id]);
     expect(retried.stderr).toContain(`fleet ${id} has no failed items`);
     expect([retried.status, (await newest()).id]).toEqual([126, id]);

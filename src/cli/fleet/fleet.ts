@@ -70,7 +70,9 @@ export async function showVerb(
     ...(failures.length === 0 ? [] : ["", "Failures:", ...failures.map(groupText)]),
     ...section(
       "Slowest",
-      slowest.map(({ key, durationMs, status }) => [printableLine(key, 60), `${durationMs} ms`, status]),
+      slowest
+        .filter(({ status }) => status !== "cached")
+        .map(({ key, durationMs, status }) => [printableLine(key, 60), `${durationMs} ms`, status]),
     ),
     ...section(
       "Last failures",
