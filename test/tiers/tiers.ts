@@ -101,7 +101,7 @@ export const ON_SERVER = [
     "questions",
     "silent-network",
   ].map((name) => `test/fleet/postgres/${name}.test.ts`),
-  ...["hostile-role", "cached-results"].map((name) => `test/attacks/machines/${name}.test.ts`),
+  ...["hostile-role", "cached-results", "forged-deliveries"].map((name) => `test/attacks/machines/${name}.test.ts`),
 ];
 
 /**
