@@ -90,8 +90,17 @@ export async function startSecondEngine(
     },
     async held() {
       const { stdout: containers } = await docker("ps", "-a", "--format", "container {{.Names}} {{.Status}}");
-      const { stdout: volumes } = await docker("volume", "ls", "--format", "volume {{.Name}}");
-      return `${containers}\n${volumes}`.split("\n").filter((line) => line !== "");
+      const { stdout: names } = await docker("volume", "ls", "--quiet");
+      const volumes = names.split("\n").filter((name) => name !== "");
+      const format = "volume {{.Name}} of {{.CreatedAt}}, options {{json .Options}}, labels {{json .Labels}}";
+      const described = volumes.map((name) =>
+        docker("volume", "inspect", "--format", format, name).then(
+          ({ stdout }) => stdout.trim(),
+          // Removed meanwhile.
+          () => "",
+        ),
+      );
+      return [...containers.split("\n"), ...(await Promise.all(described))].filter((line) => line !== "");
     },
     [Symbol.asyncDispose]: dispose,
   };

@@ -13,19 +13,20 @@ import { CellNetwork, enterFromOutside } from "../network/cell-network.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import { refusalFrom } from "../plan/start-refusal.ts";
 import type { Cell, ServingCell } from "../port/cell.ts";
-import { type Driver, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
+import { type Driver, EngineTrouble, type Reaped, type Start, type StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
 import { labelsFor, readLabels } from "../port/labels.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
-import { asked, inTime, isConflict, untilGone } from "./answers/asked.ts";
+import { asked, inTime, isConflict } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, statusCodeOf, told } from "./answers/engine-error.ts";
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
+import { CellRemains } from "./cell-remains.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
-import { listVolumes, ownerOfVolume, pinnedVolumes } from "./pinned-volume.ts";
+import { pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { dockerSession, execAtTerminal } from "./session.ts";
 import { Unremoved } from "./unremoved.ts";
@@ -64,61 +65,18 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
         : starts.add(() => start(options, request)).then((started) => opened(started, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
-    reap: (after) => told(reap(options, after)),
+    reap: (after) => told(reapedAtLast(options, after)),
     removeLeft: () => unremoved.tryAtEnd(),
   };
 }
 
-/** What was made for one cell, and how to remove all of it in any state. */
-class CellRemains {
-  container: Docker.Container | null = null;
-  attachment: Attachment | null = null;
-  network: CellNetwork | null = null;
-  readonly #options: StartOptions;
-  readonly #run: string;
-  /** The Engine failed meanwhile: then it may leave volumes, also of what it says is removed or was never made. */
-  isDoubtful: boolean;
-
-  constructor(options: StartOptions, run: string) {
-    this.#options = options;
-    this.#run = run;
-    // An earlier cell of the same run may have left some.
-    this.isDoubtful = options.unremoved.take(run);
-  }
-
-  async remove(): Promise<void> {
-    this.attachment?.close();
-    await this.network?.[Symbol.asyncDispose]();
-    const { container } = this;
-    if (container === null) return;
-    let calls = 0;
-    const call = async (): Promise<void> => {
-      calls += 1;
-      await container.remove({ force: true, v: true });
-    };
-    try {
-      // Its volumes go with it, except if another program removed it, which may have left them.
-      if (!(await untilGone(call))) await this.#removeVolumes();
-      if (this.isDoubtful || calls > 1) this.#removeAgain(container);
-    } catch (error) {
-      this.#removeAgain(container);
-      throw new EngineTrouble(`a cell could not be removed: ${engineMessage(error)}`, { cause: error });
-    }
-  }
-
-  #removeAgain(container: Docker.Container): void {
-    this.#options.unremoved.add(this.#run, async (isLeft) => {
-      await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
-      await this.#removeVolumes(isLeft);
-    });
-  }
-
-  async #removeVolumes(isLeft: () => boolean = () => true): Promise<void> {
-    const { docker, maker } = this.#options;
-    const volumes = await listVolumes(docker, this.#run);
-    if (!isLeft()) return;
-    const left = volumes.filter((told) => ownerOfVolume(maker.sealKey, told) !== null);
-    await Promise.all(left.map(({ Name }) => untilGone(() => docker.getVolume(Name).remove())));
+/** What an Engine that fails meanwhile leaves is removed later, beside everything else. */
+async function reapedAtLast(options: StartOptions, after: Promise<unknown> | undefined): Promise<Reaped> {
+  try {
+    return await reap(options, after);
+  } catch (error) {
+    options.unremoved.add("of dead owners", async () => void (await reap(options)));
+    throw error;
   }
 }
 
@@ -198,7 +156,9 @@ async function started(options: StartOptions, request: StartRequest, input: Inpu
 
 /** Cleans up after a start that failed. Null if it may be made again. */
 async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<Started | null> {
-  remains.isDoubtful = true;
+  const isRefusal = (statusCodeOf(error) ?? 500) < 500;
+  if (isRefusal || request.signal.aborted) remains.isDoubtful = true;
+  else remains.doubt();
   const left = await remains.remove().then(
     () => null,
     (trouble: EngineTrouble) => trouble,
@@ -259,7 +219,7 @@ async function startVerified(
   const ahead = secretLines(gateSecrets(plan), request.secrets ?? NO_SECRETS);
   const cell = dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove });
   void cell.exit.then(({ kind }) => {
-    if (kind === "lost") remains.isDoubtful = true;
+    if (kind === "lost") remains.lost();
   });
   return { ok: true, cell, container, attachment };
 }

@@ -9,6 +9,9 @@ const LONGEST_PAUSE_MS = 60_000;
 const MAX_FAILURES = 3;
 /** The end of a project does not wait longer. */
 const AT_END_MS = 5000;
+/** An Engine that ends still answers to calls that it has begun; so long at most before others fail. */
+const DOUBT_MS = 60_000;
+const MAX_REMOVED = 1000;
 
 /** Rejects if it has to be tried again. It removes nothing more from the moment on in which `isLeft` is false. */
 export type Removal = (isLeft: () => boolean) => Promise<void>;
@@ -19,6 +22,9 @@ export type Removal = (isLeft: () => boolean) => Promise<void>;
  */
 export class Unremoved {
   readonly #left = new Map<string, Removal>();
+  /** What the Engine removed, as it says. The latest is the last. */
+  readonly #removed = new Map<string, { readonly removal: Removal; readonly atMs: number }>();
+  #doubtedAtMs = Number.NEGATIVE_INFINITY;
   #trying: Promise<void> | null = null;
   #timer: NodeJS.Timeout | null = null;
   #pauseMs = FIRST_PAUSE_MS;
@@ -29,8 +35,35 @@ export class Unremoved {
     this.#later();
   }
 
+  /**
+   * The Engine has removed it, as it says. An Engine that is ending says so and leaves volumes, and only calls after that show that it
+   * ended: then the removal is made again. `sinceMs`, as of `performance.now()`: when this was begun.
+   */
+  removed(name: string, { removal, sinceMs }: { readonly removal: Removal; readonly sinceMs: number }): void {
+    const now = performance.now();
+    if (this.#doubtedAtMs >= sinceMs) {
+      this.add(name, removal);
+      return;
+    }
+    for (const [old, { atMs }] of this.#removed) {
+      if (this.#removed.size < MAX_REMOVED && now - atMs <= DOUBT_MS) break;
+      this.#removed.delete(old);
+    }
+    this.#removed.delete(name);
+    this.#removed.set(name, { removal, atMs: now });
+  }
+
+  /** The Engine failed: what it removed shortly before may be left. */
+  doubt(): void {
+    const now = performance.now();
+    this.#doubtedAtMs = now;
+    for (const [name, { removal, atMs }] of this.#removed) if (now - atMs <= DOUBT_MS) this.add(name, removal);
+    this.#removed.clear();
+  }
+
   /** Takes it back: something else gets this name. True if something may be left. */
   take(name: string): boolean {
+    this.#removed.delete(name);
     return this.#left.delete(name);
   }
 

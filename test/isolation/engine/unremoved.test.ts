@@ -15,11 +15,11 @@ beforeAll(async () => {
 afterAll(async () => await engine[Symbol.asyncDispose]());
 
 /** A driver of an Engine that can go away, and a cell of it that runs. */
-async function sleeping(away: AwayEngine, alter = (docker: Docker): Docker => docker) {
+async function sleeping(away: AwayEngine, alter = (docker: Docker): Docker => docker, command = ["sleep", "300"]) {
   const { docker } = await connect(away.env);
   const driver = engine.driverOf(engine.maker, { docker: alter(docker) });
   const mounts = [mount("/data", "ro", { host: await engine.folder("data") })];
-  const { plan, pins } = await engine.plan({ command: ["sleep", "300"], mounts });
+  const { plan, pins } = await engine.plan({ command, mounts });
   const cell = cellOf(await driver.start({ plan, pins, ...undisturbed }));
   cell.release(Buffer.alloc(0));
   expect((await engine.traces(plan.run)).length).toBeGreaterThan(1);
@@ -63,21 +63,50 @@ it("the end of a project tries at once, and does not wait for an Engine that is 
   expect(await engine.traces(run)).toEqual([]);
 });
 
+/** Says that it removed a container with its volumes, and leaves these, as an Engine does that is ending. */
+function leaving(docker: Docker): Docker {
+  const createContainer = async (config: Docker.ContainerCreateOptions) => {
+    const container = await docker.createContainer(config);
+    const remove = container.remove.bind(container);
+    container.remove = (() => remove({ force: true })) as typeof container.remove;
+    return container;
+  };
+  return Object.assign(Object.create(docker) as Docker, { createContainer });
+}
+
 it("volumes that an Engine leaves which ends, and says that it removed the cell, are removed afterwards", async () => {
   await using away = await openAwayEngine();
-  const { cell, run } = await sleeping(away, (docker) => {
-    const createContainer = async (config: Docker.ContainerCreateOptions) => {
-      const container = await docker.createContainer(config);
-      const remove = container.remove.bind(container);
-      container.remove = (() => remove({ force: true })) as typeof container.remove;
-      return container;
-    };
-    return Object.assign(Object.create(docker) as Docker, { createContainer });
-  });
+  const { cell, run } = await sleeping(away, leaving);
   await away.go();
   expect(await cell.exit).toMatchObject({ kind: "lost" });
   await away.comeBack();
   await cell[Symbol.asyncDispose]();
   expect(await engine.traces(run)).toHaveLength(1);
   await gone(run, 15_000);
+});
+
+it("also if all was well with the cell, and only the next one finds that the Engine has ended", async () => {
+  await using away = await openAwayEngine();
+  const { cell, driver, run } = await sleeping(away, leaving, ["true"]);
+  expect(await cell.exit).toMatchObject({ kind: "exited", code: 0 });
+  await cell[Symbol.asyncDispose]();
+  expect(await engine.traces(run)).toHaveLength(1);
+  await away.go();
+  const { plan, pins } = await engine.plan({ command: ["true"] });
+  await expect(driver.start({ plan, pins, ...undisturbed })).rejects.toThrow(EngineTrouble);
+  await away.comeBack();
+  await gone(run, 15_000);
+});
+
+it("what dead owners left is removed later if the Engine is away when it is to be removed", async () => {
+  await using away = await openAwayEngine();
+  const { docker } = await connect(away.env);
+  const dead = engine.driverOf({ ...engine.maker, owner: { ...engine.maker.owner, startTicks: "1" } });
+  const { plan, pins } = await engine.plan({ command: ["sleep", "300"] });
+  cellOf(await dead.start({ plan, pins, ...undisturbed }));
+  const driver = engine.driverOf(engine.maker, { docker });
+  await away.go();
+  await expect(driver.reap()).rejects.toThrow(EngineTrouble);
+  await away.comeBack();
+  await gone(plan.run, 15_000);
 });
