@@ -25,18 +25,23 @@ export class Channel<Value> {
     this.#taken.resolve();
   }
 
+  /** May be used once: a consumer that leaves closes it, and producers no longer wait. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Value> {
-    for (;;) {
-      const value = this.#values.shift();
-      if (value !== undefined) {
-        this.#taken.resolve();
-        this.#taken = Promise.withResolvers();
-        yield value;
-      } else if (this.#closed) return;
-      else {
-        this.#put = Promise.withResolvers();
-        await this.#put.promise;
+    try {
+      for (;;) {
+        const value = this.#values.shift();
+        if (value !== undefined) {
+          this.#taken.resolve();
+          this.#taken = Promise.withResolvers();
+          yield value;
+        } else if (this.#closed) return;
+        else {
+          this.#put = Promise.withResolvers();
+          await this.#put.promise;
+        }
       }
+    } finally {
+      this.close();
     }
   }
 }
