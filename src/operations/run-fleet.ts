@@ -50,7 +50,7 @@ export interface FleetRunOptions {
 /**
  * Runs a fleet, yields each result as it comes, and returns how the fleet ended. All items are read before the first
  * runs. If the caller stops taking results, running items end and the fleet can be resumed. It waits for its database as long as that
- * is away, until it is drained or stopped.
+ * is away, until it is drained or stopped, or the caller stops taking results.
  *
  * @throws RequestError FLEET_REFUSED if nothing was run, UNKNOWN_FLEET
  */
@@ -59,8 +59,9 @@ export async function* runFleet(
   start: FleetStart,
   { onEvent = () => {}, onOpened = () => {}, drain = NEVER, stop = NEVER }: FleetRunOptions = {},
 ): AsyncGenerator<ItemResult, FleetSummary, undefined> {
+  const left = new AbortController();
   await using store = await openFleetStore(stateDir, project.dir, run.models.env, {
-    over: AbortSignal.any([drain, stop]),
+    over: AbortSignal.any([drain, stop, left.signal]),
     onAway: (why) => onEvent({ type: "waiting", for: "queue", why }),
     onBack: () => onEvent({ type: "continued" }),
   });
@@ -87,7 +88,10 @@ export async function* runFleet(
     isOver = true;
   } finally {
     drain.removeEventListener("abort", onDrain);
-    if (!isOver) running.drain("the results are no longer read");
+    if (!isOver) {
+      running.drain("the results are no longer read");
+      left.abort();
+    }
     await ended;
   }
   return await ended;

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import type { FleetSummary } from "../../../src/fleet/events.ts";
 import { startFleet } from "../../../src/fleet/fleet.ts";
 import { Retries } from "../../../src/fleet/postgres/lost-connection.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
+import { mapItems } from "../../../src/operations/run-fleet.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";
 import { openProject } from "../../run/project-fixture.ts";
 import { requests, SPEC, whole } from "../fleet-fixture.ts";
@@ -92,6 +94,33 @@ describe.skipIf(serverPrograms() === null)("a coordinator whose database is away
     expect(performance.now() - startedAt).toBeLessThan(15_000);
     expect(c.said).toHaveLength(1);
   }, 30_000);
+
+  it("ends with the reason and how to continue when its results are no longer read", async () => {
+    await using server = await startServer();
+    const [running, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    let runs = 0;
+    const engine = memoryEngine({
+      programs: {
+        async w() {
+          runs += 1;
+          if (runs === 1) return 0;
+          running.resolve();
+          await released.promise;
+          return 0;
+        },
+      },
+    });
+    const declared = { policy: "batch", workers: { w: { command: ["w"] } }, yaml: { queue: server.url } };
+    await using project = await openProject(declared, { engine: engine.open });
+    const results = mapItems(project.corral, { worker: "w", items: [{ n: 0 }, { n: 1 }] });
+    await results.next();
+    await running.promise;
+    await server.kill();
+    released.resolve();
+    // As `break` does.
+    const left = results.return({} as FleetSummary);
+    await expect(left).rejects.toThrow(/does not answer: .* continue with `corral fleet resume /);
+  }, 60_000);
 });
 
 it("waits for no answer of a network that carries nothing when its wait is ended", async () => {
