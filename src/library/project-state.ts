@@ -25,6 +25,7 @@ import type {
   ShownChangeset,
 } from "../operations/changeset-facts.ts";
 import { Changesets } from "../operations/changesets.ts";
+import type { FleetStart } from "../operations/fleet-start.ts";
 import {
   type CancelledFleet,
   cancelFleet,
@@ -41,7 +42,6 @@ import {
 } from "../operations/fleets.ts";
 import { listGrants, revokeGrant } from "../operations/grants.ts";
 import { pendingItems } from "../operations/pending-items.ts";
-import type { FleetStart } from "../operations/run-fleet.ts";
 import type { LiveGrant } from "../state/live-grants.ts";
 
 /** How a fleet is resumed or retried. */

@@ -3,8 +3,27 @@ import type { NamedFleet } from "../declarations/fleet.ts";
 import type { Project } from "../declarations/project.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";
 import type { TemplateError } from "../fleet/items/faults.ts";
+import type { LeftOut } from "../fleet/items/matching-files.ts";
 import type { ItemSource } from "../fleet/items/source.ts";
+import type { FleetSpec } from "../fleet/model/item.ts";
 import type { RequestsOf } from "../fleet/requests.ts";
+
+/** Which fleet to run. */
+export type FleetStart =
+  /** A new one. `cwd`: absolute, where relative paths of the source begin; `leftOut`: files that cannot be items. */
+  | {
+      readonly kind: "new";
+      readonly spec: FleetSpec;
+      readonly requests: RequestsOf;
+      readonly cwd: string;
+      readonly leftOut?: (file: LeftOut) => void;
+      /** Absent: that there is no item is an error. */
+      readonly allowEmpty?: boolean;
+    }
+  /** One that no process runs any more. */
+  | { readonly kind: "resume"; readonly fleet: string }
+  /** The failed items of one that has stopped: in the same fleet, or with `asNew` in another one with the same worker. */
+  | { readonly kind: "retry"; readonly fleet: string; readonly asNew?: boolean };
 
 /** The items of a fleet that a file of the project declares, and the errors of its templates, at their places. */
 export function itemsOfNamed(

@@ -3,39 +3,22 @@ import { type DryRun, dryRun } from "../fleet/dry-run.ts";
 import type { FleetEvent, FleetSummary } from "../fleet/events.ts";
 import { type FleetEnvironment, type OpenedFleet, resumeFleet, retryFleet, startFleet } from "../fleet/fleet.ts";
 import { type Collisions, describeCollisions } from "../fleet/items/collisions.ts";
-import type { LeftOut } from "../fleet/items/matching-files.ts";
 import { pathsIn } from "../fleet/items/template-paths.ts";
 import type { FleetSpec, ItemRequest, ItemResult, ItemTemplate } from "../fleet/model/item.ts";
 import { QueueError } from "../fleet/model/queue-error.ts";
 import type { FleetStore, LoadProblem } from "../fleet/model/store.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
-import { itemRequests, type RequestsOf } from "../fleet/requests.ts";
+import { itemRequests } from "../fleet/requests.ts";
 import { type FleetTotals, totalsOf } from "../fleet/totals.ts";
 import { inFleetSpan, openTracing } from "../platform/tracing.ts";
 import { describeAll } from "../run/model/result.ts";
 import type { Corral } from "../run/open/corral.ts";
 import { openPreview } from "../run/open/preview.ts";
+import type { FleetStart } from "./fleet-start.ts";
 import { fleetIn } from "./fleets.ts";
 import type { Machine } from "./machine.ts";
 import { RequestError, refusedError } from "./request-error.ts";
 import { transportBy } from "./work-place.ts";
-
-/** Which fleet to run. */
-export type FleetStart =
-  /** A new one. `cwd`: absolute, where relative paths of the source begin; `leftOut`: files that cannot be items. */
-  | {
-      readonly kind: "new";
-      readonly spec: FleetSpec;
-      readonly requests: RequestsOf;
-      readonly cwd: string;
-      readonly leftOut?: (file: LeftOut) => void;
-      /** Absent: that there is no item is an error. */
-      readonly allowEmpty?: boolean;
-    }
-  /** One that no process runs any more. */
-  | { readonly kind: "resume"; readonly fleet: string }
-  /** The failed items of one that has stopped: in the same fleet, or with `asNew` in another one with the same worker. */
-  | { readonly kind: "retry"; readonly fleet: string; readonly asNew?: boolean };
 
 export interface FleetRunOptions {
   readonly onEvent?: (event: FleetEvent) => void;

@@ -1,51 +1,21 @@
 import { basename } from "node:path";
-import { loadProject, type Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import { DeclarationError } from "../declarations/yaml/problem.ts";
 import { attachedFile } from "../run/attached-file.ts";
-import { type CheckReport, check, checkDeclaration } from "../run/explain/check.ts";
-import { type Explanation, explain } from "../run/explain/explain.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import type { Attachment } from "../run/model/job.ts";
 import { permissionOf, rootSandbox } from "../run/model/permission.ts";
 import { describeAll, type RunResult } from "../run/model/result.ts";
-import { openPreview } from "../run/open/preview.ts";
 import { run } from "../run/run.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { continuedRun } from "./continued-run.ts";
-import type { Machine } from "./machine.ts";
-import { RequestError, refusedError, unknownError } from "./request-error.ts";
+import { RequestError, refusedError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
-
-/** The worker of this name. @throws RequestError UNKNOWN_WORKER, which names the nearest or all that there are */
-export function workerNamed(name: string, { workers }: Pick<Project, "workers">): WorkerDefinition {
-  const worker = workers.get(name);
-  if (worker === undefined)
-    throw unknownError("UNKNOWN_WORKER", "worker", name, [...workers.keys()].sort(), "the project has none");
-  return worker;
-}
 
 /**
  * A file for a worker to read, by its path: a file of the host, or else, if nothing is there, a virtual path of the
  * project. `name` is its name below `/attachments`; absent: the last part of the path.
  */
 export type AttachedPath = string | { readonly path: string; readonly name?: string };
-
-/** The worker with further arguments of its command. @throws RequestError ARGUMENTS if it takes none */
-export function withArguments(worker: WorkerDefinition, words: readonly string[]): WorkerDefinition {
-  const { name, command, takesArguments = false } = worker;
-  if (words.length === 0) return worker;
-  const asked = words.join(" ");
-  if (command === null)
-    throw new RequestError("ARGUMENTS", asked, `${name} is an agent and takes no arguments; give it \`--input\``);
-  if (!takesArguments)
-    throw new RequestError(
-      "ARGUMENTS",
-      asked,
-      `${name} takes no arguments; \`arguments: true\` in its file lets a user append some to its command`,
-    );
-  return { ...worker, command: [...command, ...words] };
-}
 
 export interface WorkerRun {
   readonly worker: WorkerDefinition;
@@ -143,27 +113,4 @@ export async function workerSandbox(
   const derivation = await permissionOf(worker, project, null, env);
   if (!derivation.ok) throw refusedError("WORKER_REFUSED", worker.name, describeAll(derivation.violations));
   return derivation.sandbox;
-}
-
-/**
- * What a worker and all that it may call would get, and what took away the rest. Runs nothing; without an Engine it has
- * no plans.
- *
- * @throws UnknownPolicyError
- */
-export async function explainWorker(
-  worker: WorkerDefinition,
-  { project, policy, ...machine }: Machine & { readonly project: Project; readonly policy: string | null },
-): Promise<Explanation> {
-  return await explain(worker, policy, await openPreview(project, machine));
-}
-
-/** Every call path of a project's folder that would be refused, or the mistakes in its files. Runs nothing, and needs no Engine. */
-export async function checkProject(dir: string, machine: Machine): Promise<CheckReport> {
-  try {
-    return await check(await openPreview(await loadProject(dir, machine.engineEnv), machine));
-  } catch (error) {
-    if (error instanceof DeclarationError) return checkDeclaration(error);
-    throw error;
-  }
 }

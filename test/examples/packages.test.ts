@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { openProject } from "../../src/library/open-project.ts";
-import { checkProject } from "../../src/operations/workers.ts";
+import { checkProject } from "../../src/operations/checked-project.ts";
 import { liveRegistry } from "../run/packages/live-registry.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/packages");

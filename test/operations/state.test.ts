@@ -14,9 +14,9 @@ import {
   showFleet,
 } from "../../src/operations/fleets.ts";
 import { listGrants, revokeGrant } from "../../src/operations/grants.ts";
+import { workerNamed } from "../../src/operations/named-worker.ts";
 import { RequestError } from "../../src/operations/request-error.ts";
 import { listTranscripts, readTranscript } from "../../src/operations/transcripts.ts";
-import { workerNamed } from "../../src/operations/workers.ts";
 import { openTrail } from "../../src/run/recorded/open-trail.ts";
 import { currentOwner, formatOwner } from "../../src/state/owner.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";

@@ -1,7 +1,8 @@
 import type { Project } from "../../declarations/project.ts";
 import type { DryItem, DryRun } from "../../fleet/dry-run.ts";
 import { counted } from "../../fleet/report/measures/quantity.ts";
-import { dryRunFleet, type FleetStart } from "../../operations/run-fleet.ts";
+import type { FleetStart } from "../../operations/fleet-start.ts";
+import { dryRunFleet } from "../../operations/run-fleet.ts";
 import { type Colors, printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { UsageError } from "../terminal/arguments.ts";

@@ -1,4 +1,4 @@
-import { explainWorker } from "../../operations/workers.ts";
+import { explainWorker } from "../../operations/explained-worker.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";

@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { explainWorker } from "../../operations/explained-worker.ts";
 import { listWorkers } from "../../operations/listed-workers.ts";
-import { explainWorker, workerNamed } from "../../operations/workers.ts";
+import { workerNamed } from "../../operations/named-worker.ts";
 import { type Route, route } from "../http/route.ts";
 import { explanation } from "./explained.ts";
 import type { Served } from "./service.ts";

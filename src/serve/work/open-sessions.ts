@@ -1,6 +1,6 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { refusedError } from "../../operations/request-error.ts";
-import { workerNamed } from "../../operations/workers.ts";
+import { workerNamed } from "../../operations/named-worker.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";

@@ -1,8 +1,9 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { FleetSpec } from "../../fleet/model/item.ts";
+import type { FleetStart } from "../../operations/fleet-start.ts";
 import { listFleets } from "../../operations/fleets.ts";
 import { RequestError } from "../../operations/request-error.ts";
-import { type FleetStart, runFleet } from "../../operations/run-fleet.ts";
+import { runFleet } from "../../operations/run-fleet.ts";
 import type { Corral } from "../../run/open/corral.ts";
 import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
 import type { StartedFleets as FleetRecord } from "../../state/service/started-fleets.ts";

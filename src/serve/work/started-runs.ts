@@ -1,4 +1,5 @@
-import { runWorker, withArguments, workerNamed } from "../../operations/workers.ts";
+import { withArguments, workerNamed } from "../../operations/named-worker.ts";
+import { runWorker } from "../../operations/workers.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
