@@ -1,6 +1,6 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { refusedError } from "../../operations/request-error.ts";
 import { workerNamed } from "../../operations/named-worker.ts";
+import { refusedError } from "../../operations/request-error.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
@@ -10,6 +10,7 @@ import type { ToolResult } from "../../tools/tool-result.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
+import type { Sessions, ShownSession, ShownTool } from "../model/work.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 
 /** Each may have a container. */
@@ -20,27 +21,6 @@ export const IDLE_MS = 30 * 60_000;
 const MAX_CALLS = 16;
 
 type Open = Extract<OpenedSession, { ok: true }>;
-
-/** A session as clients see it. Its id is that of its run. */
-export interface ShownSession {
-  readonly id: string;
-  readonly project: string;
-  readonly worker: string;
-  /** The tools that it has. */
-  readonly tools: readonly string[];
-  /** ISO 8601. */
-  readonly openedAt: string;
-}
-
-/** A tool of a session, as a program gives it to a model. */
-export interface ShownTool {
-  readonly name: string;
-  readonly title: string;
-  readonly description: string;
-  /** JSON Schema. */
-  readonly inputSchema: Readonly<Record<string, unknown>>;
-  readonly readOnly: boolean;
-}
 
 interface Kept {
   readonly shown: ShownSession;
@@ -53,7 +33,7 @@ interface Kept {
 }
 
 /** The sandboxes that clients use by tools. */
-export class OpenSessions {
+export class OpenSessions implements Sessions {
   readonly #log: Log;
   readonly #over: AbortSignal;
   readonly #idleMs: number;
@@ -70,7 +50,6 @@ export class OpenSessions {
     return [...this.#sessions.values()].map(({ shown }) => shown);
   }
 
-  /** @throws RequestError WORKER_REFUSED, UNKNOWN_WORKER */
   async open(project: ServedProject, workerName: string, policy: string | null): Promise<ShownSession> {
     if (this.#sessions.size + this.#opening >= MAX_SESSIONS)
       throw new ServiceFault(503, "TOO_MANY", `${MAX_SESSIONS} sessions are open already`);
@@ -110,17 +89,14 @@ export class OpenSessions {
     }
   }
 
-  /** @throws ServiceFault UNKNOWN_SESSION */
   find(id: string): ShownSession {
     return this.#kept(id).shown;
   }
 
-  /** @throws ServiceFault UNKNOWN_SESSION */
   toolsOf(id: string): readonly ShownTool[] {
     return this.#kept(id).tools;
   }
 
-  /** @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
   async runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult> {
     const kept = this.#kept(id);
     if (kept.calls >= MAX_CALLS)
@@ -135,7 +111,6 @@ export class OpenSessions {
     }
   }
 
-  /** Ends it, and applies the changes for which there is consent; null if there are none. @throws ServiceFault UNKNOWN_SESSION */
   async finish(id: string): Promise<SettledChanges | null> {
     const kept = this.#kept(id);
     try {

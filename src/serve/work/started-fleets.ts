@@ -11,6 +11,7 @@ import { ServiceFault } from "../http/fault.ts";
 import type { HidePaths } from "../http/host-paths.ts";
 import type { Log } from "../logging/log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import type { Fleets } from "../model/work.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 import { sentFleetEvent } from "./fleet-events.ts";
 
@@ -29,7 +30,7 @@ interface Parts {
 }
 
 /** The fleets that the service runs. One that it does not end is continued by the next service. */
-export class StartedFleets {
+export class StartedFleets implements Fleets {
   readonly #logs: EventLogs;
   readonly #record: FleetRecord;
   readonly #log: Log;
@@ -48,7 +49,6 @@ export class StartedFleets {
     this.#over = over;
   }
 
-  /** Answers with its id when all items are read and checked. `start` is made with the project as its files are now. @throws RequestError FLEET_REFUSED, UNKNOWN_FLEET */
   async start(project: ServedProject, startOf: (corral: Corral) => Promise<FleetStart>): Promise<string> {
     if (this.#count >= MAX_FLEETS) throw new ServiceFault(503, "TOO_MANY", `${MAX_FLEETS} fleets are running already`);
     this.#count += 1;

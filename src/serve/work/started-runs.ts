@@ -6,23 +6,11 @@ import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { type HidePaths, hiddenIn } from "../http/host-paths.ts";
 import type { Log } from "../logging/log.ts";
-import type { ServedProject } from "../projects/served-project.ts";
+import type { RunOrder, Runs } from "../model/work.ts";
 import { RunEvents, type SentEvent } from "./run-events.ts";
 
 /** Each may have a container. */
 const MAX_RUNS = 64;
-
-export interface RunOrder {
-  readonly project: ServedProject;
-  readonly worker: string;
-  readonly words: readonly string[];
-  readonly input: unknown;
-  readonly attachments: readonly { readonly path: string; readonly name: string }[];
-  readonly continues?: string;
-  readonly policy: string | null;
-  /** When the run has ended, or was not started. */
-  readonly ended: () => Promise<void>;
-}
 
 interface Followed {
   readonly log: EventLog;
@@ -30,7 +18,7 @@ interface Followed {
 }
 
 /** The runs that the service has started and that have not ended. */
-export class StartedRuns {
+export class StartedRuns implements Runs {
   readonly #logs: EventLogs;
   readonly #log: Log;
   readonly #followed = new Map<string, Followed>();
@@ -67,7 +55,6 @@ export class StartedRuns {
     return hiddenIn(event, this.#hide) as SentEvent;
   }
 
-  /** Answers with the id of the run when it has begun. @throws RequestError, DeclarationError, ServiceFault if it cannot begin */
   async start(order: RunOrder): Promise<string> {
     if (this.#count >= MAX_RUNS) {
       await order.ended();
@@ -98,7 +85,6 @@ export class StartedRuns {
     return run;
   }
 
-  /** When the run has ended; null if it is none of those that run. */
   ending(run: string): Promise<void> | null {
     return this.#running.get(run) ?? null;
   }

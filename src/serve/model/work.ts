@@ -1,0 +1,67 @@
+import type { FleetStart } from "../../operations/fleet-start.ts";
+import type { SettledChanges } from "../../run/changes/settled-run.ts";
+import type { Corral } from "../../run/open/corral.ts";
+import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ServedProject } from "../projects/served-project.ts";
+
+export interface RunOrder {
+  readonly project: ServedProject;
+  readonly worker: string;
+  readonly words: readonly string[];
+  readonly input: unknown;
+  readonly attachments: readonly { readonly path: string; readonly name: string }[];
+  readonly continues?: string;
+  readonly policy: string | null;
+  /** When the run has ended, or was not started. */
+  readonly ended: () => Promise<void>;
+}
+
+/** The runs of the service, as the routes use them. */
+export interface Runs {
+  /** Answers with the id of the run when it has begun. @throws RequestError, DeclarationError, ServiceFault if it cannot begin */
+  start(order: RunOrder): Promise<string>;
+  /** When the run has ended; null if it is none of those that run. */
+  ending(run: string): Promise<void> | null;
+}
+
+/** The fleets of the service, as the routes use them. */
+export interface Fleets {
+  /** Answers with its id when all items are read and checked. `start` is made with the project as its files are now. @throws RequestError FLEET_REFUSED, UNKNOWN_FLEET */
+  start(project: ServedProject, startOf: (corral: Corral) => Promise<FleetStart>): Promise<string>;
+}
+
+/** A session as clients see it. Its id is that of its run. */
+export interface ShownSession {
+  readonly id: string;
+  readonly project: string;
+  readonly worker: string;
+  /** The tools that it has. */
+  readonly tools: readonly string[];
+  /** ISO 8601. */
+  readonly openedAt: string;
+}
+
+/** A tool of a session, as a program gives it to a model. */
+export interface ShownTool {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  /** JSON Schema. */
+  readonly inputSchema: Readonly<Record<string, unknown>>;
+  readonly readOnly: boolean;
+}
+
+/** The sessions of the service, as the routes use them. */
+export interface Sessions {
+  readonly all: readonly ShownSession[];
+  /** @throws RequestError WORKER_REFUSED, UNKNOWN_WORKER */
+  open(project: ServedProject, workerName: string, policy: string | null): Promise<ShownSession>;
+  /** @throws ServiceFault UNKNOWN_SESSION */
+  find(id: string): ShownSession;
+  /** @throws ServiceFault UNKNOWN_SESSION */
+  toolsOf(id: string): readonly ShownTool[];
+  /** @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
+  runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult>;
+  /** Ends it, and applies the changes for which there is consent; null if there are none. @throws ServiceFault UNKNOWN_SESSION */
+  finish(id: string): Promise<SettledChanges | null>;
+}
