@@ -8,19 +8,12 @@ export const FAULTS = [
   "pause",
   "partition",
   "engine",
-  "engine-kill",
   "postgres",
   "coordinator",
   "coordinator-pause",
   "coordinator-partition",
 ] as const;
 export type FaultName = (typeof FAULTS)[number];
-
-/**
- * An Engine that is killed while it makes volumes leaves some without options and labels, of which nothing says whose they are (docs/machines.md).
- * So this fault has to be asked for.
- */
-export const UNUSUAL_FAULTS: readonly FaultName[] = ["engine-kill"];
 
 /** What can be hit: a machine or the coordinator. */
 export interface Target {
@@ -59,7 +52,7 @@ export function nextFault(
   const { machines, coordinator, postgres, engine } = places;
   const free = (targets: readonly Target[]): Target[] => targets.filter(({ name }) => !held.has(name));
   const possible = kinds.filter((kind) => {
-    if (kind === "engine" || kind === "engine-kill") return engine !== null && !held.has("engine");
+    if (kind === "engine") return engine !== null && !held.has("engine");
     if (kind === "postgres") return !held.has("postgres");
     return free(ofCoordinator(kind) ? [coordinator] : machines).length > 0;
   });
@@ -73,20 +66,17 @@ export function nextFault(
     "coordinator-pause": () => paused(at),
     partition: () => parted(at, seconds(5, 30)),
     "coordinator-partition": () => parted(at, seconds(5, 30)),
-    engine: () => engineEnds(engine, "SIGTERM"),
-    "engine-kill": () => engineEnds(engine, "SIGKILL"),
+    engine: () => {
+      const signal = random() < 0.5 ? "SIGTERM" : "SIGKILL";
+      const run = async (): Promise<void> => await engine?.restart(signal);
+      return { text: `the second Engine ends by ${signal}, and starts again`, hits: "engine", run };
+    },
     postgres: () => {
       const how = random() < 0.5 ? "fast" : "immediate";
       return { text: `PostgreSQL restarts (${how})`, hits: "postgres", run: () => postgres.restart(how) };
     },
   };
   return { name: kind, ...made[kind]() };
-}
-
-/** It starts again at once. */
-function engineEnds(engine: SecondEngine | null, signal: "SIGTERM" | "SIGKILL"): Omit<Fault, "name"> {
-  const run = async (): Promise<void> => await engine?.restart(signal);
-  return { text: `the second Engine ends by ${signal}, and starts again`, hits: "engine", run };
 }
 
 function ofCoordinator(kind: FaultName): boolean {

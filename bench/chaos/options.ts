@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { FAULTS, type FaultName, UNUSUAL_FAULTS } from "./faults.ts";
+import { FAULTS, type FaultName } from "./faults.ts";
 
 export interface ChaosOptions {
   readonly items: number;
@@ -34,7 +34,7 @@ export function parseChaosOptions(args: readonly string[]): ChaosOptions {
       minutes: { type: "string", default: "60" },
       seed: { type: "string", default: String(Date.now() % 100_000) },
       engines: { type: "string", default: "2" },
-      "only-faults": { type: "string", default: FAULTS.filter((name) => !UNUSUAL_FAULTS.includes(name)).join(",") },
+      "only-faults": { type: "string", default: FAULTS.join(",") },
       "most-faults": { type: "string" },
       concurrency: { type: "string", default: "2" },
       json: { type: "boolean", default: false },

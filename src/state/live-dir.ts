@@ -58,6 +58,11 @@ export async function livingOwnerDirs(liveDir: string, self: Owner): Promise<str
   return living.map(({ name }) => join(liveDir, name));
 }
 
+/** The owners that are not certainly dead. */
+export async function livingOwners(liveDir: string, self: Owner): Promise<Owner[]> {
+  return (await ownerDirs(liveDir)).map(({ owner }) => owner).filter((owner) => !isDead(owner, self));
+}
+
 /** The names of the directories of owners that are certainly dead: what {@link reapLiveDirs} would remove. */
 export async function deadOwnerDirs(liveDir: string, self: Owner): Promise<string[]> {
   return (await ownerDirs(liveDir)).filter(({ owner }) => isDead(owner, self)).map(({ name }) => name);

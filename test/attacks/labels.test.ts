@@ -3,10 +3,12 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { pinnedVolumes } from "../../src/isolation/engine/pinned-volume.ts";
 import { labelsFor, type Maker } from "../../src/isolation/port/labels.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { currentOwner, type Owner } from "../../src/state/owner.ts";
 import { type Engine, openEngine } from "../isolation/engine/engine.ts";
+import { mount } from "../sandbox/sandboxes.ts";
 
 /** What `reap` takes for its own, on a machine whose Engine others use as well. */
 
@@ -61,6 +63,27 @@ async function exists(name: string): Promise<boolean> {
   return containers.length + (Volumes ?? []).length > 0;
 }
 
+/** A volume without labels and options, as an Engine leaves one that ends while it makes it. */
+async function bare(name: string): Promise<string> {
+  await engine.docker.createVolume({ Name: name });
+  made.push({
+    remove: () =>
+      engine.docker
+        .getVolume(name)
+        .remove()
+        .catch(() => {}),
+  });
+  return name;
+}
+
+/** The name of a volume that this owner makes. */
+async function nameBy(maker: Partial<Maker>): Promise<string> {
+  const mounts = [mount("/data", "ro", { host: await engine.folder("data") })];
+  const { plan, pins } = await engine.plan({ command: ["true"], mounts });
+  const [made] = pinnedVolumes(plan, pins, { ...engine.maker, ...maker }).values();
+  return made?.name ?? "";
+}
+
 /** As the Engine names a volume that nobody named. */
 function givenName(): string {
   return randomBytes(32).toString("hex");
@@ -87,6 +110,12 @@ describe("reaping removes", () => {
     expect(reaped.volumes).toEqual([lone]);
     for (const name of [...names, lone]) expect(await exists(name)).toBe(false);
     expect(await engine.driver.reap()).toEqual({ cells: [], volumes: [], directories: [] });
+  });
+
+  it("a dead owner's volume of which its Engine left nothing but the name", async () => {
+    const name = await bare(await nameBy({ owner: dead }));
+    expect((await engine.driver.reap()).volumes).toEqual([name]);
+    expect(await exists(name)).toBe(false);
   });
 
   it("what a process that was killed has left, with its volumes and its directory", async () => {
@@ -175,6 +204,25 @@ describe("reaping leaves", () => {
       const name = givenName();
       await engine.docker.createVolume({ Name: name, Labels: copied });
       made.push({ remove: () => engine.docker.getVolume(name).remove() });
+      return name;
+    });
+  });
+
+  it("a bare volume with the name of a living owner's, of another state directory's, or with a forged one", async () => {
+    await survives(async () => await bare(await nameBy({ owner: currentOwner() })));
+    await survives(async () => await bare(await nameBy({ owner: dead, sealKey: Buffer.alloc(32, 9) })));
+    await survives(async () => {
+      const [, , once, seal] = (await nameBy({ owner: currentOwner() })).split("-");
+      const [, mark] = (await nameBy({ owner: dead })).split("-");
+      return await bare(`corral-${mark}-${once}-${seal}`);
+    });
+    await survives(async () => await bare(`corral-${"0".repeat(16)}-${"0".repeat(16)}-${"0".repeat(64)}`));
+  });
+
+  it("a volume with the name of a dead owner's that has an option or a label", async () => {
+    await survives(async () => {
+      const name = await nameBy({ owner: dead });
+      await volume(name, {});
       return name;
     });
   });

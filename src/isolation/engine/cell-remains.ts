@@ -1,22 +1,22 @@
 import type Docker from "dockerode";
+import { endLeftProcesses } from "../kernel/left-processes.ts";
 import type { CellNetwork } from "../network/cell-network.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import type { Maker } from "../port/labels.ts";
 import { untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
 import type { Attachment } from "./attachment.ts";
-import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
 import type { Removal, Unremoved } from "./unremoved.ts";
 
 interface RemainsOptions {
   readonly docker: Docker;
-  readonly maker: Maker;
   readonly unremoved: Unremoved;
 }
 
 /** What was made for one cell, and how to remove all of it in any state. */
 export class CellRemains {
   container: Docker.Container | null = null;
+  /** The names of its volumes. The Engine removes none that has a name with its container. */
+  volumes: readonly string[] = [];
   attachment: Attachment | null = null;
   network: CellNetwork | null = null;
   readonly #options: RemainsOptions;
@@ -56,32 +56,45 @@ export class CellRemains {
       calls += 1;
       await container.remove({ force: true, v: true });
     };
+    let isLeft = true;
     try {
-      // Its volumes go with it, except if another program removed it, which may have left them.
-      if (!(await untilGone(call))) await this.#removeVolumes();
-      const { unremoved } = this.#options;
-      const removal = this.#removalOf(container);
-      if (this.isDoubtful || calls > 1) unremoved.add(this.#run, removal);
-      else unremoved.removed(this.#run, { removal, sinceMs: this.#sinceMs });
+      await untilGone(call);
+      // No run fails since a volume stays, which shows a directory and holds nothing.
+      isLeft = await this.#removeVolumes().then(
+        () => this.isDoubtful || calls > 1,
+        () => true,
+      );
     } catch (error) {
       this.doubt();
-      this.#options.unremoved.add(this.#run, this.#removalOf(container));
       throw new EngineTrouble(`a cell could not be removed: ${engineMessage(error)}`, { cause: error });
+    } finally {
+      this.#remember(container, isLeft);
     }
   }
 
-  #removalOf(container: Docker.Container): Removal {
-    return async (isLeft) => {
-      await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
-      await this.#removeVolumes(isLeft);
-    };
+  #remember(container: Docker.Container, isLeft: boolean): void {
+    const { unremoved } = this.#options;
+    for (const [name, removal] of this.#removals(container)) {
+      if (isLeft) unremoved.add(name, removal);
+      else unremoved.removed(name, { removal, sinceMs: this.#sinceMs });
+    }
   }
 
-  async #removeVolumes(isLeft: () => boolean = () => true): Promise<void> {
-    const { docker, maker } = this.#options;
-    const volumes = await listVolumes(docker, this.#run);
-    if (!isLeft()) return;
-    const left = volumes.filter((told) => ownerOfVolume(maker.sealKey, told) !== null);
-    await Promise.all(left.map(({ Name }) => untilGone(() => docker.getVolume(Name).remove())));
+  /** The container's name is that of the run, whose next cell has it too; the names of volumes are of this cell alone. */
+  *#removals(container: Docker.Container): Iterable<[string, Removal]> {
+    yield [
+      this.#run,
+      async (isLeft) => {
+        await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
+        if (isLeft()) await endLeftProcesses(container.id);
+      },
+    ];
+    const [first] = this.volumes;
+    if (first !== undefined) yield [first, () => this.#removeVolumes()];
+  }
+
+  async #removeVolumes(): Promise<void> {
+    const { docker } = this.#options;
+    await Promise.all(this.volumes.map((name) => untilGone(() => docker.getVolume(name).remove())));
   }
 }

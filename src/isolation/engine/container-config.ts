@@ -95,14 +95,13 @@ function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
 function mountConfig(mount: PlannedMount, volumes: ContainerSources["volumes"]): Docker.MountSettings {
   const volume = volumes.get(mount);
   if (volume === undefined) return bindConfig(mount.host, mount.path, mount.mode);
-  // Read-only by its own mount: the Engine takes `ReadOnly` only for volumes with a name.
+  // Read-only by its own mount, as the cell's report shows it.
   const o = mount.mode === "ro" ? "bind,ro" : "bind";
   const options = { type: "none", o, device: volume.device };
   return {
     Target: mount.path,
     Type: "volume",
-    // A volume without a name is removed with its container. The types require one.
-    Source: "",
+    Source: volume.name,
     VolumeOptions: { NoCopy: true, Labels: volume.labels, DriverConfig: { Name: "local", Options: options } },
   };
 }

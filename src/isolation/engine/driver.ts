@@ -183,7 +183,8 @@ async function startVerified(
     names: plan.network === "open" ? null : await nameFiles.files(),
   };
 
-  // Known by its name before it is created, so that a creation that fails half way is removed too.
+  // Known by their names before they are created, so that a creation that fails half way is removed too.
+  remains.volumes = [...sources.volumes.values()].map((volume) => volume.name);
   remains.container = docker.getContainer(name);
   const labels = labelsFor(maker, "container", name, plan);
   const config = containerConfig(plan, name, labels, sources, seccomp);

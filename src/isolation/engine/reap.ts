@@ -1,6 +1,6 @@
 import type Docker from "dockerode";
 import { z } from "zod";
-import { reapLiveDirs } from "../../state/live-dir.ts";
+import { livingOwners, reapLiveDirs } from "../../state/live-dir.ts";
 import { isDead } from "../../state/owner.ts";
 import { endedFromOutside } from "../kernel/first-process.ts";
 import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
@@ -8,7 +8,7 @@ import { type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
 import { asked, isConflict, untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
 import { firstProcessOf } from "./container-files.ts";
-import { listVolumes, ownerOfVolume } from "./pinned-volume.ts";
+import { listVolumes, markOfBareVolume, ownerMark, ownerOfVolume } from "./pinned-volume.ts";
 
 /** Where to look, and as whom. */
 export interface ReapScope {
@@ -47,7 +47,7 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
 export async function reap({ docker, maker, liveDir }: ReapScope, after?: Promise<unknown>): Promise<Reaped> {
   const [listed, oldVolumes] = await Promise.all([
     listCells(docker, maker),
-    deadVolumes(docker, maker),
+    deadVolumes(docker, maker, liveDir),
     after?.catch(() => {}),
   ]);
   const dead = listed.filter((cell) => !cell.ownerAlive);
@@ -57,20 +57,31 @@ export async function reap({ docker, maker, liveDir }: ReapScope, after?: Promis
     );
     return run;
   });
-  // Most went with their containers.
-  const left = dead.length === 0 || oldVolumes.length === 0 ? oldVolumes : await deadVolumes(docker, maker);
-  const volumes = await removeEach(left, async (name) => {
+  // Those without a name went with their containers.
+  const left = dead.length === 0 || oldVolumes.length === 0 ? oldVolumes : await deadVolumes(docker, maker, liveDir);
+  const removed = await removeEach(left, async ({ name }) => {
     await untilGone(() => docker.getVolume(name).remove());
     return name;
   });
+  // A cell that is reported stands for its volumes too.
+  const runs = new Set(cells);
+  const ofCells = new Set(left.flatMap(({ name, run }) => (run !== null && runs.has(run) ? [name] : [])));
+  const volumes = removed.filter((name) => !ofCells.has(name));
   return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
 }
 
-async function deadVolumes(docker: Docker, { sealKey, owner }: Maker): Promise<string[]> {
+/** `run`: null if the Engine left nothing but the name. */
+type DeadVolume = { readonly name: string; readonly run: string | null };
+
+async function deadVolumes(docker: Docker, { sealKey, owner }: Maker, liveDir: string): Promise<DeadVolume[]> {
   const volumes = await listVolumes(docker);
-  return volumes.flatMap((told) => {
+  // Each owner has its directory before it makes a volume, so none that is listed belongs to one that is not seen here.
+  const living = new Set([owner, ...(await livingOwners(liveDir, owner))].map(ownerMark));
+  return volumes.flatMap((told): DeadVolume[] => {
     const labelled = ownerOfVolume(sealKey, told);
-    return labelled !== null && isDead(labelled.owner, owner) ? [told.Name] : [];
+    if (labelled !== null) return isDead(labelled.owner, owner) ? [{ name: told.Name, run: labelled.run }] : [];
+    const mark = markOfBareVolume(sealKey, told);
+    return mark !== null && !living.has(mark) ? [{ name: told.Name, run: null }] : [];
   });
 }
 

@@ -63,35 +63,46 @@ it("the end of a project tries at once, and does not wait for an Engine that is 
   expect(await engine.traces(run)).toEqual([]);
 });
 
-/** Says that it removed a container with its volumes, and leaves these, as an Engine does that is ending. */
-function leaving(docker: Docker): Docker {
-  const createContainer = async (config: Docker.ContainerCreateOptions) => {
-    const container = await docker.createContainer(config);
-    const remove = container.remove.bind(container);
-    container.remove = (() => remove({ force: true })) as typeof container.remove;
-    return container;
+/** Says that it removed a volume, and leaves it, as an Engine does that is ending. */
+function ending() {
+  const state = { isEnding: true };
+  const alter = (docker: Docker): Docker => {
+    const getVolume = (name: string): Docker.Volume => {
+      const volume = docker.getVolume(name);
+      const remove = volume.remove.bind(volume);
+      volume.remove = (async () => (state.isEnding ? undefined : await remove())) as typeof volume.remove;
+      return volume;
+    };
+    return Object.assign(Object.create(docker) as Docker, { getVolume });
   };
-  return Object.assign(Object.create(docker) as Docker, { createContainer });
+  const hasEnded = (): void => {
+    state.isEnding = false;
+  };
+  return { alter, hasEnded };
 }
 
-it("volumes that an Engine leaves which ends, and says that it removed the cell, are removed afterwards", async () => {
+it("volumes that an Engine leaves which ends, and says that it removed them, are removed afterwards", async () => {
   await using away = await openAwayEngine();
-  const { cell, run } = await sleeping(away, leaving);
+  const { alter, hasEnded } = ending();
+  const { cell, run } = await sleeping(away, alter);
   await away.go();
   expect(await cell.exit).toMatchObject({ kind: "lost" });
   await away.comeBack();
   await cell[Symbol.asyncDispose]();
   expect(await engine.traces(run)).toHaveLength(1);
+  hasEnded();
   await gone(run, 15_000);
 });
 
 it("also if all was well with the cell, and only the next one finds that the Engine has ended", async () => {
   await using away = await openAwayEngine();
-  const { cell, driver, run } = await sleeping(away, leaving, ["true"]);
+  const { alter, hasEnded } = ending();
+  const { cell, driver, run } = await sleeping(away, alter, ["true"]);
   expect(await cell.exit).toMatchObject({ kind: "exited", code: 0 });
   await cell[Symbol.asyncDispose]();
   expect(await engine.traces(run)).toHaveLength(1);
   await away.go();
+  hasEnded();
   const { plan, pins } = await engine.plan({ command: ["true"] });
   await expect(driver.start({ plan, pins, ...undisturbed })).rejects.toThrow(EngineTrouble);
   await away.comeBack();

@@ -1,0 +1,40 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { existsSync, mkdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import { endLeftProcesses } from "../../../src/isolation/kernel/left-processes.ts";
+
+const HIERARCHY = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].find((dir) => existsSync(`${dir}/cgroup.procs`));
+
+it.skipIf(process.getuid?.() !== 0 || HIERARCHY === undefined)(
+  "ends what is in the group of this container alone, and removes the group",
+  async () => {
+    const [ours, others] = [randomBytes(32).toString("hex"), randomBytes(32).toString("hex")];
+    const started = [ours, others].map((id) => {
+      mkdirSync(`${HIERARCHY}/corral-test-${id}/${id}`, { recursive: true });
+      const child = spawn("sleep", ["300"], { stdio: "ignore" });
+      writeFileSync(`${HIERARCHY}/corral-test-${id}/${id}/cgroup.procs`, String(child.pid));
+      return child;
+    });
+    try {
+      const [first, second] = started;
+      const ended = once(first as NonNullable<typeof first>, "exit");
+      await endLeftProcesses(ours);
+      expect(await ended).toEqual([null, "SIGKILL"]);
+      expect(second?.exitCode ?? second?.signalCode).toBe(null);
+      expect(existsSync(`${HIERARCHY}/corral-test-${ours}/${ours}`)).toBe(false);
+    } finally {
+      for (const child of started) {
+        if (child.exitCode !== null || child.signalCode !== null) continue;
+        const ended = once(child, "exit");
+        child.kill("SIGKILL");
+        await ended;
+      }
+      for (const id of [ours, others]) {
+        for (const group of [`corral-test-${id}/${id}`, `corral-test-${id}`])
+          if (existsSync(`${HIERARCHY}/${group}`)) rmdirSync(`${HIERARCHY}/${group}`);
+      }
+    }
+  },
+);
