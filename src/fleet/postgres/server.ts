@@ -15,6 +15,7 @@ import {
 import { explainedError } from "./explained-error.ts";
 import { END_HOLDERS } from "./held-locks.ts";
 import { isHeldUp, isPassing, PERSISTENCE, type Persistence, Retries } from "./lost-connection.ts";
+import { type OpenClients, openClients, streamOf } from "./open-clients.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 
 /** Statements at the same time: one writes, others read lists. */
@@ -26,6 +27,8 @@ const STATEMENT_MS = 120_000;
 const ANSWER_MS = STATEMENT_MS + 10_000;
 const IDLE_MS = 30_000;
 const HOLD_MS = 1000;
+/** A network that carries nothing carries no goodbye either: then connections are cut. */
+const CLOSE_MS = 3000;
 /** Before it listens again after the connection was lost. */
 const LISTEN_PAUSE_MS = 1000;
 
@@ -56,10 +59,13 @@ export async function connectServer(
     // Several statements are in one round trip, if the caller does not wait between them.
     pipeline: true,
   };
-  const pool = new driver.Pool({ ...options, max: MAX_CONNECTIONS, idleTimeoutMillis: IDLE_MS, allowExitOnIdle: true });
+  const clients = openClients(driver, options);
+  const { Client } = clients;
+  const bounds = { max: MAX_CONNECTIONS, idleTimeoutMillis: IDLE_MS, allowExitOnIdle: true };
+  const pool = new driver.Pool({ ...options, ...bounds, Client });
   // An idle connection that is lost is replaced when one is needed.
   pool.on("error", () => {});
-  const server = new Server(pool, () => new driver.Client(options), texts, { place: placeOf(url), persistence });
+  const server = new Server(pool, clients, texts, { place: placeOf(url), persistence });
   try {
     await pool.query("SELECT 1");
     return server;
@@ -76,7 +82,7 @@ function hasLostPlan(error: unknown): boolean {
 
 class Server implements Connection {
   readonly #pool: pg.Pool;
-  readonly #newClient: () => pg.Client;
+  readonly #clients: OpenClients;
   readonly #texts: (text: string) => string;
   readonly #place: string;
   readonly #retries: Retries;
@@ -90,12 +96,12 @@ class Server implements Connection {
 
   constructor(
     pool: pg.Pool,
-    newClient: () => pg.Client,
+    clients: OpenClients,
     texts: (text: string) => string,
     { place, persistence }: { readonly place: string; readonly persistence: Persistence },
   ) {
     this.#pool = pool;
-    this.#newClient = newClient;
+    this.#clients = clients;
     this.#texts = texts;
     this.#place = place;
     this.#lockMs = persistence.lockMs;
@@ -173,7 +179,7 @@ class Server implements Connection {
 
   async listen(heard: () => void): Promise<void> {
     if (this.#isClosed) return;
-    const client = this.#newClient();
+    const client = this.#clients.make();
     this.#listener = client;
     let isOver = false;
     const again = (): void => {
@@ -187,7 +193,7 @@ class Server implements Connection {
     try {
       await client.connect();
       await client.query(`LISTEN ${SCHEMA}`);
-      (client as unknown as { connection: { stream: { unref?(): void } } }).connection.stream.unref?.();
+      streamOf(client).unref?.();
     } catch {
       again();
     }
@@ -202,12 +208,15 @@ class Server implements Connection {
     this.#isClosed = true;
     // Connections without work do not keep the process alive, and it must not end while they are being closed.
     const hold = setInterval(() => {}, HOLD_MS);
+    const cutting = setTimeout(() => this.#clients.destroy(), CLOSE_MS);
     try {
       this.#listener?.removeAllListeners("end");
       await this.#listener?.end().catch(() => {});
       await this.#pool.end();
     } finally {
       clearInterval(hold);
+      // What keeps the process alive longer is cut then.
+      cutting.unref();
     }
   }
 

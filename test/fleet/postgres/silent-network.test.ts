@@ -48,6 +48,18 @@ it("asks again over another connection if the network carries nothing and report
   expect(sent).toHaveLength(2);
 }, 20_000);
 
+it("closes within seconds if the network carries nothing, also while a statement waits and it listens", async () => {
+  await using network = await relay();
+  const db = await connectServer(network.url);
+  await db.listen(() => {});
+  network.cut();
+  const sent = Promise.withResolvers<void>();
+  const asked = expect(db.query("SELECT 1", [], { onSent: sent.resolve })).rejects.toThrow();
+  await sent.promise;
+  await db[Symbol.asyncDispose]();
+  await asked;
+}, 20_000);
+
 describe("a machine", () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
