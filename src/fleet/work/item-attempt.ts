@@ -39,7 +39,7 @@ export function attemptWith({ fleet, job, cells, troubles, sent, questions, agre
       const error = { code: "ITEM_REFUSED", message };
       return delivered({ ...unrunResult(item, "refused"), run, attempt: item.attempt, error }, null, null);
     };
-    if (!RUN_ID.test(run)) return refused("the id of its run, which names folders here, is none");
+    if (!RUN_ID.test(run)) return refused("the id of its run, which names folders here, is not valid");
     const request = claimedRequest(item.request);
     if (request === null) return refused("what its coordinator asks for is no request of an item");
     const refusal = request.refusal ?? whyNotHere(request);
