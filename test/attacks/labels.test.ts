@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pinnedVolumes } from "../../src/isolation/engine/pinned-volume.ts";
 import { labelsFor, type Maker } from "../../src/isolation/port/labels.ts";
@@ -47,14 +48,13 @@ const DEVICE = "/proc/1234567/fd/20";
 
 async function volume(name: string, labels: Record<string, string>, device = DEVICE): Promise<void> {
   const DriverOpts = { type: "none", o: "bind", device };
-  await engine.docker.createVolume({ Name: name, Labels: labels, DriverOpts });
-  made.push({
-    remove: () =>
-      engine.docker
-        .getVolume(name)
-        .remove()
-        .catch(() => {}),
-  });
+  await madeVolume({ Name: name, Labels: labels, DriverOpts });
+}
+
+async function madeVolume(options: { Name: string } & Docker.VolumeCreateOptions): Promise<void> {
+  await engine.docker.createVolume(options);
+  const thing = engine.docker.getVolume(options.Name);
+  made.push({ remove: () => thing.remove().catch(() => {}) });
 }
 
 async function exists(name: string): Promise<boolean> {
@@ -65,14 +65,7 @@ async function exists(name: string): Promise<boolean> {
 
 /** A volume without labels and options, as an Engine leaves one that ends while it makes it. */
 async function bare(name: string): Promise<string> {
-  await engine.docker.createVolume({ Name: name });
-  made.push({
-    remove: () =>
-      engine.docker
-        .getVolume(name)
-        .remove()
-        .catch(() => {}),
-  });
+  await madeVolume({ Name: name });
   return name;
 }
 

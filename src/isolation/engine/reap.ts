@@ -63,7 +63,7 @@ export async function reap({ docker, maker, liveDir }: ReapScope, after?: Promis
     await untilGone(() => docker.getVolume(name).remove());
     return name;
   });
-  // A cell that is reported stands for its volumes too.
+  // The report names a removed cell, and not its volumes.
   const runs = new Set(cells);
   const ofCells = new Set(left.flatMap(({ name, run }) => (run !== null && runs.has(run) ? [name] : [])));
   const volumes = removed.filter((name) => !ofCells.has(name));

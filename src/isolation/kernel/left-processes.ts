@@ -32,14 +32,17 @@ function processesOf(container: string): { readonly pid: number; readonly paths:
   return namesIn("/proc").flatMap((name) => {
     const pid = Number(name);
     if (!Number.isInteger(pid) || pid === process.pid) return [];
-    // Lines of `hierarchy:controllers:path`, cgroups(7).
-    const paths = groupsOf(name).filter((path) => path.endsWith(`/${container}`));
+    // The last part is `ID`, or with systemd's names `docker-ID.scope`.
+    const paths = groupsOf(name).filter(
+      (path) => path.endsWith(`/${container}`) || path.endsWith(`-${container}.scope`),
+    );
     return paths.length === 0 ? [] : [{ pid, paths }];
   });
 }
 
 function groupsOf(pid: string): string[] {
   try {
+    // Lines of `hierarchy:controllers:path`, cgroups(7).
     const lines = readFileSync(`/proc/${pid}/cgroup`, "utf8").split("\n");
     return lines.map((line) => line.split(":").slice(2).join(":"));
   } catch {
