@@ -9,17 +9,19 @@ import { openSessionIn } from "../run/session/session-fixture.ts";
 describe("input that takes long to look at", () => {
   const KIB = 1024;
 
-  it.each(["a;", "a&&", "x ", "$x", ">a ", "<<E ", "`a`", "~/ ", "$(a "])(
-    "is a command line of %j, under as many rules as there may be",
-    (piece) => {
-      const command = `ls ${piece.repeat(65_000 / piece.length)}`;
-      const patterns = Array.from({ length: 200 }, (_, at) => `git a${at} *b*c* **`);
-      const rules = patterns.map((pattern) => ({ pattern, approval: "pre_approved" as const }));
-      expect(decideShell(command, { default: "ask", rules }).consent).toBe("ask");
-      const decide = ruling(patterns.map((pattern) => ({ command: pattern, decide: "deny" })));
-      decide({ run: "r", root: "r", worker: "w", operations: ["exec"], paths: [], command });
-    },
-  );
+  it.each<[program: string, piece: string]>([
+    ...["a;", "a&&", "x ", "$x", ">a ", "<<E ", "`a`", "~/ ", "$(a "].map((piece): [string, string] => ["ls", piece]),
+    // Each argument of these is looked at: they may run what it says.
+    ["find", "-x "],
+    ["test", "[x "],
+  ])("is a command line of %s and many %j, under as many rules as there may be", (program, piece) => {
+    const command = `${program} ${piece.repeat(65_000 / piece.length)}`;
+    const patterns = Array.from({ length: 200 }, (_, at) => `git a${at} *b*c* **`);
+    const rules = patterns.map((pattern) => ({ pattern, approval: "pre_approved" as const }));
+    expect(decideShell(command, { default: "ask", rules }).consent).toBe("ask");
+    const decide = ruling(patterns.map((pattern) => ({ command: pattern, decide: "deny" })));
+    decide({ run: "r", root: "r", worker: "w", operations: ["exec"], paths: [], command });
+  });
 
   it.each<[string, (size: number) => string[]]>([
     [

@@ -1,7 +1,6 @@
 import { type Consent, isLooser } from "../../sandbox/approval.ts";
-import { hidesCommand } from "./hiding.ts";
-import { type Beside, type ShellPart, shownPart } from "./part.ts";
-import { matchRule, type ShellWord, specificity, spellsOut } from "./pattern.ts";
+import { type Beside, type ShellPart, type SimpleCommand, shownPart } from "./part.ts";
+import { matchRule, specificity, spellsOut } from "./pattern.ts";
 import { type Reading, readLine } from "./reading.ts";
 import { type ShellRule, type ShellRules, stricterOf, strictestConsent } from "./rules.ts";
 
@@ -66,20 +65,19 @@ function decidePart(part: ShellPart, rules: ShellRules): ShellDecision {
     case "redirection":
       return decided(rules.default, part.kind, part.text);
     case "command": {
-      const byWords = decideWords(part.words, part.text, rules);
+      const byWords = decideWords(part, rules);
       if (part.beside === null || !isLooser(byWords.consent, rules.default)) return byWords;
       return decided(rules.default, part.beside, part.text);
     }
   }
 }
 
-function decideWords(words: readonly ShellWord[], text: string, rules: ShellRules): ShellDecision {
+function decideWords({ words, hides, text }: SimpleCommand, rules: ShellRules): ShellDecision {
   const matching = rules.rules.map((rule) => ({ rule, match: matchRule(rule, words) }));
   const sure = matching.flatMap(({ rule, match }) => (match === "yes" ? [rule] : []));
   const unsure = matching.flatMap(({ rule, match }) => (match === "maybe" ? [rule] : []));
-  const hidden = hidesCommand(words);
-  const best = mostSpecific(hidden ? sure.filter((rule) => spellsOut(rule) || rule.approval === "blocked") : sure);
-  if (hidden && best === null) return decided(strictestConsent(rules), "hidden", text);
+  const best = mostSpecific(hides ? sure.filter((rule) => spellsOut(rule) || rule.approval === "blocked") : sure);
+  if (hides && best === null) return decided(strictestConsent(rules), "hidden", text);
   const surely = best === null ? decided(rules.default, "default", text) : decided(best.approval, "rule", text, best);
   const strictest = mostSpecific(unsure.filter((rule) => isLooser(surely.consent, rule.approval)));
   return strictest === null ? surely : decided(strictest.approval, "unsure", text, strictest);

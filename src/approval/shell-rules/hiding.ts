@@ -6,12 +6,13 @@ import type { ShellWord } from "./pattern.ts";
  * Languages (`python`, `awk`) and programs with hooks (`git -c`, `tar --to-command`) are not included: a rule that allows
  * them with any arguments allows them to run anything.
  */
-export function hidesCommand([word, ...rest]: readonly ShellWord[]): boolean {
+export function hidesCommand(words: readonly ShellWord[]): boolean {
+  const [word] = words;
   if (typeof word !== "string") return true;
   const name = word.slice(word.lastIndexOf("/") + 1);
   if (HIDING.has(name)) return true;
-  if (name === "find") return rest.some((argument) => argument === null || /^-(exec|ok)(dir)?$/.test(argument));
-  return EVALUATING.has(name) && rest.some((argument) => argument !== null && /\[.*(\$\(|`)/s.test(argument));
+  if (name === "find") return words.some((argument) => argument === null || /^-(exec|ok)(dir)?$/.test(argument));
+  return EVALUATING.has(name) && words.some((argument) => argument !== null && /\[.*(\$\(|`)/s.test(argument));
 }
 
 const HIDING = new Set(

@@ -20,16 +20,16 @@ export function matchRule({ pattern, approval }: ShellRule, words: readonly Shel
   const { expected, open } = parsePattern(pattern);
   const narrow = approval === "pre_approved";
   const unknownAt = words.indexOf(null);
-  const known = unknownAt < 0 ? words : words.slice(0, unknownAt);
-  if (known.length > expected.length && !open) return "no";
+  const known = unknownAt < 0 ? words.length : unknownAt;
+  if (known > expected.length && !open) return "no";
   const fits = expected.every((glob, index) => {
-    const word = known[index];
+    const word = index < known ? words[index] : null;
     return (
       typeof word !== "string" || matchWord(glob, word, narrow) || (index === 0 && !narrow && matchName(glob, word))
     );
   });
   if (!fits) return "no";
-  if (known.length < expected.length) return unknownAt < 0 ? "no" : "maybe";
+  if (known < expected.length) return unknownAt < 0 ? "no" : "maybe";
   return unknownAt < 0 || open ? "yes" : "maybe";
 }
 

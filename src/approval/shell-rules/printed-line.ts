@@ -11,6 +11,7 @@ import type {
   Statement,
   SyntaxNode,
 } from "unbash";
+import { hidesCommand } from "./hiding.ts";
 import { type Beside, type ShellPart, shownPart } from "./part.ts";
 import { type PrintedWord, printedWord, quoted, type WordPlace } from "./printed-word.ts";
 import { isRunByShells, whySetsRun } from "./run-by-shells.ts";
@@ -148,8 +149,9 @@ export class LinePrinter {
     const isHarmless = redirects.every((redirect) => redirect.isHarmless);
     const beside: Beside = assignments.length > 0 ? "assignment" : isHarmless ? null : "redirection";
     const shown = shownPart(text);
-    if (words.length > 0)
-      this.parts.push({ kind: "command", text: shown, words: words.map(({ value }) => value), beside });
+    const values = words.map(({ value }) => value);
+    if (values.length > 0)
+      this.parts.push({ kind: "command", text: shown, words: values, hides: hidesCommand(values), beside });
     else this.parts.push({ kind: beside ?? "redirection", text: shown });
     return text;
   }
