@@ -27,10 +27,11 @@ export interface StoreOptions extends KeptApplication {
   readonly digest?: string | undefined;
   /** The changes are kept already, without a reason: see {@link ChangesetStore.complete}. */
   readonly isKept?: boolean;
+  /** Called before the first change is made, while no other process can make it. If it rejects, nothing is changed. */
+  readonly before?: () => Promise<void>;
 }
 
 const WORKED_ON = "another process is working on this changeset";
-const FINISHED_ELSEWHERE = "another process finishes the run in place of this one";
 
 /**
  * Changesets that are being applied or wait for a person: `changes/ID/` in the state directory, each locked by one process
@@ -68,18 +69,22 @@ export class ChangesetStore {
 
   /**
    * Applies changes of a run that has just ended, so that another process can finish it. What cannot be applied is kept. If all
-   * is applied, the content is moved back, since other changes of the run may still have to be kept.
+   * is applied, the content is moved back, since other changes of the run may still have to be kept. Null if another process completes,
+   * or has completed, what was kept.
    */
-  async apply(changeset: Changeset, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Settled[]> {
-    const chosen = only(changeset, which);
-    if (options.isKept !== true) await this.keep(chosen, "held");
+  async apply(changeset: Changeset, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Settled[] | null> {
+    if (options.isKept !== true) await this.keep(only(changeset, which), "held");
     const folder = this.#folders.of(changeset.id);
     await using held = await this.#folders.hold(folder);
     if (held === null) {
       if (options.isKept !== true) throw new Error(WORKED_ON);
-      return chosen.changes.map((change): Settled => ({ change, outcome: "held", reason: FINISHED_ELSEWHERE }));
+      return null;
     }
-    const settled = await applyKept(folder, await folder.read(), which, options);
+    const kept = await folder.read();
+    const agreed = agreedIn(kept.state);
+    if (options.isKept === true && [...which].some((index) => !agreed.has(index))) return null;
+    await options.before?.();
+    const settled = await applyKept(folder, kept, which, options);
     if ((await folder.read()).waiting.size === 0) {
       await folder.giveContentBack(changeset);
       await this.#folders.remove(folder);

@@ -18,6 +18,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
     keep: async (changeset, state, reason) => await store.keep(changeset, state, reason),
     async apply(changeset, indexes, beginning) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
+      const held = (reason: string) => changes.map((change): Outcome => ({ change, outcome: "held", reason }));
       if (beginning !== undefined) {
         await store.keep(only(changeset, new Set([...indexes, ...beginning.refused])), "held");
         await store.flush(changeset, indexes);
@@ -25,15 +26,21 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
         if (refused !== null) {
           const { reason, isInherited } = refused;
           if (!isInherited) await discardWithdrawn(changeset.id, reason);
-          return changes.map((change): Outcome => ({ change, outcome: "held", reason }));
+          return held(reason);
         }
       }
-      // On the disk before the first file is touched; if it cannot be written, nothing is applied and nothing is lost.
-      if (!(await isWritten(audit, changesApplying(changeset, changes)))) {
+      let outcomes: Outcome[] | null;
+      try {
+        // On the disk before the first file is touched; if it cannot be written, nothing is applied and nothing is lost.
+        const before = async () => await audit.append(changesApplying(changeset, changes));
+        outcomes = await store.apply(changeset, indexes, { isKept: beginning !== undefined, before });
+      } catch (error) {
+        if (!(error instanceof AuditTrailError)) throw error;
         await store.keep(only(changeset, indexes), "held", UNRECORDED);
-        return changes.map((change): Outcome => ({ change, outcome: "held", reason: UNRECORDED }));
+        return held(UNRECORDED);
       }
-      const outcomes = await store.apply(changeset, indexes, { isKept: beginning !== undefined });
+      // The process that completes it records it.
+      if (outcomes === null) return held(FINISHED_ELSEWHERE);
       // The changes are applied. If this record fails, that of the run's end fails too, and that is reported.
       const done = outcomes.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
       await isWritten(audit, changesApplied(changeset, done));
@@ -108,6 +115,7 @@ async function completed(run: string, store: ChangesetStore, before: (agreed: Ch
   }
 }
 
+const FINISHED_ELSEWHERE = "another process finishes the run in place of this one";
 const UNRECORDED = "it could not be recorded in the audit trail, and nothing is applied unrecorded";
 
 async function isWritten(audit: AuditTrail, record: AuditRecord): Promise<boolean> {

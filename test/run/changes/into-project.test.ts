@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import type { AuditRecord } from "../../../src/audit/records.ts";
 import { AuditTrailError } from "../../../src/audit/trail.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
@@ -97,4 +97,46 @@ it("flushes the files that are applied before it says that it begins, so that a 
   });
   expect(begun).toEqual([[expect.stringMatching(/\/changes\/0123456789ab\/content\/0\/b$/)]]);
   expect(treeAt(staged.target)).toEqual({ a: "old", b: "new" });
+});
+
+describe("a process that was stopped after it had begun to apply", () => {
+  const begun = { refused: [], begin: async () => null };
+
+  it("records and applies nothing more if another has completed that meanwhile", async () => {
+    const types: string[] = [];
+    const { staged, store, changesets } = begin(async ({ type }) => {
+      types.push(type);
+    });
+    const other = intoProject(store, { append: async ({ type }) => void types.push(`other: ${type}`) });
+    const outcomes = await changesets.apply(staged.changeset(ID), new Set([0, 1]), {
+      ...begun,
+      begin: async () => {
+        await other.finish(ID);
+        return null;
+      },
+    });
+    expect(outcomes).toMatchObject([{ outcome: "held" }, { outcome: "held" }]);
+    expect(types).toEqual(["other: changes_applying", "other: changes_applied"]);
+    expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
+  });
+
+  it("does not apply again what was in conflict for the one that completed it", async () => {
+    const types: string[] = [];
+    const { staged, store, changesets } = begin(async ({ type }) => {
+      types.push(type);
+    });
+    const other = intoProject(store, { append: async () => {} });
+    const outcomes = await changesets.apply(staged.changeset(ID), new Set([0, 1]), {
+      ...begun,
+      begin: async () => {
+        fs.writeFileSync(join(staged.target, "b"), "of another");
+        await other.finish(ID);
+        fs.rmSync(join(staged.target, "b"));
+        return null;
+      },
+    });
+    expect(outcomes).toMatchObject([{ outcome: "held" }, { outcome: "held" }]);
+    expect(types).toEqual([]);
+    expect(treeAt(staged.target)).toEqual({ a: "new" });
+  });
 });
