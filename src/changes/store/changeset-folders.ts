@@ -8,7 +8,7 @@ import { isOutOfSight } from "../../state/owner.ts";
 import { BrokenApplyLog } from "../apply/apply-log.ts";
 import { EndedChangesets } from "./ended-changesets.ts";
 import { isThere, namesIn } from "./existing.ts";
-import { busy, missing, type NotKept } from "./kept-changeset.ts";
+import { missing, type NotKept, whyBusy } from "./kept-changeset.ts";
 import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
 import { isChangesetId } from "./record.ts";
 
@@ -74,8 +74,12 @@ export class ChangesetFolders {
     const folder = this.of(id);
     await using held = await this.hold(folder);
     if (held !== null) return await unlessBroken(id, () => act(folder));
-    const holder = await holderOf(folder.lock);
-    return busy(id, holder !== null && isOutOfSight(holder, this.#owner.name) ? folder.lock : null);
+    return { ok: false, code: "busy", reason: await this.whyBusy(folder, id) };
+  }
+
+  async whyBusy({ lock }: KeptFolder, id: string): Promise<string> {
+    const holder = await holderOf(lock);
+    return whyBusy(id, holder !== null && isOutOfSight(holder, this.#owner.name) ? lock : null);
   }
 
   /** Renamed first, so that it disappears from the list at once. */

@@ -31,7 +31,8 @@ export interface StoreOptions extends KeptApplication {
   readonly before?: () => Promise<void>;
 }
 
-const WORKED_ON = "another process is working on this changeset";
+/** Another process is working on the changeset, and nothing was done. */
+export class ChangesetBusy extends Error {}
 
 /**
  * Changesets that are being applied or wait for a person: `changes/ID/` in the state directory, each locked by one process
@@ -49,12 +50,15 @@ export class ChangesetStore {
     return this.#folders.ended;
   }
 
-  /** Stores a changeset and moves its content here. If it is already stored, its further changes are added. */
+  /**
+   * Stores a changeset and moves its content here. If it is already stored, its further changes are added.
+   * @throws ChangesetBusy
+   */
   async keep(changeset: Changeset, outcome: ChangeOutcome, reason: string | null = null): Promise<void> {
     const folder = this.#folders.of(changeset.id);
     const isNew = await this.#folders.make(folder);
     await using held = await this.#folders.hold(folder);
-    if (held === null) throw new Error(WORKED_ON);
+    if (held === null) throw new ChangesetBusy(await this.#folders.whyBusy(folder, changeset.id));
     const state = stateOf(changeset, outcome, reason);
     if (!isNew) return await addChanges(folder, changeset, state.changes);
     await folder.writeChangeset(changeset);
@@ -77,7 +81,7 @@ export class ChangesetStore {
     const folder = this.#folders.of(changeset.id);
     await using held = await this.#folders.hold(folder);
     if (held === null) {
-      if (options.isKept !== true) throw new Error(WORKED_ON);
+      if (options.isKept !== true) throw new ChangesetBusy(await this.#folders.whyBusy(folder, changeset.id));
       return null;
     }
     const kept = await folder.read();

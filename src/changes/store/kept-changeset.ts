@@ -41,11 +41,11 @@ export function missing(id: string): NotKept {
 }
 
 /** `lock`: the file that it holds, if it cannot be seen from here whether it runs; else null. */
-export function busy(id: string, lock: string | null): NotKept {
+export function whyBusy(id: string, lock: string | null): string {
   const reason = `another process is working on changeset ${id}`;
-  if (lock === null) return { ok: false, code: "busy", reason };
+  if (lock === null) return reason;
   const advice = `It runs, or ran, in another container or on another machine. If it has ended for good, remove its lock: rm ${shellWord(lock)}`;
-  return { ok: false, code: "busy", reason: `${reason}. ${advice}` };
+  return `${reason}. ${advice}`;
 }
 
 export function changed(id: string): NotKept {

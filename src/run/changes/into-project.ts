@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type AuditRecord, changesApplied, changesApplying, changesDiscarded } from "../../audit/records.ts";
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { type Changeset, only } from "../../changes/model/changeset.ts";
-import { ChangesetStore } from "../../changes/store/changeset-store.ts";
+import { ChangesetBusy, ChangesetStore } from "../../changes/store/changeset-store.ts";
 import { lockOwner } from "../../state/owner.ts";
 import type { KeptChangesets, Outcome } from "../model/reported.ts";
 import { UnfinishedChanges } from "../model/unfinished-changes.ts";
@@ -15,12 +15,12 @@ export function changesetStore(stateDir: string): ChangesetStore {
 /** The changes of root runs: applied from the store, and written down before and after. */
 export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChangesets {
   return {
-    keep: async (changeset, state, reason) => await store.keep(changeset, state, reason),
+    keep: async (changeset, state, reason) => await kept(store, changeset, state, reason),
     async apply(changeset, indexes, beginning) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
       const held = (reason: string) => changes.map((change): Outcome => ({ change, outcome: "held", reason }));
       if (beginning !== undefined) {
-        await store.keep(only(changeset, new Set([...indexes, ...beginning.refused])), "held");
+        await kept(store, only(changeset, new Set([...indexes, ...beginning.refused])), "held");
         await store.flush(changeset, indexes);
         const refused = await beginning.begin();
         if (refused !== null) {
@@ -36,7 +36,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
         outcomes = await store.apply(changeset, indexes, { isKept: beginning !== undefined, before });
       } catch (error) {
         if (!(error instanceof AuditTrailError)) throw error;
-        await store.keep(only(changeset, indexes), "held", UNRECORDED);
+        await kept(store, only(changeset, indexes), "held", UNRECORDED);
         return held(UNRECORDED);
       }
       // The process that completes it records it.
@@ -99,20 +99,46 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
   }
 }
 
-/** Another process may be completing it now. */
 const LOOK_MS = 100;
 const MAX_LOOKS = 300;
 
-/** Null: nothing is left of it, so all was applied. */
-async function completed(run: string, store: ChangesetStore, before: (agreed: Changeset) => Promise<void>) {
+/** Waits while another process works on the changeset: it may be stopped, and this process have its fleet. */
+async function whenFree<T>(act: () => Promise<T | Busy>): Promise<T> {
   for (let look = 0; ; look += 1) {
-    const done = await store.complete(run, before);
-    if (done.ok) return done;
-    if (done.code === "missing") return null;
-    if (done.code !== "busy") return { broken: done.reason };
+    const done = await act();
+    if (!(done instanceof Busy)) return done;
     if (look >= MAX_LOOKS) throw new UnfinishedChanges(`the fleet cannot continue now: ${done.reason}`);
     await sleep(LOOK_MS);
   }
+}
+
+class Busy {
+  readonly reason: string;
+
+  constructor(reason: string) {
+    this.reason = reason;
+  }
+}
+
+async function kept(store: ChangesetStore, ...changes: Parameters<ChangesetStore["keep"]>): Promise<void> {
+  await whenFree(async () => {
+    try {
+      return await store.keep(...changes);
+    } catch (error) {
+      if (error instanceof ChangesetBusy) return new Busy(error.message);
+      throw error;
+    }
+  });
+}
+
+/** Null: nothing is left of it, so all was applied. */
+async function completed(run: string, store: ChangesetStore, before: (agreed: Changeset) => Promise<void>) {
+  return await whenFree(async () => {
+    const done = await store.complete(run, before);
+    if (done.ok) return done;
+    if (done.code === "missing") return null;
+    return done.code === "busy" ? new Busy(done.reason) : { broken: done.reason };
+  });
 }
 
 const FINISHED_ELSEWHERE = "another process finishes the run in place of this one";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { busy } from "../../../src/changes/store/kept-changeset.ts";
+import { whyBusy } from "../../../src/changes/store/kept-changeset.ts";
 
 it("prints the command that removes a lock as a shell reads it", () => {
-  expect(busy("0123456789ab", "/home/me/my state/owner").reason).toMatch(/: rm '\/home\/me\/my state\/owner'$/);
+  expect(whyBusy("0123456789ab", "/home/me/my state/owner")).toMatch(/: rm '\/home\/me\/my state\/owner'$/);
 });

@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import type { AuditRecord } from "../../../src/audit/records.ts";
 import { AuditTrailError } from "../../../src/audit/trail.ts";
@@ -7,6 +8,7 @@ import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import { KeptFolder } from "../../../src/changes/store/kept-folder.ts";
 import { intoProject } from "../../../src/run/changes/into-project.ts";
 import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";
+import { tryHoldFile } from "../../../src/state/file-lock.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
 
 const ID = "0123456789ab";
@@ -138,5 +140,18 @@ describe("a process that was stopped after it had begun to apply", () => {
     expect(outcomes).toMatchObject([{ outcome: "held" }, { outcome: "held" }]);
     expect(types).toEqual([]);
     expect(treeAt(staged.target)).toEqual({ a: "new" });
+  });
+
+  it("is waited for by the one that has its fleet now, while it keeps the changes", async () => {
+    const { staged, store, changesets } = begin(async () => {});
+    const changeset = staged.changeset(ID);
+    await store.keep({ ...changeset, changes: [] }, "held");
+    const lock = join(staged.path, "state/changes", ID, "owner");
+    const other = await tryHoldFile(lock, { name: "another", isDead: () => false });
+    const kept = changesets.keep(changeset, "held", "it waits");
+    expect(await Promise.race([kept, sleep(300, "waits")])).toBe("waits");
+    await other?.[Symbol.asyncDispose]();
+    await kept;
+    expect(await store.load(ID)).toMatchObject({ ok: true, waiting: new Set([0, 1]) });
   });
 });
