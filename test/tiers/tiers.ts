@@ -98,6 +98,7 @@ export const ON_SERVER = [
     "machine-over-tls",
     "state-directories",
     "named-later",
+    "pooler",
     "questions",
     "silent-network",
   ].map((name) => `test/fleet/postgres/${name}.test.ts`),

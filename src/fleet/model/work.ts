@@ -88,7 +88,8 @@ export interface Membership extends AsyncDisposable {
   /**
    * Claims up to `count` items of these fleets, at most {@link MAX_CLAIM}: by priority, then of the fleet that runs fewest for its
    * weight, then of the oldest. Fleets whose labels it does not have give none. It holds no more than it runs at the same time, and four
-   * more. `newAttempt` only names what is asked for, in case that the answer is lost: the ids of the runs are the store's.
+   * more. `newAttempt` only names what is asked for, in case that the answer is lost: the ids of the runs are the store's. An item whose
+   * request cannot be read is not returned, and is queued again later.
    */
   claim(fleets: readonly string[], count: number, newAttempt: () => NewAttempt): Promise<readonly ClaimedWork[]>;
   /** Brings what an attempt made. All of its blobs must be stored before. */
@@ -158,9 +159,9 @@ export interface Offer extends MachineNeeds {
   readonly fleet: string;
   /** The key of the coordinator's project: SHA-256, in hexadecimal. */
   readonly project: string;
-  /** The fleet's spec as JSON, as its coordinator wrote it: to be checked like any input. */
+  /** As its coordinator wrote it, like the agreement: to be checked like any input. Undefined if it cannot be read. */
   readonly spec: unknown;
-  readonly agreement: Agreement;
+  readonly agreement: unknown;
   /** Whether items wait. */
   readonly hasMore: boolean;
 }

@@ -92,7 +92,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
   DELETE FROM corral.processes WHERE id = machine_id AND is_machine;
   IF NOT FOUND THEN RETURN; END IF;
-  UPDATE corral.items SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
+  UPDATE corral.items SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL, earlier = earlier + 1
   WHERE owner = machine_id AND state = 'away';
   DELETE FROM corral.refusals WHERE machine = machine_id;
   PERFORM pg_notify('corral', '');
@@ -250,7 +250,8 @@ DECLARE
   fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
 BEGIN
   IF NOT corral.is_member(machine_id) THEN RETURN 'the lease of this machine has ended'; END IF;
-  UPDATE corral.items SET state = 'queued', run = NULL, cell = NULL, owner = NULL,
+  -- It did not end, so it counts for no retry.
+  UPDATE corral.items SET state = 'queued', run = NULL, cell = NULL, owner = NULL, earlier = earlier + 1,
     not_before = CASE WHEN after_ms <= 0 THEN 1 ELSE corral.now_ms() + least(after_ms, 30000)::bigint END
   WHERE fleet = fleet_id AND position = item AND state = 'away' AND owner = machine_id AND attempt = item_attempt;
   IF NOT FOUND THEN RETURN corral.why_fenced(fleet_id, item, item_attempt); END IF;
@@ -265,7 +266,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
   IF cardinality(items) > 20000 THEN RAISE EXCEPTION 'too many attempts in one call (limit 20000)'; END IF;
   -- What it does not know of: the answer to its claim never came.
-  UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
+  UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL, earlier = i.earlier + 1
   WHERE i.owner = machine_id AND i.state = 'away' AND i.claimed_at < corral.now_ms() - 60000
     AND NOT EXISTS (SELECT 1 FROM unnest(fleet_names, items, attempts) AS h (fleet, item, attempt)
       JOIN corral.fleets f ON f.name = h.fleet WHERE f.id = i.fleet AND h.item = i.position AND h.attempt = i.attempt);

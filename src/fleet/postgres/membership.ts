@@ -3,13 +3,14 @@ import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { AsksCoordinators } from "../model/question.ts";
 import { MAX_CLAIM, type NewAttempt, type Taken } from "../model/queue.ts";
 import { QueueError } from "../model/queue-error.ts";
-import type { Agreement, ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
+import type { ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { bounded } from "../stored/stream-encoding.ts";
 import type { Connection, Patience } from "./connection.ts";
 import { LEASE_MS, RENEW_MS } from "./lease.ts";
 import { lackingRights } from "./machine-role.ts";
 import { questionsBy } from "./questions.ts";
+import { saidIn } from "./said-in.ts";
 import { type Answer, Turns } from "./turns.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
@@ -73,8 +74,8 @@ export class PostgresMembership implements Membership {
     const rows = await this.#ask<OfferRow>("SELECT * FROM corral.machine_offers($1)", [this.id]);
     return rows.map(({ spec, agreement, has_more: hasMore, ...offer }) => ({
       ...offer,
-      spec: JSON.parse(spec) as unknown,
-      agreement: JSON.parse(agreement) as Agreement,
+      spec: saidIn(spec),
+      agreement: saidIn(agreement),
       hasMore,
     }));
   }
@@ -97,11 +98,12 @@ export class PostgresMembership implements Membership {
       [this.id, fleets, attempts.map(({ run }) => run)],
       { onSent },
     );
-    return rows.map(({ request: json, ...claimed }) => {
-      const request = JSON.parse(json) as ItemRequest;
+    return rows.flatMap(({ request: json, ...claimed }) => {
+      const request = saidIn(json) as ItemRequest | undefined;
+      if (!Number.isInteger(request?.index) || request === undefined) return [];
       const { fleet, attempt } = claimed;
       this.#held.set(nameOf(fleet, request.index, attempt), { fleet, index: request.index, attempt });
-      return { ...claimed, cell: null, request };
+      return [{ ...claimed, cell: null, request }];
     });
   }
 

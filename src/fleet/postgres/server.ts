@@ -34,6 +34,14 @@ const LISTEN_PAUSE_MS = 1000;
 
 /** Functions and operators that other users made are never meant, whatever schemas they may write to. */
 const OWN_NAMES_ALONE = "-c search_path=pg_catalog,pg_temp";
+const OWN_NAMES = new Set(["pg_catalog", "pg_catalog,pg_temp"]);
+
+function otherNames(place: string): string {
+  return (
+    `PostgreSQL at ${place} ignores the search_path that Corral asks for, so functions of other users could run with this user's rights. ` +
+    "A pooler may cause it: as an administrator, run `ALTER ROLE … SET search_path = pg_catalog` for the user of the queue."
+  );
+}
 
 /** Connects to a PostgreSQL server. @throws QueueError if it does not answer, or refuses */
 export async function connectServer(
@@ -67,7 +75,9 @@ export async function connectServer(
   pool.on("error", () => {});
   const server = new Server(pool, clients, texts, { place: placeOf(url), persistence });
   try {
-    await pool.query("SELECT 1");
+    const { rows } = await pool.query<{ path: string }>("SELECT current_setting('search_path') AS path");
+    // A pooler may leave out what a connection asks for.
+    if (!OWN_NAMES.has(rows[0]?.path.replaceAll(" ", "") ?? "")) throw new QueueError(otherNames(placeOf(url)));
     return server;
   } catch (error) {
     await server[Symbol.asyncDispose]();

@@ -1,5 +1,4 @@
 import { PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
-import { MAX_JSON_DEPTH, MAX_JSON_VALUES, parseJson } from "../../json/parse-json.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import type { AskedElsewhere, QuestionName, UnreadQuestion } from "../model/question.ts";
@@ -22,6 +21,7 @@ import { replaceFailed } from "./load.ts";
 import { PostgresMembership } from "./membership.ts";
 import type { Place } from "./place.ts";
 import { answerTo, questionsOf, textsOf } from "./questions.ts";
+import { saidIn } from "./said-in.ts";
 import { ACTIVE } from "./states.ts";
 
 /** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each, and JSON takes many times its bytes in memory. */
@@ -179,7 +179,7 @@ export class PostgresWork implements WorkStore {
   async reclaim(fleet: string, longestMs: number): Promise<number> {
     const { db, project, self } = this.#place;
     const rows = await db.query(
-      `UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL
+      `UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL, earlier = i.earlier + 1
        FROM corral.fleets f
        WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND i.fleet = f.id
          AND i.state IN ('running', 'away', 'delivered', 'applying') AND i.state = 'away'
@@ -211,13 +211,6 @@ export class PostgresWork implements WorkStore {
       this.#waiting.add(done);
     });
   }
-}
-
-/** What a machine wrote; undefined if it cannot be read. One that cannot be read does not keep the others from being read. */
-function saidIn(json: string): unknown {
-  // An output is nested in its result.
-  const parsed = parseJson(json, 2 * MAX_JSON_VALUES, 2 * MAX_JSON_DEPTH);
-  return parsed.ok ? parsed.value : undefined;
 }
 
 interface MachineRow extends Omit<Machine, "joinedAt" | "seenAt" | "recentRate" | "fleets"> {

@@ -17,7 +17,7 @@ import type { HostFleet, Hosting } from "./hosting.ts";
 import { attemptWith } from "./item-attempt.ts";
 import { inheriting, mirrored } from "./mirrored-job.ts";
 import { deniesDirectories } from "./no-directories.ts";
-import { offeredSpec } from "./offered-spec.ts";
+import { offeredAgreement, offeredSpec } from "./offered-spec.ts";
 import { SentChanges } from "./sent-changes.ts";
 import { whatIsMissing } from "./what-is-missing.ts";
 
@@ -47,18 +47,18 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots,
   // Some more items than run wait with their cells ready. All fleets together keep about as many cells, and at most one more for each.
   const size = (): number => Math.ceil((2 * slots) / Math.max(1, pools.size));
   return async (offer: Offer, signal: AbortSignal): Promise<Hosting> => {
-    const spec = offeredSpec(offer.spec);
-    if (spec === null) return refused("another version of Corral wrote its declaration");
+    const [spec, agreement] = [offeredSpec(offer.spec), offeredAgreement(offer.agreement)];
+    if (spec === null || agreement === null) return refused("another version of Corral wrote its declaration");
     const permission = await fleetPermission({ ...spec, reuse: "fresh" }, run);
     if (!permission.ok) return refused("reason" in permission ? permission.reason : textOf(permission));
     const { worker, sandbox } = permission;
-    const why = whyDifferent(await agreedFacts(permission, run, { version, signal }), offer.agreement);
+    const why = whyDifferent(await agreedFacts(permission, run, { version, signal }), agreement);
     if (why !== null) return refused(why);
     const missing = await whatIsMissing(permission, run, signal);
     if (missing !== null) return refused(missing);
     const mayShare = spec.reuse === "scrubbed" && (await fleetPermission(spec, run)).ok;
 
-    const shown = await mirrored(sandbox, offer.agreement.trees, { mirrors: mirrorsFor(sandbox), blobs, signal });
+    const shown = await mirrored(sandbox, agreement.trees, { mirrors: mirrorsFor(sandbox), blobs, signal });
     const sent = new SentChanges(blobs);
     const troubles = new RunTroubles();
     const env = troubles.listeningIn({
@@ -86,7 +86,7 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots,
         worker: worker.name,
         attempt: attemptWith({
           ...{ fleet: offer.fleet, job, cells, troubles, sent, questions },
-          agreed: agreementDigest(offer.agreement),
+          agreed: agreementDigest(agreement),
         }),
         async [Symbol.asyncDispose]() {
           ends.abort(new Error("the fleet is over"));

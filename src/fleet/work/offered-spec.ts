@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { nameFault } from "../../declarations/terms/names.ts";
 import type { FleetSpec } from "../model/item.ts";
+import type { Agreement } from "../model/work.ts";
 
 const name = z.string().refine((text) => nameFault(text) === null);
 const count = z.number().int().min(0).max(1_000_000_000);
@@ -21,5 +22,16 @@ const offered = z.object({
 /** The spec of a fleet as another machine wrote it into the database; null if it is none that this version can read. */
 export function offeredSpec(raw: unknown): FleetSpec | null {
   const parsed = offered.safeParse(raw);
+  return parsed.success ? parsed.data : null;
+}
+
+/** A longer one is none that Corral makes. */
+const MAX_TEXT = 10_000;
+const texts = z.record(z.string().max(MAX_TEXT), z.string().max(MAX_TEXT));
+const agreement = z.object({ declarations: texts, images: texts, trees: texts });
+
+/** What must agree, as another machine wrote it; null if it is none that this version can read. */
+export function offeredAgreement(raw: unknown): Agreement | null {
+  const parsed = agreement.safeParse(raw);
   return parsed.success ? parsed.data : null;
 }

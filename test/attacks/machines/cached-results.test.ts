@@ -8,7 +8,7 @@ import { agreementDigest } from "../../../src/fleet/agreement/agreement.ts";
 import { startFleet } from "../../../src/fleet/fleet.ts";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
-import type { ClaimedWork, Membership } from "../../../src/fleet/model/work.ts";
+import type { Agreement, ClaimedWork, Membership } from "../../../src/fleet/model/work.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { settlingDelivered } from "../../../src/fleet/settle-delivered.ts";
@@ -96,7 +96,7 @@ async function agreedOf(machine: Membership, fleet: string): Promise<string> {
   await expect.poll(offered).toBeDefined();
   const offer = await offered();
   if (offer === undefined) throw new Error("it is offered no more");
-  return agreementDigest(offer.agreement);
+  return agreementDigest(offer.agreement as Agreement);
 }
 
 let made = 0;

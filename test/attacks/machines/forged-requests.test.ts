@@ -7,7 +7,7 @@ import { CELL_USER } from "../../../src/changes/view/lending.ts";
 import { agreedFacts } from "../../../src/fleet/agreement/agreement.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
-import type { ClaimedWork, Offer } from "../../../src/fleet/model/work.ts";
+import type { Agreement, ClaimedWork, Offer } from "../../../src/fleet/model/work.ts";
 import { hostFleets } from "../../../src/fleet/work/host-fleet.ts";
 import type { HostedFleet, HostFleet } from "../../../src/fleet/work/hosting.ts";
 import { newRunId } from "../../../src/run/model/job.ts";
@@ -40,7 +40,7 @@ print(json.dumps({
     'limits': [read('/sys/fs/cgroup/' + name) for name in ('memory.max', 'pids.max', 'cpu.max')],
 }))`;
 
-type Honest = Offer & { readonly spec: FleetSpec };
+type Honest = Offer & { readonly spec: FleetSpec; readonly agreement: Agreement };
 
 let project: ProjectFixture;
 let pair: MachinePair;
@@ -179,7 +179,7 @@ describe.skipIf(process.getuid?.() !== 0)("an item that asks a machine for more 
 });
 
 describe("an offer of a fleet", () => {
-  const declared = (offer: Offer, more: object): object => ({
+  const declared = (offer: Honest, more: object): object => ({
     agreement: { ...offer.agreement, declarations: { ...offer.agreement.declarations, ...more } },
   });
   it.each<[string, (offer: Honest) => object, RegExp]>([
@@ -203,6 +203,8 @@ describe("an offer of a fleet", () => {
       ({ agreement }) => ({ agreement: { ...agreement, trees: { "/data": "../../etc" } } }),
       /does not offer \/data/,
     ],
+    ["an agreement that is none", () => ({ agreement: { declarations: null } }), /another version/],
+    ["an agreement that cannot be read", () => ({ agreement: undefined }), /another version/],
   ])("is refused before anything runs if it says %s", async (_, more, why) => {
     const offer = await honestOffer();
     await expect(hosted({ ...offer, ...more(offer) } as Offer)).rejects.toThrow(why);

@@ -155,6 +155,8 @@ describe("a question of a machine", () => {
   it("is named with its size, and read only then", async () => {
     await member.questions.ask(nameOf(1), '"é"');
     await member.questions.ask(nameOf(0), '"b"');
+    // Both may have been asked in the same millisecond.
+    await fixture.query("UPDATE corral.questions SET asked_at = asked_at + 1 WHERE position = 0");
     const names = await work.questions(fleet, 9);
     const [requests] = await fixture.query<{ bytes: number }>(
       "SELECT octet_length(json) AS bytes FROM corral.requests r JOIN corral.fleets f ON f.id = r.fleet WHERE f.name = $1 AND position = 1",

@@ -209,7 +209,7 @@ describe("a machine", () => {
     expect(await dead.claim([fleet], 1, newAttempt)).toEqual([]);
     expect(await work.reclaim(fleet, DAY_MS)).toBe(2);
     const again = await other.claim([fleet], 1, newAttempt);
-    expect(again).toMatchObject([{ attempt: 2, request: { index: 0 } }]);
+    expect(again).toMatchObject([{ attempt: 2, earlier: 1, request: { index: 0 } }]);
     // Even if its lease were given back.
     await fixture.query("UPDATE corral.processes SET lease_until = corral.now_ms() + 9000 WHERE id = $1", [dead.id]);
     expect(await dead.deliver(fleet, 0, 1, deliveryOf(0))).toMatchObject({ ok: false, reason: /attempt 2 is running/ });
@@ -217,6 +217,35 @@ describe("a machine", () => {
     expect(await dead.withdrawn()).toEqual([]);
     expect(await other.deliver(fleet, 0, 2, deliveryOf(0, 2))).toEqual({ ok: true });
     expect((await store.find(fleet))?.counts).toMatchObject({ queued: 1, running: 1 });
+  });
+
+  it("gives items back, or leaves, without a retry less for them", async () => {
+    const fleet = await offered(2);
+    const first = await machine("first");
+    await first.claim([fleet], 2, newAttempt);
+    await first.giveBack(fleet, 0, 1, 0);
+    await first[Symbol.asyncDispose]();
+    const other = await machine("other");
+    const again = await other.claim([fleet], 2, newAttempt);
+    expect(again.map(({ attempt, earlier }) => [attempt, earlier])).toEqual([
+      [2, 1],
+      [2, 1],
+    ]);
+  });
+
+  it("takes what others wrote that cannot be read for nothing, and everything else as usual", async () => {
+    const [fleet, broken] = [await offered(2), await offered(1)];
+    const member = await machine("m");
+    const idOf = "(SELECT id FROM corral.fleets WHERE name = $1)";
+    await fixture.query(`UPDATE corral.requests SET json = '{"index":' WHERE fleet = ${idOf} AND position = 0`, [
+      fleet,
+    ]);
+    await fixture.query("UPDATE corral.fleets SET spec = '{', agreement = '[[' WHERE name = $1", [broken]);
+    expect((await member.offers()).map((offer) => [offer.fleet, typeof offer.spec, offer.agreement])).toEqual([
+      [fleet, "object", AGREEMENT],
+      [broken, "undefined", undefined],
+    ]);
+    expect(indexes(await member.claim([fleet], 2, newAttempt))).toEqual([1]);
   });
 
   it("is told of attempts that no longer count, and of cancelled fleets", async () => {
