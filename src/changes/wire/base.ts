@@ -9,7 +9,7 @@ import { isVerdict } from "../apply/verdict.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { textOf } from "../model/raw-name.ts";
 import type { WireChange, WireEntry } from "./document.ts";
-import type { Place } from "./places.ts";
+import type { HomeMount } from "./home-mounts.ts";
 
 /** What is at the place of a change on this machine. */
 export interface AtHome {
@@ -22,7 +22,7 @@ export interface AtHome {
 /** Compares by content: inodes and times of the other machine say nothing here. */
 export async function baseAtHome(
   { names, kind, base }: WireChange,
-  place: Place,
+  place: HomeMount,
   mount: number,
   mounts: OpenMounts,
   signal: AbortSignal | undefined,

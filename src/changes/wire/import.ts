@@ -12,7 +12,7 @@ import { withoutSecrets } from "../without-secrets.ts";
 import { baseAtHome } from "./base.ts";
 import { MAX_DOCUMENT_BYTES, parseWire, type WireChange, type WireEntry } from "./document.ts";
 import { fetchContent } from "./fetch.ts";
-import { type HomeSandbox, type Place, placeOf } from "./places.ts";
+import { type HomeMount, type HomeSandbox, homeMountOf } from "./home-mounts.ts";
 
 export interface ImportRequest {
   /** The document that a machine delivered. */
@@ -42,7 +42,7 @@ export interface ImportRequest {
 export async function importChangeset(request: ImportRequest): Promise<(Collected & AsyncDisposable) | null> {
   const { digest, store, home, dir, search, signal } = request;
   const { mounts } = parseWire(await wholeBlob(store, digest, MAX_DOCUMENT_BYTES, signal));
-  const places = mounts.map((mount) => ({ place: placeOf(mount, home), changes: mount.changes }));
+  const places = mounts.map((mount) => ({ place: homeMountOf(mount, home), changes: mount.changes }));
   const judged = await judgedAtHome(places, request);
   if (judged === null) return null;
   const remove = (): Promise<void> => removeTree(dir);
@@ -69,7 +69,7 @@ export async function importChangeset(request: ImportRequest): Promise<(Collecte
 }
 
 interface PlacedChanges {
-  readonly place: Place;
+  readonly place: HomeMount;
   readonly changes: readonly WireChange[];
 }
 
@@ -102,7 +102,7 @@ async function judgedAtHome(
 
 async function draftOf(
   change: WireChange,
-  place: Place,
+  place: HomeMount,
   mount: number,
   mounts: OpenMounts,
   signal: AbortSignal | undefined,

@@ -1,11 +1,11 @@
 import { QueueError } from "../model/queue-error.ts";
 import type { Statements } from "./connection.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 
 const CHUNK = 5000;
 
 /** Cancels a fleet and what waits in it. Returns the number of cancelled items. An item that is just being claimed is waited for. */
-export async function cancelFleet({ db, now }: Place, fleet: number, why: string): Promise<number> {
+export async function cancelFleet({ db, now }: Scope, fleet: number, why: string): Promise<number> {
   // The state changes first, so that nothing is claimed between the chunks.
   await db.query(
     "UPDATE corral.fleets SET state = 'cancelled', why = $1, agreement = NULL WHERE id = $2 AND state IN ('running', 'paused')",

@@ -1,14 +1,14 @@
 import type { ItemRequest } from "../model/item.ts";
 import { type Claim, type ClaimedItem, LONGEST_DELAY_MS } from "../model/queue.ts";
 import { QueueError } from "../model/queue-error.ts";
-import type { Place } from "./place.ts";
+import type { Answer } from "./group-commit.ts";
+import type { Scope } from "./scope.ts";
 import { ACTIVE } from "./states.ts";
-import type { Answer } from "./turns.ts";
 import { type Answers, AT_ONCE, type Step, type WriteOf } from "./write.ts";
 
 /** Claims for all of these together, in their order. */
 export function claimStep(
-  place: Place,
+  scope: Scope,
   fleet: number,
   claims: readonly WriteOf<"claim">[],
   { answers, again }: { readonly answers: Answers; readonly again: boolean },
@@ -18,12 +18,12 @@ export function claimStep(
     statement: {
       text: CLAIM,
       values: [
-        ...[fleet, place.now(), attempts.length, place.self],
+        ...[fleet, scope.now(), attempts.length, scope.self],
         ...[attempts.map(({ run }) => run), attempts.map(({ cell }) => cell), again],
       ],
     },
     done(rows) {
-      const answerOf = answersFrom(rows as readonly ClaimRow[], place);
+      const answerOf = answersFrom(rows as readonly ClaimRow[], scope);
       let from = 0;
       for (const claim of claims) {
         answers.set(claim, answerOf(from, claim.attempts.length));
@@ -35,7 +35,7 @@ export function claimStep(
 
 type AnswerOf = (from: number, count: number) => Answer;
 
-function answersFrom(rows: readonly ClaimRow[], { self, now }: Place): AnswerOf {
+function answersFrom(rows: readonly ClaimRow[], { self, now }: Scope): AnswerOf {
   const [first] = rows;
   const failed = (error: Error): AnswerOf => {
     return () => ({ error });

@@ -4,7 +4,7 @@ import type { FleetSpec } from "../model/item.ts";
 import type { ItemCounts } from "../model/queue.ts";
 import { QueueError } from "../model/queue-error.ts";
 import type { Statements } from "./connection.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 import { ACTIVE } from "./states.ts";
 import { processOf } from "./store-owner.ts";
 
@@ -33,7 +33,7 @@ const ROWS = `
     WHERE fleet = f.id AND ${ACTIVE}) r`;
 
 /** Creates a fleet in the state `loading` and returns its id. */
-export async function createFleet({ db, project, self, now }: Place, spec: FleetSpec): Promise<string> {
+export async function createFleet({ db, project, self, now }: Scope, spec: FleetSpec): Promise<string> {
   const name = randomBytes(6).toString("hex");
   const machines = spec.machines ?? null;
   await db.query(
@@ -53,19 +53,19 @@ export async function createFleet({ db, project, self, now }: Place, spec: Fleet
   return name;
 }
 
-export async function fleetRow({ project }: Place, name: string, db: Statements): Promise<FleetRow | undefined> {
+export async function fleetRow({ project }: Scope, name: string, db: Statements): Promise<FleetRow | undefined> {
   return (await db.query<FleetRow>(`${ROWS} WHERE f.project = $1 AND f.name = $2`, [project, name]))[0];
 }
 
 /** For ids that this store returned. @throws Error if the fleet does not exist */
-export async function rowOf(place: Place, name: string, db: Statements = place.db): Promise<FleetRow> {
-  const row = await fleetRow(place, name, db);
+export async function rowOf(scope: Scope, name: string, db: Statements = scope.db): Promise<FleetRow> {
+  const row = await fleetRow(scope, name, db);
   if (row === undefined) throw new Error(`there is no fleet ${name} in this project`);
   return row;
 }
 
 /** The number of a fleet in the database. @throws Error if it does not exist */
-export async function idOf({ db, project }: Place, name: string): Promise<number> {
+export async function idOf({ db, project }: Scope, name: string): Promise<number> {
   const [row] = await db.query<{ id: number }>("SELECT id FROM corral.fleets WHERE project = $1 AND name = $2", [
     project,
     name,
@@ -81,13 +81,13 @@ export async function countsOf(db: Statements, id: number): Promise<FleetRow> {
 }
 
 /** The newest first. */
-export async function newestFleets({ db, project }: Place, limit: number): Promise<FleetRecord[]> {
+export async function newestFleets({ db, project }: Scope, limit: number): Promise<FleetRecord[]> {
   const rows = await db.query<FleetRow>(`${ROWS} WHERE f.project = $1 ORDER BY f.id DESC LIMIT $2`, [project, limit]);
   return rows.map(recordOf);
 }
 
 /** Those whose ids begin with `prefix`, the newest first. */
-export async function fleetsLike({ db, project }: Place, prefix: string, limit: number): Promise<FleetRecord[]> {
+export async function fleetsLike({ db, project }: Scope, prefix: string, limit: number): Promise<FleetRecord[]> {
   const sql = `${ROWS} WHERE f.project = $1 AND starts_with(f.name, $2) ORDER BY f.id DESC LIMIT $3`;
   return (await db.query<FleetRow>(sql, [project, prefix, limit])).map(recordOf);
 }
@@ -110,7 +110,7 @@ export function itemCounts({ total, queued, running, done, failed, pending }: It
 }
 
 /** Records that no process runs the fleet until it is resumed. False if this process did not run it. */
-export async function pauseFleet({ db, project, self }: Place, name: string, why: string): Promise<boolean> {
+export async function pauseFleet({ db, project, self }: Scope, name: string, why: string): Promise<boolean> {
   return await db.transaction(async (within, again) => {
     const paused = await within.query(
       `UPDATE corral.fleets SET state = 'paused', owner = NULL, why = $1, agreement = NULL
@@ -126,11 +126,11 @@ export async function pauseFleet({ db, project, self }: Place, name: string, why
  * Records the end of a fleet whose items have all ended: `done`, or `cancelled` if it was cancelled. Null if items are left,
  * or if another process runs it.
  */
-export async function endFleet(place: Place, name: string): Promise<FleetState | null> {
-  const { db, self, now } = place;
+export async function endFleet(scope: Scope, name: string): Promise<FleetState | null> {
+  const { db, self, now } = scope;
   return await db.transaction(async (within, again) => {
     await within.query("SELECT 1 FROM corral.fleets WHERE name = $1 FOR UPDATE", [name]);
-    const { id, owner, queued, running, state, ended_at } = await rowOf(place, name, within);
+    const { id, owner, queued, running, state, ended_at } = await rowOf(scope, name, within);
     const ended = state === "cancelled" ? "cancelled" : "done";
     if (again && owner === null && ended_at !== null) return ended;
     if (owner !== self || queued + running > 0 || !["running", "cancelled"].includes(state)) return null;

@@ -1,21 +1,21 @@
 import type { Statements } from "./connection.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 
 const CHUNK = 5000;
 const TABLES = ["requests", "results", "streams", "attempts", "intents", "deliveries", "questions"];
 
 /** Deletes a fleet whose loading did not finish. False if there is none. */
-export async function discardLoading(place: Place, name: string): Promise<boolean> {
-  return await forget(place, name, "state = 'loading'");
+export async function discardLoading(scope: Scope, name: string): Promise<boolean> {
+  return await forget(scope, name, "state = 'loading'");
 }
 
 /** Deletes an ended fleet with its items and results. False if there is none. */
-export async function forgetEnded(place: Place, name: string): Promise<boolean> {
-  return await forget(place, name, "state IN ('done', 'cancelled') AND owner IS NULL AND ended_at IS NOT NULL");
+export async function forgetEnded(scope: Scope, name: string): Promise<boolean> {
+  return await forget(scope, name, "state IN ('done', 'cancelled') AND owner IS NULL AND ended_at IS NOT NULL");
 }
 
 /** If it is interrupted, the fleet has fewer items and can be deleted again. */
-async function forget({ db, project }: Place, name: string, which: string): Promise<boolean> {
+async function forget({ db, project }: Scope, name: string, which: string): Promise<boolean> {
   const [fleet] = await db.query<{ id: number }>(
     `SELECT id FROM corral.fleets WHERE project = $1 AND name = $2 AND ${which}`,
     [project, name],

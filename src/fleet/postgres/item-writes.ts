@@ -1,18 +1,18 @@
 import type { Taken } from "../model/queue.ts";
 import type { Statement } from "./connection.ts";
-import type { Place } from "./place.ts";
-import type { Answer } from "./turns.ts";
+import type { Answer } from "./group-commit.ts";
+import type { Scope } from "./scope.ts";
 import { type Answers, AT_ONCE, type Ending, type ItemWrite, type Step, type WriteOf } from "./write.ts";
 
 /** One statement for each kind of write. Those that changed nothing get no answer. */
-export function itemSteps(place: Place, fleet: number, wave: readonly ItemWrite[], answers: Answers): Step[] {
+export function itemSteps(scope: Scope, fleet: number, wave: readonly ItemWrite[], answers: Answers): Step[] {
   const requeues = wave.filter((write) => write.kind === "requeue");
   const begins = wave.filter((write) => write.kind === "begin");
   const settles = wave.filter((write) => write.kind === "settle");
   const statements = [
-    ...(requeues.length === 0 ? [] : [requeued(place, fleet, requeues)]),
-    ...(begins.length === 0 ? [] : [begun(place, fleet, begins)]),
-    ...(settles.length === 0 ? [] : [settled(place, fleet, settles)]),
+    ...(requeues.length === 0 ? [] : [requeued(scope, fleet, requeues)]),
+    ...(begins.length === 0 ? [] : [begun(scope, fleet, begins)]),
+    ...(settles.length === 0 ? [] : [settled(scope, fleet, settles)]),
   ];
   const byIndex = new Map(wave.map((write) => [write.index, write]));
   const done: Step["done"] = (rows) => {
@@ -26,18 +26,18 @@ export function itemSteps(place: Place, fleet: number, wave: readonly ItemWrite[
 
 const TAKEN: Answer = { value: { ok: true } satisfies Taken };
 
-function requeued(place: Place, fleet: number, writes: readonly WriteOf<"requeue">[]): Statement {
+function requeued(scope: Scope, fleet: number, writes: readonly WriteOf<"requeue">[]): Statement {
   return {
     text: REQUEUE,
     values: [
       ...[fleet, writes.map(({ index }) => index), writes.map(({ attempt }) => attempt)],
-      ...[writes.map(({ waitMs }) => waitMs), place.now(), AT_ONCE, place.self],
+      ...[writes.map(({ waitMs }) => waitMs), scope.now(), AT_ONCE, scope.self],
       writes.map(({ isWithdrawn }) => (isWithdrawn ? 1 : 0)),
     ],
   };
 }
 
-function begun({ self }: Place, fleet: number, writes: readonly WriteOf<"begin">[]): Statement {
+function begun({ self }: Scope, fleet: number, writes: readonly WriteOf<"begin">[]): Statement {
   return {
     text: BEGIN,
     values: [
@@ -49,7 +49,7 @@ function begun({ self }: Place, fleet: number, writes: readonly WriteOf<"begin">
   };
 }
 
-function settled({ self }: Place, fleet: number, writes: readonly WriteOf<"settle">[]): Statement {
+function settled({ self }: Scope, fleet: number, writes: readonly WriteOf<"settle">[]): Statement {
   const column = <T>(of: (ending: Ending) => T): T[] => writes.map(({ ending }) => of(ending));
   return {
     text: SETTLE,

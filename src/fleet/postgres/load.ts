@@ -6,7 +6,7 @@ import { collided, duplicateKey, type RequestRow, requestBatches } from "../stor
 import type { Statements } from "./connection.ts";
 import { type FleetRow, rowOf } from "./fleets.ts";
 import { deleteOutputs, discardLoading } from "./forget.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 
 /** Names of fields that reports may ask for. */
 const MAX_FIELD_NAMES = 1000;
@@ -19,32 +19,32 @@ const MANY = 500;
  * only when all items are loaded and do not collide. If loading fails, nothing is left of the fleet.
  */
 export async function loadItems<Collisions>(
-  place: Place,
+  scope: Scope,
   name: string,
   items: AsyncIterable<ItemRequest>,
   { collisionsIn, signal }: LoadOptions<Collisions>,
 ): Promise<Loaded<Collisions>> {
-  const fleet = await rowOf(place, name);
+  const fleet = await rowOf(scope, name);
   if (fleet.state !== "loading") throw new Error(`fleet ${name} is already loaded: it is ${fleet.state}`);
   try {
     const problem =
-      (await insertAll(place, fleet.id, items, signal)) ??
-      collided(await collisionsIn(sortedOutputs(place.db, fleet.id)));
+      (await insertAll(scope, fleet.id, items, signal)) ??
+      collided(await collisionsIn(sortedOutputs(scope.db, fleet.id)));
     if (problem !== null) {
-      await discardLoading(place, name);
+      await discardLoading(scope, name);
       return { ok: false, problem };
     }
-    await deleteOutputs(place.db, fleet.id);
-    return { ok: true, total: await beginRunning(place, fleet) };
+    await deleteOutputs(scope.db, fleet.id);
+    return { ok: true, total: await beginRunning(scope, fleet) };
   } catch (error) {
     // The first error is reported. A fleet that could not be deleted stays `loading` and cannot run.
-    await discardLoading(place, name).catch(() => {});
+    await discardLoading(scope, name).catch(() => {});
     throw error;
   }
 }
 
 async function insertAll(
-  { db }: Place,
+  { db }: Scope,
   fleet: number,
   items: AsyncIterable<ItemRequest>,
   signal: AbortSignal | undefined,
@@ -111,7 +111,7 @@ function attachedTo({ attachments }: ItemRequest): string | null {
 
 /** Replaces the requests of failed items of a fleet that this process owns. */
 export async function replaceFailed(
-  { db, project, self }: Place,
+  { db, project, self }: Scope,
   name: string,
   requests: AsyncIterable<ItemRequest>,
 ): Promise<void> {
@@ -176,8 +176,8 @@ async function* sortedOutputs(db: Statements, fleet: number): AsyncGenerator<Out
 }
 
 /** Makes the fleet ready to run. */
-async function beginRunning(place: Place, { id, name }: FleetRow): Promise<number> {
-  const { db, self } = place;
+async function beginRunning(scope: Scope, { id, name }: FleetRow): Promise<number> {
+  const { db, self } = scope;
   const began = await db.transaction(async (within, again) => {
     const loaded = again ? "('loading', 'running')" : "('loading')";
     return await within.query(
@@ -186,7 +186,7 @@ async function beginRunning(place: Place, { id, name }: FleetRow): Promise<numbe
     );
   });
   if (began.length === 0) throw new Error(`fleet ${name} was removed while its items were loaded`);
-  const { total } = await rowOf(place, name);
+  const { total } = await rowOf(scope, name);
   if (total >= MANY) await forgetSmallPlans(db, total).catch(() => {});
   return total;
 }

@@ -7,11 +7,11 @@ import type { ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } 
 import { boundedResult } from "../stored/bounded-result.ts";
 import { bounded } from "../stored/stream-encoding.ts";
 import type { Connection, Patience } from "./connection.ts";
+import { type Answer, GroupCommit } from "./group-commit.ts";
 import { LEASE_MS, RENEW_MS } from "./lease.ts";
 import { lackingRights } from "./machine-role.ts";
 import { questionsBy } from "./questions.ts";
 import { saidIn } from "./said-in.ts";
-import { type Answer, Turns } from "./turns.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
 const LOST_AFTER_MS = 10_000;
@@ -38,7 +38,7 @@ export class PostgresMembership implements Membership {
   readonly #lost = new AbortController();
   readonly #held = new Map<string, Omit<Withdrawn, "why">>();
   readonly #timers: readonly NodeJS.Timeout[];
-  readonly #deliveries = new Turns<DeliveryRow>((deliveries) => this.#deliverAll(deliveries), MAX_DELIVERIES);
+  readonly #deliveries = new GroupCommit<DeliveryRow>((deliveries) => this.#deliverAll(deliveries), MAX_DELIVERIES);
   /** A claim was sent more than once: until then an earlier one may take late what is not known here. */
   #mayHaveMoreUntil = Number.NEGATIVE_INFINITY;
   #renewedAt: number;

@@ -16,14 +16,14 @@ import { msOf } from "../stored/ms-of.ts";
 import type { BegunLog } from "./begun-log.ts";
 import { cancelFleet } from "./cancel.ts";
 import { countsOf, itemCounts } from "./fleets.ts";
-import type { Place } from "./place.ts";
+import type { GroupCommit } from "./group-commit.ts";
+import type { Scope } from "./scope.ts";
 import type { StreamBudget } from "./stream-budget.ts";
-import type { Turns } from "./turns.ts";
 import type { Write } from "./write.ts";
 
 interface PostgresQueueOptions {
-  readonly place: Place;
-  readonly turns: Turns<Write>;
+  readonly scope: Scope;
+  readonly writes: GroupCommit<Write>;
   /** The fleet's number in the database. */
   readonly fleet: number;
   readonly budget: StreamBudget;
@@ -41,20 +41,20 @@ export class PostgresQueue implements FleetQueue {
   }
 
   async claim(count: number, newAttempt: () => NewAttempt, urgency?: Urgency): Promise<Claim> {
-    const { turns, fleet } = this.#options;
+    const { writes, fleet } = this.#options;
     const attempts = Array.from({ length: Math.max(0, Math.min(count, MAX_CLAIM)) }, newAttempt);
-    return await turns.add<Claim>({ kind: "claim", fleet, attempts }, urgency);
+    return await writes.add<Claim>({ kind: "claim", fleet, attempts }, urgency);
   }
 
   async begin(index: number, attempt: number, { result, cacheKey, streams }: Intent): Promise<Taken> {
-    const { turns, fleet, budget } = this.#options;
+    const { writes, fleet, budget } = this.#options;
     const one = { index, attempt, run: result.run ?? "-" };
     await this.#options.begun?.check(one);
     const { json, isWhole } = boundedResult(result);
     const [stdout, stderr] = streams === null ? NOTHING : budget.encoded(streams, isWhole ? result.output : null);
     const isPrinted = streams !== null;
     const begun = { json, cacheKey: isWhole ? cacheKey : null, isPrinted, stdout, stderr };
-    const taken = await turns.add<Taken>({ kind: "begin", fleet, index, attempt, begun });
+    const taken = await writes.add<Taken>({ kind: "begin", fleet, index, attempt, begun });
     if (taken.ok && isPrinted) this.#printed.add(index);
     if (taken.ok) await this.#options.begun?.add(one);
     return taken;
@@ -66,7 +66,7 @@ export class PostgresQueue implements FleetQueue {
     { result, cacheKey, streams }: Settlement,
     urgency?: Urgency,
   ): Promise<Taken> {
-    const { turns, fleet, budget } = this.#options;
+    const { writes, fleet, budget } = this.#options;
     const { json, isWhole } = boundedResult(result);
     const isPrinted = this.#printed.delete(index);
     const [stdout, stderr] =
@@ -84,7 +84,7 @@ export class PostgresQueue implements FleetQueue {
       machine: result.machine ?? null,
       ...{ json, stdout, stderr },
     };
-    return await turns.add<Taken>({ kind: "settle", fleet, index, attempt, ending }, urgency);
+    return await writes.add<Taken>({ kind: "settle", fleet, index, attempt, ending }, urgency);
   }
 
   async requeue(
@@ -93,21 +93,28 @@ export class PostgresQueue implements FleetQueue {
     notBeforeMs: number,
     why: "failed" | "withdrawn" = "failed",
   ): Promise<Taken> {
-    const { turns, fleet, place } = this.#options;
+    const { writes, fleet, scope } = this.#options;
     // The caller's clock may differ from the database's.
-    const waitMs = notBeforeMs - (place.now() ?? Date.now());
-    return await turns.add<Taken>({ kind: "requeue", fleet, index, attempt, waitMs, isWithdrawn: why === "withdrawn" });
+    const waitMs = notBeforeMs - (scope.now() ?? Date.now());
+    return await writes.add<Taken>({
+      kind: "requeue",
+      fleet,
+      index,
+      attempt,
+      waitMs,
+      isWithdrawn: why === "withdrawn",
+    });
   }
 
   async counts(): Promise<ItemCounts> {
-    const { place, fleet } = this.#options;
-    return itemCounts(await countsOf(place.db, fleet));
+    const { scope, fleet } = this.#options;
+    return itemCounts(await countsOf(scope.db, fleet));
   }
 
   async cancelQueued(why: string): Promise<number> {
-    const { place, turns, fleet } = this.#options;
-    await turns.flushed();
-    return await cancelFleet(place, fleet, why);
+    const { scope, writes, fleet } = this.#options;
+    await writes.flushed();
+    return await cancelFleet(scope, fleet, why);
   }
 }
 

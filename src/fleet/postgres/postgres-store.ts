@@ -18,11 +18,11 @@ import {
   rowOf,
 } from "./fleets.ts";
 import { discardLoading, forgetEnded } from "./forget.ts";
+import { GroupCommit } from "./group-commit.ts";
 import { itemOf, keysOf, listedItems, logsOf, paceOf } from "./item-details.ts";
 import { OwnerLease } from "./lease.ts";
 import { loadItems } from "./load.ts";
 import { migrate } from "./migrate.ts";
-import type { Place } from "./place.ts";
 import { PostgresQueue } from "./postgres-queue.ts";
 import {
   earlierSuccess,
@@ -37,16 +37,16 @@ import {
 } from "./results.ts";
 import { retryFailed } from "./retry-failed.ts";
 import { pendingAfter, recordReviewed } from "./reviewed.ts";
+import type { Scope } from "./scope.ts";
 import { StreamBudget } from "./stream-budget.ts";
 import { hasOwnerEnded, takeOverFleet } from "./take-over.ts";
-import { Turns } from "./turns.ts";
 import { PostgresWork } from "./work.ts";
 import type { Write } from "./write.ts";
 import { commitWrites } from "./writes.ts";
 
 const PENDING_PAGE = 500;
 
-export interface PostgresOptions extends Pick<Place, "project" | "self" | "isDead" | "isAlive"> {
+export interface PostgresOptions extends Pick<Scope, "project" | "self" | "isDead" | "isAlive"> {
   /** Milliseconds since 1970; only tests replace the database's clock. */
   readonly now?: () => number;
   readonly schema?: string;
@@ -60,20 +60,20 @@ export interface PostgresOptions extends Pick<Place, "project" | "self" | "isDea
 export class PostgresStore implements FleetStore {
   readonly database: string;
   readonly work: PostgresWork;
-  readonly #place: Place;
-  readonly #turns: Turns<Write>;
+  readonly #scope: Scope;
+  readonly #writes: GroupCommit<Write>;
   readonly #lease: OwnerLease;
   /** By the number of the fleet; those that this process runs. */
   readonly #budgets = new Map<number, StreamBudget>();
   readonly #begun: BegunLogs;
 
-  private constructor(place: Place, { database = "", begunDir }: Pick<PostgresOptions, "database" | "begunDir">) {
+  private constructor(scope: Scope, { database = "", begunDir }: Pick<PostgresOptions, "database" | "begunDir">) {
     this.database = database;
     this.#begun = new BegunLogs(begunDir);
-    this.#place = place;
-    this.#turns = new Turns((writes) => commitWrites(place, writes));
-    this.#lease = new OwnerLease(place.db, place.self);
-    this.work = new PostgresWork(place);
+    this.#scope = scope;
+    this.#writes = new GroupCommit((writes) => commitWrites(scope, writes));
+    this.#lease = new OwnerLease(scope.db, scope.self);
+    this.work = new PostgresWork(scope);
   }
 
   /** Closing the store closes the connection. @throws QueueError if a newer Corral made the queue */
@@ -89,7 +89,7 @@ export class PostgresStore implements FleetStore {
 
   async create(spec: FleetSpec): Promise<string> {
     await this.#lease.begin();
-    return await createFleet(this.#place, spec);
+    return await createFleet(this.#scope, spec);
   }
 
   async load<Collisions>(
@@ -97,35 +97,35 @@ export class PostgresStore implements FleetStore {
     items: AsyncIterable<ItemRequest>,
     options: LoadOptions<Collisions>,
   ): Promise<Loaded<Collisions>> {
-    return await loadItems(this.#place, fleet, items, options);
+    return await loadItems(this.#scope, fleet, items, options);
   }
 
   async discard(fleet: string): Promise<boolean> {
-    const row = await fleetRow(this.#place, fleet, this.#place.db);
+    const row = await fleetRow(this.#scope, fleet, this.#scope.db);
     if (row === undefined || row.owner === null) return false;
-    if (!(await hasOwnerEnded(this.#place, this.#place.db, row.owner))) return false;
-    return await discardLoading(this.#place, fleet);
+    if (!(await hasOwnerEnded(this.#scope, this.#scope.db, row.owner))) return false;
+    return await discardLoading(this.#scope, fleet);
   }
 
   async forget(fleet: string): Promise<boolean> {
-    const isGone = await forgetEnded(this.#place, fleet);
+    const isGone = await forgetEnded(this.#scope, fleet);
     if (isGone) await this.#begun.remove(fleet);
     return isGone;
   }
 
   /** PostgreSQL uses the space again by itself. */
   async shrink(): Promise<void> {
-    await this.#turns.flushed();
+    await this.#writes.flushed();
   }
 
   async queue(fleet: string): Promise<FleetQueue> {
-    const { db } = this.#place;
-    const id = await idOf(this.#place, fleet);
+    const { db } = this.#scope;
+    const id = await idOf(this.#scope, fleet);
     const budget = this.#budgets.get(id) ?? (await StreamBudget.of(db, id));
     this.#budgets.set(id, budget);
     return new PostgresQueue({
-      place: this.#place,
-      turns: this.#turns,
+      scope: this.#scope,
+      writes: this.#writes,
       fleet: id,
       budget,
       begun: this.#begun.of(fleet),
@@ -141,19 +141,19 @@ export class PostgresStore implements FleetStore {
   }
 
   async #takeOver(fleet: string, retries: boolean): Promise<TakenOver> {
-    await this.#turns.flushed();
+    await this.#writes.flushed();
     await this.#lease.begin();
     const begun = this.#begun.again(fleet);
-    const taken = await takeOverFleet(this.#place, fleet, retries, async (db, id) => await begun?.compare(db, id));
+    const taken = await takeOverFleet(this.#scope, fleet, retries, async (db, id) => await begun?.compare(db, id));
     // Its owner may have died between the commit and its line.
     if (taken.ok) for (const { index, attempt, run } of taken.applying) await begun?.add({ index, attempt, run });
     return taken;
   }
 
   async retryFailed(fleet: string): Promise<number> {
-    const id = await idOf(this.#place, fleet);
-    const count = await retryFailed(this.#place.db, id);
-    await this.#begun.of(fleet)?.compare(this.#place.db, id);
+    const id = await idOf(this.#scope, fleet);
+    const count = await retryFailed(this.#scope.db, id);
+    await this.#begun.of(fleet)?.compare(this.#scope.db, id);
     return count;
   }
 
@@ -162,59 +162,59 @@ export class PostgresStore implements FleetStore {
   }
 
   async pause(fleet: string, why: string): Promise<boolean> {
-    await this.#turns.flushed();
-    return await pauseFleet(this.#place, fleet, why);
+    await this.#writes.flushed();
+    return await pauseFleet(this.#scope, fleet, why);
   }
 
   async end(fleet: string): Promise<FleetState | null> {
-    await this.#turns.flushed();
-    return await endFleet(this.#place, fleet);
+    await this.#writes.flushed();
+    return await endFleet(this.#scope, fleet);
   }
 
   async find(fleet: string): Promise<FleetRecord | null> {
-    const row = await fleetRow(this.#place, fleet, this.#place.db);
+    const row = await fleetRow(this.#scope, fleet, this.#scope.db);
     return row === undefined ? null : recordOf(row);
   }
 
   async list(limit = 100): Promise<FleetRecord[]> {
-    return await newestFleets(this.#place, limit);
+    return await newestFleets(this.#scope, limit);
   }
 
   async like(prefix: string, limit: number): Promise<FleetRecord[]> {
-    return await fleetsLike(this.#place, prefix, limit);
+    return await fleetsLike(this.#scope, prefix, limit);
   }
 
   async succeededBefore(cacheKey: string): ReturnType<FleetStore["succeededBefore"]> {
-    return await earlierSuccess(this.#place, cacheKey);
+    return await earlierSuccess(this.#scope, cacheKey);
   }
 
   async *writtenPaths(fleet: string): AsyncGenerator<string, void, undefined> {
-    yield* writtenPaths(this.#place.db, await idOf(this.#place, fleet));
+    yield* writtenPaths(this.#scope.db, await idOf(this.#scope, fleet));
   }
 
   async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
-    await this.#turns.flushed();
-    await endCacheKeys(this.#place.db, await idOf(this.#place, fleet), how);
+    await this.#writes.flushed();
+    await endCacheKeys(this.#scope.db, await idOf(this.#scope, fleet), how);
   }
 
   async *results(
     fleet: string,
     { status = null }: { status?: string | null } = {},
   ): AsyncGenerator<ItemResult, void, undefined> {
-    yield* resultsOf(this.#place.db, await idOf(this.#place, fleet), status);
+    yield* resultsOf(this.#scope.db, await idOf(this.#scope, fleet), status);
   }
 
   async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
-    const id = await idOf(this.#place, fleet);
+    const id = await idOf(this.#scope, fleet);
     // Their requests are asked for to run them again, maybe in another fleet.
-    await this.#begun.asNow(fleet)?.compare(this.#place.db, id);
-    yield* failedRequests(this.#place.db, id);
+    await this.#begun.asNow(fleet)?.compare(this.#scope.db, id);
+    yield* failedRequests(this.#scope.db, id);
   }
 
   async *pending(fleet: string): AsyncGenerator<PendingItem, void, undefined> {
-    const id = await idOf(this.#place, fleet);
+    const id = await idOf(this.#scope, fleet);
     for (let after = -1; ; ) {
-      const page = await pendingAfter(this.#place.db, id, after, PENDING_PAGE);
+      const page = await pendingAfter(this.#scope.db, id, after, PENDING_PAGE);
       yield* page;
       const last = page.at(-1);
       if (last === undefined) return;
@@ -223,27 +223,27 @@ export class PostgresStore implements FleetStore {
   }
 
   async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
-    await this.#turns.flushed();
-    return await recordReviewed(this.#place, items);
+    await this.#writes.flushed();
+    return await recordReviewed(this.#scope, items);
   }
 
   async summary(fleet: string): Promise<SummaryLine[]> {
-    return await summaryOf(this.#place.db, await idOf(this.#place, fleet));
+    return await summaryOf(this.#scope.db, await idOf(this.#scope, fleet));
   }
 
   async failureGroups(fleet: string): Promise<FailureGroup[]> {
-    return await failureGroups(this.#place.db, await idOf(this.#place, fleet));
+    return await failureGroups(this.#scope.db, await idOf(this.#scope, fleet));
   }
 
   async pace(fleet: string): Promise<Pace> {
-    await this.#turns.flushed();
-    const { db, now } = this.#place;
-    const { id, queued, running } = await rowOf(this.#place, fleet);
+    await this.#writes.flushed();
+    const { db, now } = this.#scope;
+    const { id, queued, running } = await rowOf(this.#scope, fleet);
     return await paceOf(db, id, queued + running, now());
   }
 
   async item(fleet: string, key: string): Promise<StoredItem | null> {
-    return await itemOf(this.#place.db, await idOf(this.#place, fleet), key);
+    return await itemOf(this.#scope.db, await idOf(this.#scope, fleet), key);
   }
 
   async items(
@@ -251,33 +251,33 @@ export class PostgresStore implements FleetStore {
     filter: ItemFilter,
     page: { readonly after: number; readonly limit: number },
   ): Promise<ListedItem[]> {
-    await this.#turns.flushed();
-    return await listedItems(this.#place.db, await idOf(this.#place, fleet), filter, page);
+    await this.#writes.flushed();
+    return await listedItems(this.#scope.db, await idOf(this.#scope, fleet), filter, page);
   }
 
   async keys(fleet: string, limit: number): Promise<string[]> {
-    return await keysOf(this.#place.db, await idOf(this.#place, fleet), limit);
+    return await keysOf(this.#scope.db, await idOf(this.#scope, fleet), limit);
   }
 
   async *logs(fleet: string, { failed }: { readonly failed: boolean }): AsyncGenerator<ItemLog, void, undefined> {
-    yield* logsOf(this.#place.db, await idOf(this.#place, fleet), failed);
+    yield* logsOf(this.#scope.db, await idOf(this.#scope, fleet), failed);
   }
 
   async fieldNames(fleet: string, limit: number): Promise<string[]> {
-    return await fieldNames(this.#place.db, await idOf(this.#place, fleet), limit);
+    return await fieldNames(this.#scope.db, await idOf(this.#scope, fleet), limit);
   }
 
   async slowest(fleet: string, limit: number): Promise<ItemResult[]> {
-    return await firstResults(this.#place.db, await idOf(this.#place, fleet), "slowest", limit);
+    return await firstResults(this.#scope.db, await idOf(this.#scope, fleet), "slowest", limit);
   }
 
   async lastFailures(fleet: string, limit: number): Promise<ItemResult[]> {
-    return await firstResults(this.#place.db, await idOf(this.#place, fleet), "newest failures", limit);
+    return await firstResults(this.#scope.db, await idOf(this.#scope, fleet), "newest failures", limit);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#turns.close();
+    await this.#writes.close();
     await this.#lease[Symbol.asyncDispose]();
-    await this.#place.db[Symbol.asyncDispose]();
+    await this.#scope.db[Symbol.asyncDispose]();
   }
 }

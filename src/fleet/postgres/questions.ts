@@ -9,7 +9,7 @@ import {
   type UnreadQuestion,
 } from "../model/question.ts";
 import type { Connection } from "./connection.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 
 /** Questions that wait for an answer of this process, which owns their fleet: $1 to $3 are its project, its name and its owner. */
 const WAITING = `
@@ -21,7 +21,7 @@ const WAITING = `
 
 /** Their names. Questions of attempts that are over are removed. The sizes are read without the texts. */
 export async function questionsOf(
-  { db, project, self }: Place,
+  { db, project, self }: Scope,
   fleet: string,
   limit: number,
 ): Promise<readonly UnreadQuestion[]> {
@@ -45,7 +45,7 @@ export async function questionsOf(
 
 /** Those of these questions that still wait, in the same order. */
 export async function textsOf(
-  { db, project, self }: Place,
+  { db, project, self }: Scope,
   fleet: string,
   names: readonly QuestionName[],
 ): Promise<readonly AskedElsewhere[]> {
@@ -63,7 +63,7 @@ export async function textsOf(
 }
 
 /** False: no run waits for it any more, or this process does not own the fleet. */
-export async function answerTo({ db, project, self }: Place, asked: QuestionName, json: string): Promise<boolean> {
+export async function answerTo({ db, project, self }: Scope, asked: QuestionName, json: string): Promise<boolean> {
   const rows = await db.query(
     `WITH answered AS (
        UPDATE corral.questions q SET answer = $1 FROM corral.fleets f, corral.items i

@@ -3,7 +3,7 @@ import type { SummaryLine } from "../model/fleet-record.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import { type ResultRow, resultFrom } from "../stored/result-row.ts";
 import type { Statements } from "./connection.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 
 /** Small enough for memory with the longest results. No statement stays open between pages. */
 const PAGE = 200;
@@ -137,7 +137,7 @@ export async function endCacheKeys(
 
 /** The newest item of any fleet of the project that succeeded with the same cache key; null if there is none. */
 export async function earlierSuccess(
-  { db, project }: Place,
+  { db, project }: Scope,
   cacheKey: string,
 ): Promise<{ fleet: string; result: ItemResult } | null> {
   const [row] = await db.query<{ fleet: string; json: string }>(

@@ -3,25 +3,25 @@ import type { PendingItem, Reviewed } from "../model/stored-item.ts";
 import { reviewedResult } from "../stored/reviewed-result.ts";
 import { tally } from "./cancel.ts";
 import type { Statements } from "./connection.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 import { ACTIVE } from "./states.ts";
 
 /**
  * Records the decisions on items, all at once. An item that is no longer pending stays as it is, so the same may be recorded twice.
  * Returns those whose run is not settled yet.
  */
-export async function recordReviewed(place: Place, reviewed: readonly Reviewed[]): Promise<readonly Reviewed[]> {
-  return await place.db.transaction(async (within) => {
+export async function recordReviewed(scope: Scope, reviewed: readonly Reviewed[]): Promise<readonly Reviewed[]> {
+  return await scope.db.transaction(async (within) => {
     const unsettled: Reviewed[] = [];
     for (const one of reviewed) {
-      await record(place, within, one);
-      if (await isUnsettled(place, within, one)) unsettled.push(one);
+      await record(scope, within, one);
+      if (await isUnsettled(scope, within, one)) unsettled.push(one);
     }
     return unsettled;
   });
 }
 
-async function isUnsettled({ project }: Place, db: Statements, { fleet, item, run }: Reviewed): Promise<boolean> {
+async function isUnsettled({ project }: Scope, db: Statements, { fleet, item, run }: Reviewed): Promise<boolean> {
   const rows = await db.query(
     `SELECT 1 FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
      WHERE f.project = $1 AND f.name = $2 AND i.position = $3 AND i.run = $4 AND i.${ACTIVE}`,
@@ -44,7 +44,7 @@ export async function pendingAfter(
   );
 }
 
-async function record({ project }: Place, db: Statements, { fleet, item, run, counts }: Reviewed): Promise<void> {
+async function record({ project }: Scope, db: Statements, { fleet, item, run, counts }: Reviewed): Promise<void> {
   const [row] = await db.query<{ fleet: number; code: string; json: string }>(
     `SELECT i.fleet, i.code, r.json FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
      JOIN corral.results r ON r.fleet = i.fleet AND r.position = i.position

@@ -4,7 +4,7 @@ import { unknownFleet, whyNotTaken } from "../stored/ownership.ts";
 import { streamsFrom } from "../stored/stream-encoding.ts";
 import type { Statements } from "./connection.ts";
 import { fleetRow, recordOf, rowOf } from "./fleets.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 
 /**
  * Makes this process the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds.
@@ -13,17 +13,17 @@ import type { Place } from "./place.ts";
  * if items must not run again.
  */
 export async function takeOverFleet(
-  place: Place,
+  scope: Scope,
   name: string,
   retries: boolean,
   check: (db: Statements, fleet: number) => Promise<void> = async () => {},
 ): Promise<TakenOver> {
-  const { db, project, self } = place;
+  const { db, project, self } = scope;
   return await db.transaction(async (within, again) => {
     await within.query("SELECT 1 FROM corral.fleets WHERE project = $1 AND name = $2 FOR UPDATE", [project, name]);
-    const fleet = await fleetRow(place, name, within);
+    const fleet = await fleetRow(scope, name, within);
     if (fleet === undefined) return unknownFleet(name);
-    const hasEnded = fleet.owner === null ? false : await hasOwnerEnded(place, within, fleet.owner);
+    const hasEnded = fleet.owner === null ? false : await hasOwnerEnded(scope, within, fleet.owner);
     const isFree = (owner: string): boolean => hasEnded || (again && owner === self);
     const refusal = whyNotTaken(fleet, isFree, retries);
     if (refusal !== null) return refusal;
@@ -43,12 +43,12 @@ export async function takeOverFleet(
       [fleet.id],
     );
     const applying = await applyingIn(within, fleet.id);
-    return { ok: true, fleet: recordOf(await rowOf(place, name, within)), running, applying };
+    return { ok: true, fleet: recordOf(await rowOf(scope, name, within)), running, applying };
   });
 }
 
 /** On this machine its process counts; if that is not visible, its lease. */
-export async function hasOwnerEnded({ isDead, isAlive }: Place, db: Statements, owner: string): Promise<boolean> {
+export async function hasOwnerEnded({ isDead, isAlive }: Scope, db: Statements, owner: string): Promise<boolean> {
   if (isDead(owner)) return true;
   if (isAlive(owner)) return false;
   const living = await db.query("SELECT 1 FROM corral.processes WHERE id = $1 AND lease_until > corral.now_ms()", [

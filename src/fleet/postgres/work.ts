@@ -19,9 +19,9 @@ import { msOf } from "../stored/ms-of.ts";
 import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
 import { PostgresMembership } from "./membership.ts";
-import type { Place } from "./place.ts";
 import { answerTo, questionsOf, textsOf } from "./questions.ts";
 import { saidIn } from "./said-in.ts";
+import type { Scope } from "./scope.ts";
 import { ACTIVE } from "./states.ts";
 
 /** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each, and JSON takes many times its bytes in memory. */
@@ -30,20 +30,20 @@ const BYTES_OF_JSON = 8;
 
 /** How machines share the items of fleets in a PostgreSQL database. */
 export class PostgresWork implements WorkStore {
-  readonly #place: Place;
+  readonly #scope: Scope;
   readonly #waiting = new Set<() => void>();
   #isListening = false;
 
-  constructor(place: Place) {
-    this.#place = place;
+  constructor(scope: Scope) {
+    this.#scope = scope;
   }
 
   async blobs(): Promise<PostgresBlobs> {
-    return new PostgresBlobs(this.#place.db);
+    return new PostgresBlobs(this.#scope.db);
   }
 
   async referred(): Promise<Referred> {
-    const { db } = this.#place;
+    const { db } = this.#scope;
     const agreed = await db.query<{ agreement: string }>(
       "SELECT agreement FROM corral.fleets WHERE agreement IS NOT NULL",
     );
@@ -64,16 +64,16 @@ export class PostgresWork implements WorkStore {
   }
 
   async replace(fleet: string, requests: AsyncIterable<ItemRequest>): Promise<void> {
-    await replaceFailed(this.#place, fleet, requests);
+    await replaceFailed(this.#scope, fleet, requests);
   }
 
   async join(machine: NewMachine): Promise<Membership> {
-    return await PostgresMembership.join(this.#place.db, machine);
+    return await PostgresMembership.join(this.#scope.db, machine);
   }
 
   async machines(): Promise<Machine[]> {
-    const { db } = this.#place;
-    const rows = await db.query<MachineRow>(MACHINES, [this.#place.project]);
+    const { db } = this.#scope;
+    const rows = await db.query<MachineRow>(MACHINES, [this.#scope.project]);
     return [...Map.groupBy(rows, ({ id }) => id)].flatMap(([id, ofIt]) => {
       const [{ joined_at, seen_at, recent, fleet: _, of_fleet: __, why: ___, id: ____, ...machine }] = ofIt as [
         MachineRow,
@@ -93,12 +93,12 @@ export class PostgresWork implements WorkStore {
   }
 
   async runners(fleet: string): Promise<readonly Runner[]> {
-    return await this.#place.db.query<Runner>(
+    return await this.#scope.db.query<Runner>(
       `SELECT coalesce(p.name, '') AS name, count(*)::int AS running
        FROM corral.items i LEFT JOIN corral.processes p ON p.id = i.owner
        WHERE i.fleet = $1 AND i.${ACTIVE} AND i.state = 'away'
        GROUP BY coalesce(p.name, '') ORDER BY count(*) DESC, coalesce(p.name, '') COLLATE "C" LIMIT $2`,
-      [await idOf(this.#place, fleet), MAX_RUNNERS],
+      [await idOf(this.#scope, fleet), MAX_RUNNERS],
     );
   }
 
@@ -111,7 +111,7 @@ export class PostgresWork implements WorkStore {
   }
 
   async #agree(fleet: string, agreement: string | null): Promise<boolean> {
-    const { db, project, self } = this.#place;
+    const { db, project, self } = this.#scope;
     const rows = await db.query(
       `WITH agreed AS (
          UPDATE corral.fleets SET agreement = $1
@@ -126,16 +126,16 @@ export class PostgresWork implements WorkStore {
     fleet: string,
     { after, limit }: { readonly after: number; readonly limit: number },
   ): Promise<readonly ItemRequest[]> {
-    const rows = await this.#place.db.query<{ json: string }>(
+    const rows = await this.#scope.db.query<{ json: string }>(
       `SELECT r.json FROM corral.items i JOIN corral.requests r USING (fleet, position)
        WHERE i.fleet = $1 AND i.position > $2 AND i.state = 'queued' AND i.attempt = 0 ORDER BY i.position LIMIT $3`,
-      [await idOf(this.#place, fleet), after, limit],
+      [await idOf(this.#scope, fleet), after, limit],
     );
     return rows.map(({ json }) => JSON.parse(json) as ItemRequest);
   }
 
   async settleWaiting(fleet: string, results: readonly ItemResult[]): Promise<readonly number[]> {
-    const { db, project, self } = this.#place;
+    const { db, project, self } = this.#scope;
     const rows = await db.query<{ position: number }>(SETTLE_WAITING, [
       ...[project, fleet, self, results.map(({ index }) => index), results.map(({ status }) => status)],
       ...[results.map(({ endedAt }) => msOf(endedAt)), results.map((result) => boundedResult(result).json)],
@@ -144,7 +144,7 @@ export class PostgresWork implements WorkStore {
   }
 
   async deliveries(fleet: string, limit: number): Promise<readonly Delivered[]> {
-    const rows = await this.#place.db.query<DeliveredRow>(
+    const rows = await this.#scope.db.query<DeliveredRow>(
       `SELECT "index", key, attempt, earlier, run, machine, json, stdout, stderr, changeset, more FROM (
          SELECT d.position AS "index", i.key, d.attempt, i.earlier, d.run, d.machine_name AS machine, d.json, d.stdout, d.stderr,
            d.changeset, d.more, row_number() OVER first AS n,
@@ -154,7 +154,7 @@ export class PostgresWork implements WorkStore {
            AND EXISTS (SELECT 1 FROM corral.fleets f WHERE f.id = $1 AND f.owner = $4)
          WINDOW first AS (ORDER BY d.delivered_at, d.position) ORDER BY n LIMIT $2) AS oldest
        WHERE n = 1 OR bytes <= $3 ORDER BY n`,
-      [await idOf(this.#place, fleet), limit, MAX_TAKEN_BYTES, this.#place.self],
+      [await idOf(this.#scope, fleet), limit, MAX_TAKEN_BYTES, this.#scope.self],
     );
     return rows.map(({ json, stdout, stderr, more, ...delivered }) => ({
       ...delivered,
@@ -165,19 +165,19 @@ export class PostgresWork implements WorkStore {
   }
 
   async questions(fleet: string, limit: number): Promise<readonly UnreadQuestion[]> {
-    return await questionsOf(this.#place, fleet, limit);
+    return await questionsOf(this.#scope, fleet, limit);
   }
 
   async readQuestions(fleet: string, names: readonly QuestionName[]): Promise<readonly AskedElsewhere[]> {
-    return await textsOf(this.#place, fleet, names);
+    return await textsOf(this.#scope, fleet, names);
   }
 
   async answer(question: QuestionName, json: string): Promise<boolean> {
-    return await answerTo(this.#place, question, json);
+    return await answerTo(this.#scope, question, json);
   }
 
   async reclaim(fleet: string, longestMs: number): Promise<number> {
-    const { db, project, self } = this.#place;
+    const { db, project, self } = this.#scope;
     const rows = await db.query(
       `UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL, earlier = i.earlier + 1
        FROM corral.fleets f
@@ -194,7 +194,7 @@ export class PostgresWork implements WorkStore {
   async wake(ms: number, signal: AbortSignal): Promise<void> {
     if (!this.#isListening) {
       this.#isListening = true;
-      await this.#place.db.listen(() => {
+      await this.#scope.db.listen(() => {
         for (const wake of [...this.#waiting]) wake();
       });
     }

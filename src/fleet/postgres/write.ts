@@ -1,6 +1,6 @@
 import type { NewAttempt } from "../model/queue.ts";
 import type { Rows, Statement } from "./connection.ts";
-import type { Answer } from "./turns.ts";
+import type { Answer } from "./group-commit.ts";
 
 /** What a settled item leaves behind, ready for its columns. */
 export interface Ending {

@@ -1,39 +1,39 @@
 import type { Taken } from "../model/queue.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
 import { claimStep } from "./claims.ts";
+import type { Answer } from "./group-commit.ts";
 import { itemSteps } from "./item-writes.ts";
-import type { Place } from "./place.ts";
+import type { Scope } from "./scope.ts";
 import { outerState } from "./states.ts";
-import type { Answer } from "./turns.ts";
 import type { Answers, ItemWrite, Step, Write } from "./write.ts";
 
 /**
  * Commits writes together, in one round trip. Those to different items do not depend on each other, so each kind is one statement; a
  * second write to the same item is in a later one. Claims come last: they see what the others left.
  */
-export async function commitWrites(place: Place, writes: readonly Write[]): Promise<Answer[]> {
+export async function commitWrites(scope: Scope, writes: readonly Write[]): Promise<Answer[]> {
   const answers: Answers = new Map();
   let steps: readonly Step[] = [];
   let isAgain = false;
-  const rows = await place.db.together((again) => {
+  const rows = await scope.db.together((again) => {
     isAgain = again;
-    steps = stepsOf(place, writes, answers, again);
+    steps = stepsOf(scope, writes, answers, again);
     return steps.map(({ statement }) => statement);
   });
   for (const [at, step] of steps.entries()) step.done(rows[at] ?? []);
   const refused = writes.filter((write): write is ItemWrite => write.kind !== "claim" && !answers.has(write));
-  await explain(place, refused, isAgain, answers);
+  await explain(scope, refused, isAgain, answers);
   return writes.map((write) => answers.get(write) ?? { error: new Error("a write has no answer") });
 }
 
-function stepsOf(place: Place, writes: readonly Write[], answers: Answers, again: boolean): Step[] {
+function stepsOf(scope: Scope, writes: readonly Write[], answers: Answers, again: boolean): Step[] {
   const steps: Step[] = [];
   for (const fleet of new Set(writes.map((write) => write.fleet))) {
     const own = writes.filter((write) => write.fleet === fleet);
     const items = own.filter((write) => write.kind !== "claim");
-    for (const wave of wavesOf(items)) steps.push(...itemSteps(place, fleet, wave, answers));
+    for (const wave of wavesOf(items)) steps.push(...itemSteps(scope, fleet, wave, answers));
     const claims = own.filter((write) => write.kind === "claim");
-    if (claims.length > 0) steps.push(claimStep(place, fleet, claims, { answers, again }));
+    if (claims.length > 0) steps.push(claimStep(scope, fleet, claims, { answers, again }));
   }
   return steps;
 }
@@ -55,7 +55,7 @@ function wavesOf(writes: readonly ItemWrite[]): ItemWrite[][] {
 
 /** Why writes changed nothing; or that they did, before the connection was lost. */
 async function explain(
-  { db, self }: Place,
+  { db, self }: Scope,
   refused: readonly ItemWrite[],
   isAgain: boolean,
   answers: Answers,

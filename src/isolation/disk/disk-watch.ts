@@ -4,6 +4,9 @@ import { Descriptor } from "../../files/host/descriptor.ts";
 import { DiskBaseline, freeSpace, type PlaceBefore } from "./disk-baseline.ts";
 import { treeUsage } from "./tree-usage.ts";
 
+/** One file may be as large as a disk limit, which the kernel enforces; there may be small ones beside it. */
+export const SMALL_FILES_BYTES = 1024 ** 2;
+
 export interface DiskWatchOptions {
   /** Directories that a run may write, each as a path that cannot be redirected. */
   readonly places: readonly string[];

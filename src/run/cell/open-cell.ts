@@ -1,4 +1,4 @@
-import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
+import { DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { writeCellFiles } from "../../isolation/network/cell-files.ts";
 import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
@@ -17,9 +17,6 @@ import { GrowingNetwork } from "./growing-network.ts";
 import { type PlannedJob, prepare } from "./prepare.ts";
 import type { RunNetwork } from "./run-network.ts";
 import { readSecretsInside } from "./secrets-inside.ts";
-
-/** One file may be as large as the limit, which the kernel enforces; there may be small ones beside it. */
-export const SMALL_FILES_BYTES = 1024 ** 2;
 
 export interface CellRequest<C extends Cell> {
   /** What the cell is planned for. Its `run` names the cell and its socket. */

@@ -9,6 +9,7 @@ import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import { inTurn } from "../model/in-turn.ts";
 import { identityOf } from "../model/job.ts";
 import { checkedCommand } from "./checked-command.ts";
+import type { Commands } from "./commands.ts";
 import { type CommandResult, execCommand, type OnOutput } from "./exec-command.ts";
 import { type OpenSessionCell, openSessionCell, type SessionCellRequest } from "./session-cell.ts";
 
@@ -21,7 +22,7 @@ const OUTSIDE: Context = AsyncLocalStorage.snapshot();
 export const ENDING_MS = 45_000;
 
 /** A session's cell: started with the first command, and again if it was lost, has ended or is out of date. */
-export class CommandCell implements AsyncDisposable {
+export class CommandCell implements Commands, AsyncDisposable {
   readonly #options: SessionCellRequest;
   /** One command at a time: what ends one ends everything in the cell. */
   readonly #commands = new PQueue({ concurrency: 1 });
@@ -34,7 +35,7 @@ export class CommandCell implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Commands of one session take turns. `signal` ends its own command, even if that still waits for its turn. */
+  /** `signal` ends its own command, even if that still waits for its turn. */
   async exec(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
     const run = async (): Promise<ExecToolAnswer> => {
       this.#running = AsyncLocalStorage.snapshot();
@@ -75,18 +76,15 @@ export class CommandCell implements AsyncDisposable {
     }
   }
 
-  /** The next command gets a new cell, since what it may see has changed. True if there is one to replace. */
   replaceBeforeNext(): boolean {
     this.#isStale = this.#cell !== null;
     return this.#isStale;
   }
 
-  /** True if there is a cell that the next command will not have. */
   get isStale(): boolean {
     return this.#isStale;
   }
 
-  /** Ends the cell with everything in it, because it shows what the worker may no longer see. */
   endNow(): void {
     if (!this.replaceBeforeNext()) return;
     // A cell that could not be opened shows nothing; one that cannot be killed is removed before the next command.

@@ -27,7 +27,7 @@ import { knownFacts } from "../model/worker-images.ts";
 import { AgreedInTool } from "./agreed-in-tool.ts";
 import { type Ask, askFor } from "./ask.ts";
 import { refuseUnfit } from "./checked-command.ts";
-import type { CommandCell } from "./command-cell.ts";
+import type { Commands } from "./commands.ts";
 import { commitsOf } from "./commits.ts";
 import type { OnOutput } from "./exec-command.ts";
 import type { OutputDir } from "./output-dir.ts";
@@ -52,7 +52,7 @@ export interface SessionHandsRequest extends SessionParts {
   readonly output: OutputDir;
   /** What tools and the session's cells write counts together. */
   readonly baseline: DiskBaseline;
-  readonly cell: CommandCell;
+  readonly cell: Commands;
   /** Aborted when the session ends. */
   readonly over: AbortSignal;
 }

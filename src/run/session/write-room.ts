@@ -2,12 +2,11 @@ import PQueue from "p-queue";
 import type { Stage } from "../../changes/stage.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
-import { DiskWatch } from "../../isolation/disk/disk-watch.ts";
+import { DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
 import { type PinnedSource, pinSources } from "../../isolation/sources/pin.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { SMALL_FILES_BYTES } from "../cell/open-cell.ts";
 import { Disposables } from "../model/disposables.ts";
 import type { CellHost } from "../model/environment.ts";
 

@@ -8,7 +8,7 @@ import { EmptyState } from "./components/notes.tsx";
 import { type Toast, Toasts } from "./components/toasts.tsx";
 import { isForPage, Shortcuts } from "./keyboard/shortcuts.ts";
 import { PAGES } from "./pages.ts";
-import { parsePlace, placeTo } from "./routing/place.ts";
+import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
 import { applyTheme, keepTheme, keptTheme, nextTheme } from "./session/theme.ts";
 import { countText } from "./text/amounts.ts";
 
@@ -60,7 +60,7 @@ export function Shell({
 
 function Frame({ signOut }: { readonly signOut: () => void }) {
   const hash = useHash();
-  const { parts, query } = useMemo(() => parsePlace(hash), [hash]);
+  const { parts, query } = useMemo(() => parsePageAddress(hash), [hash]);
   const [name = "", ...rest] = parts;
   const entry = PAGES.find((page) => page.name === name);
   const main = useRef<HTMLElement>(null);
@@ -85,7 +85,7 @@ function Frame({ signOut }: { readonly signOut: () => void }) {
         ) : null}
         {entry === undefined ? (
           <EmptyState title="There is no such page.">
-            <a href={placeTo([])}>Go to the overview</a>
+            <a href={hrefTo([])}>Go to the overview</a>
           </EmptyState>
         ) : (
           <entry.Page parts={rest} query={query} />
@@ -118,7 +118,7 @@ function Navigation({
   }, [name]);
   return (
     <header class="side">
-      <a class="brand" href={placeTo([])}>
+      <a class="brand" href={hrefTo([])}>
         Corral
       </a>
       <nav ref={nav} aria-label="Pages">
@@ -126,7 +126,7 @@ function Navigation({
           {PAGES.map((page) => (
             <li key={page.name}>
               <a
-                href={placeTo(page.name === "" ? [] : [page.name])}
+                href={hrefTo(page.name === "" ? [] : [page.name])}
                 aria-current={page.name === name ? "page" : undefined}
               >
                 {page.title}
@@ -184,7 +184,7 @@ function useGeneralKeys(): void {
       keys: `g ${key}`,
       does: title,
       act: () => {
-        location.hash = placeTo(name === "" ? [] : [name]);
+        location.hash = hrefTo(name === "" ? [] : [name]);
       },
     })),
   );

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { mayDo } from "../../../src/serve/web/app/context.ts";
 import { Shortcuts } from "../../../src/serve/web/keyboard/shortcuts.ts";
-import { parsePlace, placeTo } from "../../../src/serve/web/routing/place.ts";
+import { hrefTo, parsePageAddress } from "../../../src/serve/web/routing/page-address.ts";
 import { nextTheme } from "../../../src/serve/web/session/theme.ts";
 import { takeToken } from "../../../src/serve/web/session/token.ts";
 import { agoText, bytesText, durationText } from "../../../src/serve/web/text/amounts.ts";
@@ -31,18 +31,18 @@ describe("a token in a link", () => {
   });
 });
 
-describe("a place", () => {
+describe("an address of the page", () => {
   it("is the same after it was written and read", () => {
-    const place = placeTo(["runs", "a/b?c"], { status: "failed", worker: "", search: "a&b=c" });
-    expect(parsePlace(place)).toEqual({ parts: ["runs", "a/b?c"], query: { status: "failed", search: "a&b=c" } });
+    const href = hrefTo(["runs", "a/b?c"], { status: "failed", worker: "", search: "a&b=c" });
+    expect(parsePageAddress(href)).toEqual({ parts: ["runs", "a/b?c"], query: { status: "failed", search: "a&b=c" } });
   });
 
   it.each(["", "#", "#/"])("is the overview for %j", (hash) => {
-    expect(parsePlace(hash)).toEqual({ parts: [], query: {} });
+    expect(parsePageAddress(hash)).toEqual({ parts: [], query: {} });
   });
 
   it("may be nonsense", () => {
-    expect(parsePlace("#/runs/%E0%A4%A?%")).toMatchObject({ parts: ["runs", "%E0%A4%A"] });
+    expect(parsePageAddress("#/runs/%E0%A4%A?%")).toMatchObject({ parts: ["runs", "%E0%A4%A"] });
   });
 });
 

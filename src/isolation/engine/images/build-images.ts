@@ -11,15 +11,22 @@ import {
   type ImageBuildRequest,
 } from "../../port/images.ts";
 import { type BuildRequest, buildImage } from "./build-image.ts";
-import { BASE_LABEL, FINGERPRINT_LABEL, fingerprint, type ImageSource, isCurrent, listImages } from "./catalog.ts";
+import {
+  BASE_LABEL,
+  FINGERPRINT_LABEL,
+  fingerprint,
+  type ImageSource,
+  type ImagesRequest,
+  isCurrent,
+  listImages,
+} from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
 import { findProxies } from "./host-apt.ts";
 import { inspectImage } from "./inspect.ts";
 import { type NpmPackagesRequest, npmPackages } from "./npm-packages.ts";
-import type { StatusRequest } from "./status.ts";
 
 /** As `EngineImages.build` says, on a Debian that is pulled or made. */
-export async function buildImages(request: ImageBuildRequest & StatusRequest): Promise<BuiltImage[]> {
+export async function buildImages(request: ImageBuildRequest & ImagesRequest): Promise<BuiltImage[]> {
   const { docker, imagesDir, stateDir, names, env = {}, onProgress, signal, prefix = IMAGE_PREFIX } = request;
   const sources = await listImages(imagesDir, prefix, names);
   await makeClosedDir(stateDir);

@@ -14,6 +14,15 @@ export interface ImageSource {
   readonly context: BuildContext;
 }
 
+/** Where Corral's images are described, and which Engine has them. */
+export interface ImagesRequest {
+  readonly docker: Docker;
+  readonly imagesDir: string;
+  readonly stateDir: string;
+  /** In place of `corral`, before the slash of every tag. */
+  readonly prefix?: string;
+}
+
 /**
  * The images in `imagesDir`, `base` first, because the others are built on it.
  *

@@ -12,13 +12,13 @@ import { makeClosedDir } from "../../../state/state-dir.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import { BASE_NAME, IMAGE_PREFIX, ImageBuildError } from "../../port/images.ts";
 import { untilGone } from "../answers/asked.ts";
+import type { ImagesRequest } from "./catalog.ts";
 import { inspectImage } from "./inspect.ts";
 import { readRecord } from "./record.ts";
-import type { StatusRequest } from "./status.ts";
 
 const GATE_PATH = "/usr/lib/corral/gate";
 const MAX_BYTES = 16 * 1024 * 1024;
-type GateRequest = Omit<StatusRequest, "imagesDir">;
+type GateRequest = Omit<ImagesRequest, "imagesDir">;
 const GateRecord = z.object({ baseId: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });
 
 /**

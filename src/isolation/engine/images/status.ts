@@ -1,18 +1,9 @@
-import type Docker from "dockerode";
 import { BASE_NAME, IMAGE_PREFIX, type ImageStatus } from "../../port/images.ts";
-import { BASE_LABEL, isCurrent, listImages } from "./catalog.ts";
+import { BASE_LABEL, type ImagesRequest, isCurrent, listImages } from "./catalog.ts";
 import { findDebianBase } from "./debian-base.ts";
 import { inspectImage } from "./inspect.ts";
 
-export interface StatusRequest {
-  readonly docker: Docker;
-  readonly imagesDir: string;
-  readonly stateDir: string;
-  /** In place of `corral`, before the slash of every tag. */
-  readonly prefix?: string;
-}
-
-export async function imageStatus(request: StatusRequest): Promise<ImageStatus[]> {
+export async function imageStatus(request: ImagesRequest): Promise<ImageStatus[]> {
   const { docker, imagesDir, stateDir, prefix = IMAGE_PREFIX } = request;
   const sources = await listImages(imagesDir, prefix);
   const [debian, ...images] = await Promise.all([

@@ -25,8 +25,8 @@ export interface LauncherRequest {
 }
 
 /** Where one cell is started: once. */
-export interface Place {
-  /** The streams of runc. Its input first takes the request of {@link Place.start}. */
+export interface LaunchPlace {
+  /** The streams of runc. Its input first takes the request of {@link LaunchPlace.start}. */
   readonly stdin: Socket;
   readonly stdout: Socket;
   readonly stderr: Socket;
@@ -68,7 +68,7 @@ const NOT_UNDERSTOOD = "what the process that starts cells reported is not under
  * them, and their image is mounted by the time it is needed. It ends after its cells, or when this process ends.
  */
 export class Launcher {
-  readonly places: readonly Place[];
+  readonly places: readonly LaunchPlace[];
   readonly #child: ChildProcess;
   readonly #dir: string;
   readonly #ready = Promise.withResolvers<void>();
@@ -120,7 +120,7 @@ export class Launcher {
     return this.#over.promise;
   }
 
-  #place(at: number, memory: string, ended: Promise<number | null>): Place {
+  #place(at: number, memory: string, ended: Promise<number | null>): LaunchPlace {
     const [stdin, stdout, stderr] = [3, 4, 5].map((first) => this.#child.stdio[first + 3 * at] as Socket);
     if (stdin === undefined || stdout === undefined || stderr === undefined) throw new Error("a launcher has no pipes");
     for (const stream of [stdin, stdout, stderr]) stream.on("error", () => {}).unref();

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { decodedMountField } from "../../../files/host/kernel-mounts.ts";
 import type { ImageRoot } from "../model/images.ts";
-import { Launcher, type LauncherRequest, type Place } from "./launcher.ts";
+import { Launcher, type LauncherRequest, type LaunchPlace } from "./launcher.ts";
 
 /** More places than that would wait long for their cells, and hold descriptors. */
 const MAX_PLACES = 8;
@@ -12,7 +12,7 @@ const IDLE_MS = 5000;
 
 /** The places of one launcher that wait. It is kept for IDLE_MS after one was taken, even if none is left. */
 interface Batch {
-  free: readonly Place[];
+  free: readonly LaunchPlace[];
   /** Those that this process had when the launcher was started. A place knows no later one. */
   readonly mounts: ReadonlySet<string>;
   idle?: NodeJS.Timeout;
@@ -35,14 +35,14 @@ export class Launchers {
   }
 
   /** `sources`: paths of the host that the cell will mount. */
-  async take(image: ImageRoot, gate: string, sources: readonly string[]): Promise<Place> {
+  async take(image: ImageRoot, gate: string, sources: readonly string[]): Promise<LaunchPlace> {
     // One after another: those who come at once share the places of one launcher.
     const taking = this.#starting.then(() => this.#take(image, gate, sources));
     this.#starting = taking.catch(() => {});
     return await taking;
   }
 
-  async #take(image: ImageRoot, gate: string, sources: readonly string[]): Promise<Place> {
+  async #take(image: ImageRoot, gate: string, sources: readonly string[]): Promise<LaunchPlace> {
     const key = JSON.stringify([gate, image.layers]);
     const waiting = this.#waiting.get(key) ?? { batches: new Set(), taken: 0 };
     this.#waiting.delete(key);

@@ -2,7 +2,7 @@ import { GateStreams } from "../../gate/gate-streams.ts";
 import { GO } from "../../gate/script.ts";
 import type { StartRequest } from "../../port/driver.ts";
 import { endStarters } from "../remains/starters.ts";
-import type { Place } from "./launcher.ts";
+import type { LaunchPlace } from "./launcher.ts";
 
 /** How the process of runc ended, which stays for as long as its cell. */
 export type RuncEnd =
@@ -29,7 +29,7 @@ export interface RuncProcess {
 }
 
 export interface LaunchRequest {
-  readonly place: Place;
+  readonly place: LaunchPlace;
   readonly run: string;
   readonly id: string;
   /** The directory of the cell, in which only runc works. */

@@ -24,7 +24,7 @@ import { removeCell } from "../remains/remove-cell.ts";
 import { runcCell } from "./cell.ts";
 import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
 import type { CommandPlace } from "./exec.ts";
-import type { Place } from "./launcher.ts";
+import type { LaunchPlace } from "./launcher.ts";
 import type { Launchers } from "./launchers.ts";
 import { ociConfig } from "./oci-config.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
@@ -102,7 +102,7 @@ function asTrouble(error: unknown): EngineTrouble {
 /** What was made for one cell, and how to remove all of it in any state. */
 class CellRemains {
   folder: CellPaths | null = null;
-  placing: Promise<Place> | null = null;
+  placing: Promise<LaunchPlace> | null = null;
   process: RuncProcess | null = null;
   network: CellNetwork | null = null;
   image: Disposable | null = null;

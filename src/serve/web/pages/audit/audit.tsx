@@ -5,7 +5,7 @@ import type { PageProps } from "../../app/page-props.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { Button } from "../../components/button.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
 import { RecordRow } from "./record-row.tsx";
 import { SINCE, TYPES } from "./records.ts";
@@ -23,7 +23,7 @@ export function Audit({ query }: PageProps) {
   const [from, setFrom] = useState(() => sinceOf(query.since));
   useEffect(() => setFrom(sinceOf(query.since)), [query.since]);
   const change = (field: string, value: string): void => {
-    location.replace(placeTo(["audit"], { ...query, [field]: value }));
+    location.replace(hrefTo(["audit"], { ...query, [field]: value }));
   };
   if (projects.data === null || project === undefined)
     return projects.error === null ? (

@@ -4,7 +4,7 @@ import { Badge, type Tone } from "../../components/badge.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { words } from "../../text/amounts.ts";
 import { summaryOf } from "./records.ts";
 
@@ -41,7 +41,7 @@ export function RecordRow({ record, now }: { readonly record: AuditRecord; reado
           <div class="record-whole">
             {run === undefined ? null : (
               <p>
-                <a href={placeTo(["runs", run])}>
+                <a href={hrefTo(["runs", run])}>
                   Run <code>{run}</code>
                 </a>
               </p>

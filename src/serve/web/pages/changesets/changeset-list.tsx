@@ -4,7 +4,7 @@ import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.
 import { Table } from "../../components/table.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { countText, words } from "../../text/amounts.ts";
 
 const EVERY_MS = 3000;
@@ -29,7 +29,7 @@ export function ChangesetList() {
           label="Changesets"
           rows={data.changesets}
           keyOf={({ id }) => id}
-          linkOf={({ id }) => placeTo(["changesets", id])}
+          linkOf={({ id }) => hrefTo(["changesets", id])}
           columns={[
             { title: "Worker", kind: "main", cell: ({ worker }) => <Visible text={worker} max={80} /> },
             { title: "Changes", cell: ({ counts, applying }) => (applying ? "being applied" : countsText(counts)) },

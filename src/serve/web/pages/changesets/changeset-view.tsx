@@ -11,7 +11,7 @@ import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { useRowKeys } from "../../components/row-keys.ts";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, countText, plural } from "../../text/amounts.ts";
 import { visibleText } from "../../text/visible.ts";
 import { outcomeText } from "./outcome.ts";
@@ -30,7 +30,7 @@ export function ChangesetView({ id }: { readonly id: string }) {
     return (
       <EmptyState title="This changeset does not wait any more.">
         <p>It was applied or discarded.</p>
-        <a href={placeTo(["changesets"])}>Show all that wait</a>
+        <a href={hrefTo(["changesets"])}>Show all that wait</a>
       </EmptyState>
     );
   }
@@ -62,7 +62,7 @@ function Decision({
       const done = await client.post<AppliedChangeset>(`${path}/${what}`, { digest, ...body });
       if (what === "discard") {
         notify("The changeset was discarded.");
-        location.hash = placeTo(["changesets"]);
+        location.hash = hrefTo(["changesets"]);
         return;
       }
       const isWhole = done.changes.every(({ outcome }) => outcome === "applied");
@@ -70,7 +70,7 @@ function Decision({
         `${outcomeText(done.changes)}${done.left > 0 ? `; ${done.left} still wait` : ""}.`,
         isWhole ? "good" : "bad",
       );
-      if (done.left === 0) location.hash = placeTo(["changesets"]);
+      if (done.left === 0) location.hash = hrefTo(["changesets"]);
       else reload();
     } catch (fault) {
       const { code, message } = fault as ApiError;
@@ -112,7 +112,7 @@ function Decision({
   return (
     <>
       <nav class="crumbs" aria-label="Above">
-        <a href={placeTo(["changesets"])}>Changesets</a> / <code>{review.id}</code>
+        <a href={hrefTo(["changesets"])}>Changesets</a> / <code>{review.id}</code>
       </nav>
       <div class="page-head">
         <h1>
@@ -136,7 +136,7 @@ function Decision({
       <p class="quiet">
         <span class="added">+{countText(total.added)}</span> <span class="removed">−{countText(total.removed)}</span> in{" "}
         {plural(total.files, "file")}, {bytesText(total.bytes)} · project <Visible text={project} max={80} /> · run{" "}
-        <a href={placeTo(["runs", run])}>
+        <a href={hrefTo(["runs", run])}>
           <code>{run}</code>
         </a>{" "}
         · made <Ago at={createdAt} now={now} />

@@ -8,7 +8,7 @@ import { Confirm } from "../../components/dialog.tsx";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { countText, plural } from "../../text/amounts.ts";
 import { Failures } from "./failures.tsx";
 import { ItemDialog } from "./item-dialog.tsx";
@@ -31,13 +31,13 @@ export function FleetPage({ id, query }: { readonly id: string; readonly query: 
   const { counts, spec } = fleet;
   const filter = filterOf(query, counts.failed);
   const show = (next: Partial<Filter>): void => {
-    location.replace(placeTo(["fleets", id], { ...filter, alike: "", ...next }));
+    location.replace(hrefTo(["fleets", id], { ...filter, alike: "", ...next }));
   };
-  const placeOfItem = (key: string | undefined): string => placeTo(["fleets", id], { ...filter, key });
+  const placeOfItem = (key: string | undefined): string => hrefTo(["fleets", id], { ...filter, key });
   return (
     <>
       <nav class="crumbs" aria-label="Above">
-        <a href={placeTo(["fleets"])}>Fleets</a> / <code>{fleet.id}</code>
+        <a href={hrefTo(["fleets"])}>Fleets</a> / <code>{fleet.id}</code>
       </nav>
       <div class="page-head">
         <h1>

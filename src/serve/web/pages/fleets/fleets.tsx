@@ -7,7 +7,7 @@ import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.
 import { Table } from "../../components/table.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { countText } from "../../text/amounts.ts";
 import { FleetPage } from "./fleet.tsx";
 
@@ -36,7 +36,7 @@ function FleetList() {
           label="Fleets"
           rows={data.fleets}
           keyOf={({ id }) => id}
-          linkOf={({ id }) => placeTo(["fleets", id])}
+          linkOf={({ id }) => hrefTo(["fleets", id])}
           columns={[
             { title: "Worker", kind: "main", cell: ({ spec }) => <Visible text={spec.worker} max={80} /> },
             { title: "State", cell: ({ state }) => <StatusBadge status={state} /> },

@@ -7,7 +7,7 @@ import { Dialog } from "../../components/dialog.tsx";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, durationText } from "../../text/amounts.ts";
 import { visibleText } from "../../text/visible.ts";
 
@@ -116,7 +116,7 @@ function ResultLine({
       <span>{durationText(durationMs)}</span>
       {memoryBytesPeak === null ? null : <span>{bytesText(memoryBytesPeak)} of memory</span>}
       {run === null ? null : (
-        <a href={placeTo(["audit"], { project, run })} title="Its records in the audit trail">
+        <a href={hrefTo(["audit"], { project, run })} title="Its records in the audit trail">
           run <code>{run}</code>
         </a>
       )}

@@ -8,7 +8,7 @@ import { StatusBadge } from "../../components/badge.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { type Answer, afterDecision, answersOf, deedOf, neighbour } from "./question-text.ts";
 import { QuestionView } from "./question-view.tsx";
 
@@ -44,7 +44,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
     if (directory !== null) setDirectory(null);
   }
   const go = (to: string | null): void => {
-    location.hash = placeTo(to === null ? ["inbox"] : ["inbox", to], isHistory ? { state: "decided" } : {});
+    location.hash = hrefTo(to === null ? ["inbox"] : ["inbox", to], isHistory ? { state: "decided" } : {});
   };
   const mayNow = may && shown?.state === "waiting";
   const decide = async (answer: Answer): Promise<void> => {
@@ -78,7 +78,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
     {
       keys: "h",
       does: isHistory ? "Show what waits" : "Show what was decided",
-      act: () => (location.hash = placeTo(["inbox"], isHistory ? {} : { state: "decided" })),
+      act: () => (location.hash = hrefTo(["inbox"], isHistory ? {} : { state: "decided" })),
     },
     ...(mayNow
       ? [
@@ -93,10 +93,10 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
       <div class="page-head">
         <h1>Inbox</h1>
         <nav class="tabs" aria-label="Questions">
-          <a href={placeTo(["inbox"])} aria-current={isHistory ? undefined : "page"}>
+          <a href={hrefTo(["inbox"])} aria-current={isHistory ? undefined : "page"}>
             Waiting
           </a>
-          <a href={placeTo(["inbox"], { state: "decided" })} aria-current={isHistory ? "page" : undefined}>
+          <a href={hrefTo(["inbox"], { state: "decided" })} aria-current={isHistory ? "page" : undefined}>
             Decided
           </a>
         </nav>
@@ -111,7 +111,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
               {approvals.map((one) => (
                 <li key={one.id}>
                   <a
-                    href={placeTo(["inbox", one.id], isHistory ? { state: "decided" } : {})}
+                    href={hrefTo(["inbox", one.id], isHistory ? { state: "decided" } : {})}
                     aria-current={one.id === id ? "true" : undefined}
                   >
                     <span class="question-who">
@@ -172,7 +172,7 @@ function Nothing({ isHistory }: { readonly isHistory: boolean }) {
         A worker whose directories need consent (<code>stage: true</code>, <code>consent</code>), or that asks for more
         than it has, asks here while its run waits.
       </p>
-      <a href={placeTo(["inbox"], { state: "decided" })}>Show what was decided</a>
+      <a href={hrefTo(["inbox"], { state: "decided" })}>Show what was decided</a>
     </EmptyState>
   );
 }

@@ -5,7 +5,7 @@ import { CodeBlock } from "../../components/code-block.tsx";
 import { DiffView } from "../../components/diff-view.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
 import { visibleText } from "../../text/visible.ts";
 import { type Answer, answersOf, deedOf } from "./question-text.ts";
@@ -53,7 +53,7 @@ export function QuestionView({
           </>
         ) : null}
         project <Visible text={project} max={80} /> · run{" "}
-        <a href={placeTo(["runs", question.root])}>
+        <a href={hrefTo(["runs", question.root])}>
           <code>{question.run}</code>
         </a>{" "}
         · asked <Ago at={approval.askedAt} now={now} />

@@ -4,7 +4,7 @@ import { CodeBlock } from "../../components/code-block.tsx";
 import { MachineTable } from "../../components/machine-table.tsx";
 import { CutNote, EmptyState, ErrorNote } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { countText, plural } from "../../text/amounts.ts";
 
 const EVERY_MS = 3000;
@@ -52,7 +52,7 @@ function about({ fleets }: QueueMachine) {
       {fleets.map(({ fleet, running, why }) => (
         <li key={fleet}>
           {why === null ? `${countText(running)} of ` : "none of "}
-          <a href={placeTo(["fleets", fleet])}>
+          <a href={hrefTo(["fleets", fleet])}>
             <code>{fleet}</code>
           </a>
           {why === null ? null : (

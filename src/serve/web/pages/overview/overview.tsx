@@ -18,7 +18,7 @@ import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { countText, durationText, plural } from "../../text/amounts.ts";
 
 const EVERY_MS = 3000;
@@ -44,27 +44,27 @@ export function Overview() {
       <h1>Overview</h1>
       <ul class="figures" aria-label="Now">
         <Figure
-          to={placeTo(["runs"], { status: "running" })}
+          to={hrefTo(["runs"], { status: "running" })}
           count={running.data?.runs.length}
           isCut={running.data?.more}
           name="running"
         />
         <Figure
-          to={placeTo(["inbox"])}
+          to={hrefTo(["inbox"])}
           count={approvals.data?.approvals.length}
           isCut={approvals.data?.next !== null}
           name="to decide"
           isUrgent
         />
         <Figure
-          to={placeTo(["changesets"])}
+          to={hrefTo(["changesets"])}
           count={changesets.data?.changesets.length}
           isCut={changesets.data?.more}
           name="to apply"
           isUrgent
         />
         <Figure
-          to={placeTo(["fleets"])}
+          to={hrefTo(["fleets"])}
           count={active.length}
           name={active.length === 1 ? "active fleet" : "active fleets"}
         />
@@ -74,7 +74,7 @@ export function Overview() {
       ) : (
         <>
           {active.length > 0 ? <ActiveFleets fleets={active} /> : null}
-          <Part title="Recent runs" more={placeTo(["runs"])}>
+          <Part title="Recent runs" more={hrefTo(["runs"])}>
             <RecentRuns runs={recent.data.runs} now={now} />
           </Part>
         </>
@@ -92,7 +92,7 @@ function MachineState() {
   if (data === null) return null;
   const warnings = data.findings.filter(({ state }) => state === "warning").length;
   return (
-    <a href={placeTo(["machine"])}>
+    <a href={hrefTo(["machine"])}>
       {data.ok ? "This machine can run workers" : "This machine cannot run workers"}
       {warnings === 0 ? "" : `, ${plural(warnings, "warning")}`}
     </a>
@@ -150,7 +150,7 @@ function RecentRuns({ runs, now }: { readonly runs: readonly Run[]; readonly now
       label="Recent runs"
       rows={runs}
       keyOf={({ id }) => id}
-      linkOf={({ id }) => placeTo(["runs", id])}
+      linkOf={({ id }) => hrefTo(["runs", id])}
       columns={[
         { title: "Worker", kind: "main", cell: ({ worker }) => <Visible text={worker} max={80} /> },
         { title: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
@@ -174,11 +174,11 @@ function RecentRuns({ runs, now }: { readonly runs: readonly Run[]; readonly now
 
 function ActiveFleets({ fleets }: { readonly fleets: readonly Fleet[] }) {
   return (
-    <Part title="Active fleets" more={placeTo(["fleets"])}>
+    <Part title="Active fleets" more={hrefTo(["fleets"])}>
       <ul class="bars">
         {fleets.map(({ id, spec: { worker }, counts: { total, done } }) => (
           <li key={id}>
-            <a href={placeTo(["fleets", id])}>
+            <a href={hrefTo(["fleets", id])}>
               <Visible text={worker} max={80} />
             </a>
             <progress
@@ -217,7 +217,7 @@ function FirstSteps() {
             what one would get, then run it, in the folder of the project:
           </p>
           <CodeBlock text={`corral explain ${worker}\ncorral run ${worker}`} />
-          <a href={placeTo(["workers", project ?? "", worker])}>Or go to its page</a>
+          <a href={hrefTo(["workers", project ?? "", worker])}>Or go to its page</a>
         </>
       )}
       <p class="quiet">Runs of the command line and of this service appear here when they begin.</p>

@@ -5,7 +5,7 @@ import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.
 import { Table } from "../../components/table.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { durationText, words } from "../../text/amounts.ts";
 
 const EVERY_MS = 3000;
@@ -28,7 +28,7 @@ export function RunList({ query }: { readonly query: Readonly<Record<string, str
   });
   const projects = useResource<ProjectList>("/v1/projects").data?.projects ?? [];
   const filter = (field: string, value: string): void => {
-    location.hash = placeTo(["runs"], { ...query, [field]: value });
+    location.hash = hrefTo(["runs"], { ...query, [field]: value });
   };
   const isFiltered = worker !== "" || status !== "" || project !== "";
   return (
@@ -86,14 +86,14 @@ export function RunList({ query }: { readonly query: Readonly<Record<string, str
       {data === null && error === null ? <Loading what="runs" /> : null}
       {data === null ? null : data.runs.length === 0 ? (
         <EmptyState title={isFiltered ? "No run fits these filters." : "Nothing has run yet."}>
-          {isFiltered ? <a href={placeTo(["runs"])}>Show all runs</a> : <a href={placeTo([])}>See how to begin</a>}
+          {isFiltered ? <a href={hrefTo(["runs"])}>Show all runs</a> : <a href={hrefTo([])}>See how to begin</a>}
         </EmptyState>
       ) : (
         <Table
           label="Runs"
           rows={data.runs}
           keyOf={({ id }) => id}
-          linkOf={({ id }) => placeTo(["runs", id])}
+          linkOf={({ id }) => hrefTo(["runs", id])}
           columns={[
             { title: "Worker", kind: "main", cell: (run) => <Visible text={run.worker} max={80} /> },
             { title: "Status", cell: (run) => <StatusBadge status={run.status} /> },

@@ -10,7 +10,7 @@ import { Confirm } from "../../components/dialog.tsx";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, durationText, plural, words } from "../../text/amounts.ts";
 import { CallTree } from "./call-tree.tsx";
 import { Events } from "./events.tsx";
@@ -68,7 +68,7 @@ function Head({ run, reload }: { readonly run: Run; readonly reload: () => void 
             keys: "c",
             does: "Go to its changes",
             act: () => {
-              location.hash = placeTo(["changesets", run.changeset?.id ?? ""]);
+              location.hash = hrefTo(["changesets", run.changeset?.id ?? ""]);
             },
           },
         ]
@@ -78,7 +78,7 @@ function Head({ run, reload }: { readonly run: Run; readonly reload: () => void 
   return (
     <>
       <nav class="crumbs" aria-label="Above">
-        <a href={placeTo(["runs"])}>Runs</a> / <code>{run.id}</code>
+        <a href={hrefTo(["runs"])}>Runs</a> / <code>{run.id}</code>
       </nav>
       <div class="page-head">
         <h1>
@@ -86,7 +86,7 @@ function Head({ run, reload }: { readonly run: Run; readonly reload: () => void 
         </h1>
         <div class="actions">
           {run.changeset?.id ? (
-            <a class="button" href={placeTo(["changesets", run.changeset.id])}>
+            <a class="button" href={hrefTo(["changesets", run.changeset.id])}>
               Its changes
             </a>
           ) : null}

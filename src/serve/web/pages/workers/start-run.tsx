@@ -4,7 +4,7 @@ import type { StartedRun } from "../../api/shapes.ts";
 import { useApp, useMay } from "../../app/context.ts";
 import { Button } from "../../components/button.tsx";
 import { ErrorNote } from "../../components/notes.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { inputOf } from "./input.ts";
 
 /** Starts a worker with an input and files, for those who may, and goes to its run. */
@@ -24,7 +24,7 @@ export function StartRun({ project, worker }: { readonly project: string; readon
     for (const file of chosen) form.append("file", file, file.name);
     try {
       const { run } = await client.post<StartedRun>("/v1/runs", chosen.length === 0 ? request : form);
-      location.hash = placeTo(["runs", run]);
+      location.hash = hrefTo(["runs", run]);
     } catch (fault) {
       setError(fault as ApiError);
     }

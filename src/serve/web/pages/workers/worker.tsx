@@ -2,7 +2,7 @@ import type { Explanation } from "../../api/shapes.ts";
 import { useResource } from "../../app/resource.ts";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { ExplainedCell } from "./explained-cell.tsx";
 import { StartRun } from "./start-run.tsx";
 
@@ -13,13 +13,13 @@ export function WorkerPage({ project, worker }: { readonly project: string; read
   return (
     <>
       <nav class="crumbs" aria-label="Above">
-        <a href={placeTo(["workers"])}>Workers</a> / <Visible text={project} max={80} />
+        <a href={hrefTo(["workers"])}>Workers</a> / <Visible text={project} max={80} />
       </nav>
       <div class="page-head">
         <h1>
           <Visible text={worker} max={80} />
         </h1>
-        <a href={placeTo(["runs"], { worker })}>Its runs</a>
+        <a href={hrefTo(["runs"], { worker })}>Its runs</a>
       </div>
       <StartRun project={project} worker={worker} />
       <p class="quiet">

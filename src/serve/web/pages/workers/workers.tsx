@@ -5,7 +5,7 @@ import { CodeBlock } from "../../components/code-block.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { placeTo } from "../../routing/place.ts";
+import { hrefTo } from "../../routing/page-address.ts";
 import { WorkerPage } from "./worker.tsx";
 
 /** The workers of each project, or what one of them would get. */
@@ -60,7 +60,7 @@ function WorkerTable({ project, workers }: { readonly project: string; readonly 
       label={`Workers of ${project}`}
       rows={workers}
       keyOf={({ name }) => name}
-      linkOf={({ name }) => placeTo(["workers", project, name])}
+      linkOf={({ name }) => hrefTo(["workers", project, name])}
       columns={[
         { title: "Worker", cell: ({ name }) => <Visible text={name} max={80} /> },
         { title: "What it does", kind: "text", cell: ({ description }) => <Visible text={description} max={300} /> },

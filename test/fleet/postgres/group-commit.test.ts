@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { Turns } from "../../../src/fleet/postgres/turns.ts";
+import { GroupCommit } from "../../../src/fleet/postgres/group-commit.ts";
 
 let groups: string[] = [];
-let turns: Turns<string>;
+let writes: GroupCommit<string>;
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   groups = [];
-  turns = new Turns(async (writes) => {
+  writes = new GroupCommit(async (writes) => {
     groups.push(writes.join(" "));
     return writes.map((value) => ({ value }));
   });
@@ -21,10 +21,10 @@ const settled = async (): Promise<void> => {
 };
 
 it("keeps a write that may wait for 20 ms, and commits it with those that come meanwhile", async () => {
-  const first = turns.add("a", "soon");
+  const first = writes.add("a", "soon");
   await settled();
   vi.advanceTimersByTime(15);
-  const second = turns.add("b", "soon");
+  const second = writes.add("b", "soon");
   await settled();
   expect(groups).toEqual([]);
   vi.advanceTimersByTime(5);
@@ -33,21 +33,21 @@ it("keeps a write that may wait for 20 ms, and commits it with those that come m
 });
 
 it("lets a write that is wanted now wait for none, and takes along what waits", async () => {
-  const waits = turns.add("a", "soon");
+  const waits = writes.add("a", "soon");
   await settled();
-  const wanted = turns.add("b");
+  const wanted = writes.add("b");
   expect(await Promise.all([waits, wanted])).toEqual(["a", "b"]);
   expect(groups).toEqual(["a b"]);
-  await turns.add("c");
+  await writes.add("c");
   expect(groups).toEqual(["a b", "c"]);
 });
 
 it("commits what waits before it is flushed, and before it is closed", async () => {
-  void turns.add("a", "soon");
-  await turns.flushed();
+  void writes.add("a", "soon");
+  await writes.flushed();
   expect(groups).toEqual(["a"]);
-  void turns.add("b", "soon");
+  void writes.add("b", "soon");
   await settled();
-  await turns.close();
+  await writes.close();
   expect(groups).toEqual(["a", "b"]);
 });

@@ -1,7 +1,7 @@
 import type { Connection } from "./connection.ts";
 
 /** The fleets of one project in a database, as one process sees them. */
-export interface Place {
+export interface Scope {
   readonly db: Connection;
   /** Of the project and its state directory, in hexadecimal: two never see fleets of each other. */
   readonly project: string;

@@ -17,17 +17,17 @@ export interface HomeSandbox {
 }
 
 /** Where this machine applies the changes of one mount. Nothing of it comes from the machine of the run. */
-export interface Place extends Pick<View, "mount" | "pathOf" | "closed"> {
+export interface HomeMount extends Pick<View, "mount" | "pathOf" | "closed"> {
   readonly changed: Omit<ChangedMount, "content">;
 }
 
 /** Throws `WireRefused` if the item may not change anything there: no machine that keeps to its sandbox can say so. */
-export function placeOf({ path, changes }: WireMount, home: HomeSandbox): Place {
+export function homeMountOf({ path, changes }: WireMount, home: HomeSandbox): HomeMount {
   const { sandbox } = home;
   const mounts = sandbox.mounts.filter((mount) => comesBack(mount) && mount.path !== path && covers(path, mount.path));
   // The innermost first: a mount in another one has its own changes.
   for (const mount of mounts.toSorted((a, b) => b.path.length - a.path.length)) {
-    const place = madePlace(mount, path, home);
+    const place = madeMount(mount, path, home);
     if (place === null || !changes.some(({ names }) => isIn(mount.path, path, names))) continue;
     const isWithin = changes.every(({ names, kind, type }) => {
       const at = place.pathOf(names);
@@ -37,11 +37,11 @@ export function placeOf({ path, changes }: WireMount, home: HomeSandbox): Place 
     if (isWithin) return place;
   }
   const own = sandbox.mounts.find((mount) => mount.path === path);
-  if (own !== undefined && (own.mode === "ro" || comesBack(own))) return ownPlace(own, changes, home);
+  if (own !== undefined && (own.mode === "ro" || comesBack(own))) return ownMount(own, changes, home);
   throw notAllowed(path);
 }
 
-function ownPlace(mount: Mount, changes: WireMount["changes"], { sandbox }: HomeSandbox): Place {
+function ownMount(mount: Mount, changes: WireMount["changes"], { sandbox }: HomeSandbox): HomeMount {
   using found = pinned(mount.host);
   const single = found !== null && !found.stat().isDirectory();
   const name = rawNameOf(basename(mount.host));
@@ -56,7 +56,7 @@ function ownPlace(mount: Mount, changes: WireMount["changes"], { sandbox }: Home
 }
 
 /** Null if the mount is not below a directory in which others may be made. */
-function madePlace(mount: Mount, path: VirtualPath, { sandbox, makesBelow }: HomeSandbox): Place | null {
+function madeMount(mount: Mount, path: VirtualPath, { sandbox, makesBelow }: HomeSandbox): HomeMount | null {
   const around = makesBelow === undefined ? undefined : governingMount(makesBelow, mount.path);
   if (around === undefined || !covers(around.path, path) || hostBelow(around, mount.path) !== mount.host) return null;
   return {
@@ -77,7 +77,7 @@ function closedIn({ path }: Mount, { mounts }: Pick<Sandbox, "mounts">): Virtual
   return mounts.map((mount) => mount.path).filter((inner) => inner !== path && covers(path, inner));
 }
 
-function changedAt(path: VirtualPath, target: string, closed: readonly VirtualPath[]): Place["changed"] {
+function changedAt(path: VirtualPath, target: string, closed: readonly VirtualPath[]): HomeMount["changed"] {
   using found = pinned(target);
   // One that cannot be opened has an identity that none has: its changes are refused as those of a replaced directory.
   const targetIdentity = found?.stat().isDirectory() ? found.identity() : "0:0";

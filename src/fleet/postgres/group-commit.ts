@@ -18,7 +18,7 @@ interface Waiting<Write> {
 export type Answer = { readonly value: unknown } | { readonly error: unknown };
 
 /** Executes writes in order, many in one transaction: those that come while one is committed are in the next one. */
-export class Turns<Write> {
+export class GroupCommit<Write> {
   readonly #commit: (writes: readonly Write[]) => Promise<readonly Answer[]>;
   readonly #most: number;
   #waiting: Waiting<Write>[] = [];
