@@ -71,7 +71,8 @@ const nextAfter = (time: string): string =>
 /**
  * The fleet's row is locked first, so that no other process can take the fleet over before these claims are committed. If the next
  * item waits longer than any does, the clock was set back: then that item's time has come. What an earlier try claimed counts: its
- * runs are known by their names.
+ * runs are known by their names. Items that are locked are found again by their places: by their positions, PostgreSQL would read all of a
+ * fleet of which it has no statistics yet.
  */
 const CLAIM = `
   WITH standing AS MATERIALIZED (
@@ -87,13 +88,13 @@ const CLAIM = `
     WHERE $7 AND i.fleet = $1 AND i.state = 'running' AND i.owner = $4),
   free AS (SELECT run, cell, row_number() OVER (ORDER BY n) AS n FROM attempts WHERE run NOT IN (SELECT run FROM before)),
   due AS (
-    SELECT position, row_number() OVER (ORDER BY not_before, position) AS n FROM (
-      SELECT position, not_before FROM corral.items
+    SELECT place, row_number() OVER (ORDER BY not_before, position) AS n FROM (
+      SELECT ctid AS place, position, not_before FROM corral.items
       WHERE fleet = $1 AND state = 'queued' AND not_before <= (SELECT now FROM clock)
       ORDER BY not_before, position LIMIT $3 FOR UPDATE SKIP LOCKED) AS first),
   taken AS (
     UPDATE corral.items i SET state = 'running', attempt = i.attempt + 1, run = free.run, cell = free.cell, owner = $4
-    FROM due JOIN free USING (n) WHERE i.fleet = $1 AND i.position = due.position
+    FROM due JOIN free USING (n) WHERE i.ctid = due.place
     RETURNING i.position, i.attempt, i.earlier, i.run, i.cell, free.n),
   claimed AS (
     SELECT n, attempt, earlier, run, cell,

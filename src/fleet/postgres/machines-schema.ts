@@ -182,15 +182,16 @@ BEGIN
     FOR at IN 1 .. cardinality(ids) LOOP
       CONTINUE WHEN wanted[at] = 0;
       RETURN QUERY WITH due AS (
-        SELECT q.position, n + row_number() OVER (ORDER BY q.not_before, q.position) AS turn FROM (
-          SELECT i.position, i.not_before FROM corral.items i
+        SELECT q.place, n + row_number() OVER (ORDER BY q.not_before, q.position) AS turn FROM (
+          SELECT i.ctid AS place, i.position, i.not_before FROM corral.items i
           WHERE i.fleet = ids[at] AND i.state = 'queued' AND i.not_before <= now
           ORDER BY i.not_before, i.position LIMIT wanted[at] FOR UPDATE SKIP LOCKED) AS q),
       taken AS (
         UPDATE corral.items i SET state = 'away', attempt = i.attempt + 1, owner = machine_id, cell = tickets[due.turn], claimed_at = now,
           -- A machine does not choose the id under which its changes wait.
           run = left(replace(gen_random_uuid()::text, '-', ''), 12)
-        FROM due WHERE i.fleet = ids[at] AND i.position = due.position
+        -- By their places: by their positions, PostgreSQL would read all of a fleet of which it has no statistics yet.
+        FROM due WHERE i.ctid = due.place
         RETURNING i.position, i.attempt, i.earlier, i.run, due.turn)
       SELECT names[at], t.attempt, t.earlier, t.run,
         -- Not joined: PostgreSQL could read the requests of the whole fleet, whose size it does not know.

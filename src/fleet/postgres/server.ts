@@ -34,6 +34,8 @@ const LISTEN_PAUSE_MS = 1000;
 
 /** Functions and operators that other users made are never meant, whatever schemas they may write to. */
 const OWN_NAMES_ALONE = "-c search_path=pg_catalog,pg_temp";
+/** A plan that was made while a table was empty is used when it is large: so it must use an index. */
+const INDEXES_ALONE = "-c enable_seqscan=off -c jit=off";
 const OWN_NAMES = new Set(["pg_catalog", "pg_catalog,pg_temp"]);
 
 function otherNames(place: string): string {
@@ -63,7 +65,7 @@ export async function connectServer(
     statement_timeout: STATEMENT_MS,
     query_timeout: ANSWER_MS,
     lock_timeout: persistence.lockMs,
-    options: OWN_NAMES_ALONE,
+    options: `${OWN_NAMES_ALONE} ${INDEXES_ALONE}`,
     // Several statements are in one round trip, if the caller does not wait between them.
     pipeline: true,
   };

@@ -149,9 +149,10 @@ export class PostgresWork implements WorkStore {
          SELECT d.position AS "index", i.key, d.attempt, i.earlier, d.run, d.machine_name AS machine, d.json, d.stdout, d.stderr,
            d.changeset, d.more, row_number() OVER first AS n,
            sum(${BYTES_OF_JSON} * octet_length(d.json) + coalesce(octet_length(d.stdout), 0) + coalesce(octet_length(d.stderr), 0)) OVER first AS bytes
-         FROM corral.deliveries d JOIN corral.items i USING (fleet, position)
-         WHERE d.fleet = $1 AND i.state = 'delivered' AND i.attempt = d.attempt
-           AND EXISTS (SELECT 1 FROM corral.fleets f WHERE f.id = $1 AND f.owner = $4)
+         FROM corral.deliveries d CROSS JOIN LATERAL (
+           SELECT key, earlier FROM corral.items WHERE fleet = $1 AND position = d.position AND attempt = d.attempt AND state = 'delivered'
+           OFFSET 0) AS i
+         WHERE d.fleet = $1 AND EXISTS (SELECT 1 FROM corral.fleets f WHERE f.id = $1 AND f.owner = $4)
          WINDOW first AS (ORDER BY d.delivered_at, d.position) ORDER BY n LIMIT $2) AS oldest
        WHERE n = 1 OR bytes <= $3 ORDER BY n`,
       [await idOf(this.#scope, fleet), limit, MAX_TAKEN_BYTES, this.#scope.self],
