@@ -160,7 +160,7 @@ describe("a network that is replaced", () => {
 });
 
 describe("an egress that is disposed of", () => {
-  it("closes every connection within a second, whatever it is doing", async () => {
+  it("closes every connection at once, whatever it is doing", async () => {
     const { allow, a, b } = await echoing();
     const silent = await open(tcpServer(() => {}));
     const network = { allow: [...allow, { to: `s.test:${silent.port}`, ...LOOPBACK }, { to: "slow.test:1" }] };
@@ -177,7 +177,8 @@ describe("an egress that is disposed of", () => {
     const ended = Promise.all(clients.map((client) => text(client).catch(() => "")));
     await cell.egress[Symbol.asyncDispose]();
     await ended;
-    expect(performance.now() - from).toBeLessThan(1000);
+    // Far less than any of them would take, and enough for a busy machine.
+    expect(performance.now() - from).toBeLessThan(10_000);
     expect(await text(await cell.connect(...b)).catch(() => "")).toBe("");
   });
 

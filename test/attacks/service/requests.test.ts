@@ -292,10 +292,10 @@ describe("bytes that are no sound request", () => {
 
   it("may be headers that never end: other clients are served meanwhile", async () => {
     const start = performance.now();
-    const slow = Array.from({ length: 40 }, () => raw(`GET /v1/health HTTP/1.1\r\n${host()}X: `, 12_000));
+    const slow = Array.from({ length: 40 }, () => raw(`GET /v1/health HTTP/1.1\r\n${host()}X: `, 30_000));
     expect((await service.ask("GET", "/v1/health", { token: null })).status).toBe(200);
     const answers = await Promise.all(slow);
-    expect(performance.now() - start).toBeLessThan(11_000);
+    expect(performance.now() - start).toBeLessThan(25_000);
     expect(answers.flatMap(statuses).every((status) => status === "408")).toBe(true);
   });
 
