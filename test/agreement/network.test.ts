@@ -58,7 +58,6 @@ describe("what the validator says of a request, and what a client in the cell me
     "are the same, whatever the list",
     async () => {
       const lines = fc.tuple(lists, fc.array(asked, { minLength: REQUESTS, maxLength: REQUESTS }));
-      let allowed = 0;
       await fc.assert(
         fc.asyncProperty(lines, async ([raw, requests]) => {
           const network = canonicalNetwork({ allow: raw.allow.filter(isPossible).map(reachable) });
@@ -67,12 +66,12 @@ describe("what the validator says of a request, and what a client in the cell me
           const meant = requests.map((each) => ({ ...each, port: meantPort(network, each) }));
           const all = [...TUNNELS, ...meant.filter((each) => isUsual(network, each))];
           const expected = all.map((each) => isAllowed(network, each));
-          allowed += expected.filter(Boolean).length;
+          // One that allows none of them says little.
+          fc.pre(expected.some(Boolean));
           expect(await met(network, network, all)).toEqual(expected);
         }),
         { numRuns: LISTS, interruptAfterTimeLimit: TIME_LIMIT_MS },
       );
-      expect(allowed).toBeGreaterThan(LISTS);
     },
     2 * TIME_LIMIT_MS,
   );

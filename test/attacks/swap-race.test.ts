@@ -16,7 +16,7 @@ const ATTACKER = `
 import ctypes, http.client, json, os, socket, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 plan = json.load(sys.stdin)
-os.symlink(plan["outside"], "/work/g")
+if not os.path.lexists("/work/g"): os.symlink(plan["outside"], "/work/g")
 libc = ctypes.CDLL(None, use_errno=True)
 if os.fork() == 0:
     while True:
@@ -49,6 +49,7 @@ afterEach(async () => {
   await rm(outside, { recursive: true, force: true });
 });
 
+const MAX_RUNS = 10;
 const RACES: readonly (readonly [what: string, rounds: number, request: object])[] = [
   ["a directory below it", 30, { worker: "peek" }],
   [
@@ -62,7 +63,7 @@ const RACES: readonly (readonly [what: string, rounds: number, request: object])
 // The host reads attachments; a driver mounts directories.
 it.each(isAgain() ? RACES.slice(0, 2) : RACES)(
   "a folder that is swapped for a link to outside shows no called worker %s",
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async (_, rounds, request) => {
     const count = AT_LENGTH ? 4 * rounds : rounds;
     await using project = await openProject({
@@ -82,14 +83,16 @@ it.each(isAgain() ? RACES.slice(0, 2) : RACES)(
       files: { "work/f/sub/note": "inside" },
       yaml: { delegation: { max_parallel: 8, max_calls: 200 } },
     });
-    const result = await project.run("attacker", { input: { outside, requests: Array(count).fill(request) } });
-    expect(result, result.stderr).toMatchObject({ status: "succeeded", stdout: "0\n" });
-    expect(JSON.stringify(result)).not.toContain(CANARY);
-
-    const told = result.calls.map(({ status, stdout }) => `${status} ${stdout}`.trim());
-    expect(told).toHaveLength(count);
-    // Both ends were seen, so the race took place, and there was no third end.
-    expect([...new Set(told)].sort()).toEqual(["refused", "succeeded inside"]);
+    const ends = new Set<string>();
+    // Until both ends were seen, so that the race took place: on a busy machine one side can be late in a whole run.
+    for (let runs = 0; runs < MAX_RUNS && ends.size < 2; runs += 1) {
+      const result = await project.run("attacker", { input: { outside, requests: Array(count).fill(request) } });
+      expect(result, result.stderr).toMatchObject({ status: "succeeded", stdout: "0\n" });
+      expect(JSON.stringify(result)).not.toContain(CANARY);
+      expect(result.calls).toHaveLength(count);
+      for (const { status, stdout } of result.calls) ends.add(`${status} ${stdout}`.trim());
+    }
+    expect([...ends].sort()).toEqual(["refused", "succeeded inside"]);
     expect(await project.traces()).toEqual([]);
   },
 );

@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Client } from "./api/client.ts";
 import type { ApprovalPage, Caller } from "./api/shapes.ts";
 import { type App, AppContext, useApp, useShortcuts } from "./app/context.ts";
@@ -41,7 +41,7 @@ export function Shell({
     () => ({ client, caller, shortcuts, notify, showHelp }),
     [client, caller, shortcuts, notify, showHelp],
   );
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent): void => {
       if (!event.defaultPrevented && isForPage(event) && shortcuts.press(event.key, event.timeStamp))
         event.preventDefault();

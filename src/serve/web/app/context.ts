@@ -1,5 +1,5 @@
 import { createContext } from "preact";
-import { useContext, useEffect } from "preact/hooks";
+import { useContext, useLayoutEffect } from "preact/hooks";
 import type { Client } from "../api/client.ts";
 import type { Caller } from "../api/shapes.ts";
 import type { Shortcut, Shortcuts } from "../keyboard/shortcuts.ts";
@@ -34,8 +34,11 @@ export function mayDo(roles: readonly Role[], role: Role): boolean {
   return roles.some((own) => own === "admin" || own === role || (role === "read" && own !== "metrics"));
 }
 
-/** Shortcuts while the component is shown. They are taken anew at each drawing, so that they see what it sees. */
+/**
+ * Shortcuts while the component is shown. They are taken anew at each drawing, together with it: a key that is pressed at once acts on what
+ * the user sees, and never on what was there before.
+ */
 export function useShortcuts(title: string, list: readonly Shortcut[]): void {
   const { shortcuts } = useApp();
-  useEffect(() => shortcuts.add(title, list));
+  useLayoutEffect(() => shortcuts.add(title, list));
 }

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 
 /** A modal dialog: the browser keeps the focus in it, and gives it back. Escape closes it. */
 export function Dialog({
@@ -17,7 +17,7 @@ export function Dialog({
   const id = useId();
   // The browser reports the end of a dialog later: one that was taken away must not close what came in its place.
   const isGone = useRef(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
     return () => {
