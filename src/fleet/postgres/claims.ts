@@ -71,8 +71,7 @@ const nextAfter = (time: string): string =>
 /**
  * The fleet's row is locked first, so that no other process can take the fleet over before these claims are committed. If the next
  * item waits longer than any does, the clock was set back: then that item's time has come. What an earlier try claimed counts: its
- * runs are known by their names. Items that are locked are found again by their places: by their positions, PostgreSQL would read all of a
- * fleet of which it has no statistics yet.
+ * runs are known by their names. Items that are locked are found again by their places (docs/architecture.md, fact: plans-without-statistics).
  */
 const CLAIM = `
   WITH standing AS MATERIALIZED (

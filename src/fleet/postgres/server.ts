@@ -34,7 +34,7 @@ const LISTEN_PAUSE_MS = 1000;
 
 /** Functions and operators that other users made are never meant, whatever schemas they may write to. */
 const OWN_NAMES_ALONE = "-c search_path=pg_catalog,pg_temp";
-/** A plan that was made while a table was empty is used when it is large: so it must use an index. */
+/** A plan that was made while a table was empty is used when it is large (docs/architecture.md, fact: plans-without-statistics). */
 const INDEXES_ALONE = "-c enable_seqscan=off -c jit=off";
 const OWN_NAMES = new Set(["pg_catalog", "pg_catalog,pg_temp"]);
 
