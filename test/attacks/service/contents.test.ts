@@ -193,7 +193,7 @@ describe("a decision", () => {
 
 describe("a client that does not read", () => {
   // Of twenty clients, more than twice what the service may grow by.
-  const BYTES = AT_LENGTH ? 30_000_000 : 12_000_000;
+  const BYTES = AT_LENGTH ? 30_000_000 : 24_000_000;
 
   // `serve/answer.test.ts` has what closes it, with a shorter time.
   it(`takes no memory${AT_LENGTH ? ", and its connection is closed" : ""}`, async () => {
@@ -220,7 +220,8 @@ describe("a client that does not read", () => {
       }),
     );
     await new Promise((resolve) => setTimeout(resolve, 3000));
-    expect(memoryOf(own.child) - before).toBeLessThan(100 * 1024 ** 2);
+    // On a busy machine, V8 collects later what was sent.
+    expect(memoryOf(own.child) - before).toBeLessThan(200 * 1024 ** 2);
     // The log has a line for each request that is over.
     const over = (): number => own.log().match(/"route":"\/v1\/runs\/\{run\}\/events".*"msg":"request"/g)?.length ?? 0;
     expect(over()).toBe(0);
