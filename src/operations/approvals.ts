@@ -5,7 +5,7 @@ import { inboxFolders } from "../inbox/inbox-folders.ts";
 import type { PostedQuestion, QuestionEnd, StoredQuestion } from "../inbox/records.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
-import { chosenId } from "./chosen-id.ts";
+import { chosenId, noneText } from "./chosen-id.ts";
 import { RequestError } from "./request-error.ts";
 import { printableLine } from "./wording/printable.ts";
 
@@ -158,7 +158,7 @@ const WHOLE_ID = /^[0-9a-f]{12}$/;
 
 async function found(stateDir: string, asked: string, projects: readonly string[] | undefined) {
   const folders = await foldersOf(stateDir, projects);
-  const unknown = () => new RequestError("UNKNOWN_APPROVAL", asked, `there is no question ${printableLine(asked, 80)}`);
+  const unknown = () => new RequestError("UNKNOWN_APPROVAL", asked, noneText("question", asked));
   const id = WHOLE_ID.test(asked) ? asked : chosenId(asked, await known(stateDir, folders, projects), unknown);
   for (const folder of folders) {
     const stored = folder.find(id);

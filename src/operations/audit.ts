@@ -4,9 +4,8 @@ import { auditKey, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
-import { chosenId, ENOUGH_CANDIDATES, LATEST, type Nameable } from "./chosen-id.ts";
+import { chosenId, ENOUGH_CANDIDATES, LATEST, type Nameable, noneText } from "./chosen-id.ts";
 import { RequestError, unknownError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /** A project, and where Corral keeps its data. Both paths are absolute; `projectDir` contains no symbolic link, and need not exist any more. */
 export interface ProjectPlace {
@@ -137,7 +136,7 @@ async function meantRun(asked: string, trail: ReturnType<typeof recordsOf>): Pro
       if (found.size > ENOUGH_CANDIDATES) found.delete(oldest);
     }
   }
-  const unknown = () => new RequestError("UNKNOWN_RUN", asked, `the trail has no run ${printableLine(asked, 80)}`);
+  const unknown = () => new RequestError("UNKNOWN_RUN", asked, `${noneText("run", asked)} in the trail`);
   return chosenId(asked, [...found.values()].toReversed(), unknown);
 }
 

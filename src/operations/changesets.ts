@@ -23,7 +23,7 @@ import type {
   RuledPart,
   ShownChangeset,
 } from "./changeset-facts.ts";
-import { chosenId, LATEST } from "./chosen-id.ts";
+import { chosenId, LATEST, noneText } from "./chosen-id.ts";
 import { foreseen } from "./foreseen-changes.ts";
 import { RequestError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
@@ -79,7 +79,11 @@ export class Changesets implements AsyncDisposable {
     return asked.map((text) => {
       const isOwn = !elsewhere || text === LATEST || own.some(({ id }) => id.startsWith(text));
       const known = (isOwn ? own : all).map((one) => ({ id: one.id, about: aboutListed(one) }));
-      return chosenId(text, known, () => unknownChangeset(text, "there is no such changeset"));
+      return chosenId(text, known, () =>
+        text === LATEST
+          ? new RequestError("UNKNOWN_CHANGESET", text, noneText("changeset", text))
+          : unknownChangeset(text, "there is no such changeset"),
+      );
     });
   }
 

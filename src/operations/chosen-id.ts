@@ -34,3 +34,9 @@ export function chosenId(asked: string, known: readonly Nameable[], unknown: () 
   const message = [`${printableLine(asked, 80)} is the beginning of more than one id:`, ...shown, ...more].join("\n");
   throw new RequestError("AMBIGUOUS_ID", asked, message);
 }
+
+/** For people: that there is no run of this id, or none at all where the latest was asked for. `kind`: in the singular. */
+export function noneText(kind: string, asked: string): string {
+  if (asked === LATEST) return `there are no ${kind}s`;
+  return `there is no ${kind} ${asked === "" ? '""' : printableLine(asked, 80)}`;
+}

@@ -14,10 +14,9 @@ import { openEngine } from "../isolation/open-engine.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { lockOwner } from "../state/owner.ts";
 import type { ProjectPlace } from "./audit.ts";
-import { chosenId, ENOUGH_CANDIDATES, LATEST } from "./chosen-id.ts";
+import { chosenId, ENOUGH_CANDIDATES, LATEST, noneText } from "./chosen-id.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
-import { printableLine } from "./wording/printable.ts";
 
 export interface FleetPlace extends ProjectPlace {
   /** Environment variables that locate the Engine and the queue. */
@@ -282,8 +281,7 @@ export async function removeFleets(
 
 /** `asked`: its id, a prefix of it, or `latest`. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID */
 export async function fleetIn(store: FleetStore, asked: string): Promise<FleetRecord> {
-  const unknown = () =>
-    new RequestError("UNKNOWN_FLEET", asked, `there is no fleet ${printableLine(asked, 80)} in this project`);
+  const unknown = () => new RequestError("UNKNOWN_FLEET", asked, `${noneText("fleet", asked)} in this project`);
   const fitting = await (asked === LATEST ? store.list(1) : store.like(asked, ENOUGH_CANDIDATES));
   const known = fitting.map(({ id, spec, createdAt }) => ({ id, about: `${spec.worker}, ${createdAt}` }));
   const id = chosenId(asked, known, unknown);

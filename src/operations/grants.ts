@@ -1,9 +1,8 @@
 import { type LiveGrant, listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
 import { currentOwner } from "../state/owner.ts";
 import { statePaths } from "../state/state-paths.ts";
-import { chosenId } from "./chosen-id.ts";
+import { chosenId, noneText } from "./chosen-id.ts";
 import { RequestError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /** What running workers were granted beyond their declarations, in all processes of a state directory; the oldest first. */
 export async function listGrants(stateDir: string): Promise<LiveGrant[]> {
@@ -17,7 +16,7 @@ export async function listGrants(stateDir: string): Promise<LiveGrant[]> {
  * @throws RequestError UNKNOWN_GRANT, AMBIGUOUS_ID
  */
 export async function revokeGrant(stateDir: string, asked: string): Promise<string> {
-  const unknown = () => new RequestError("UNKNOWN_GRANT", asked, `there is no grant ${printableLine(asked, 80)}`);
+  const unknown = () => new RequestError("UNKNOWN_GRANT", asked, noneText("grant", asked));
   const known = (await listGrants(stateDir)).toReversed().map((grant) => ({ id: grant.id, about: aboutGrant(grant) }));
   const id = chosenId(asked, known, unknown);
   if (!(await revokeLiveGrant(statePaths(stateDir).live, currentOwner(), id))) throw unknown();

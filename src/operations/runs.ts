@@ -5,9 +5,8 @@ import { stopLiveRun } from "../state/live-runs.ts";
 import { currentOwner, lockOwner } from "../state/owner.ts";
 import { projectPaths, statePaths } from "../state/state-paths.ts";
 import type { ProjectPlace } from "./audit.ts";
-import { chosenId, LATEST } from "./chosen-id.ts";
+import { chosenId, LATEST, noneText } from "./chosen-id.ts";
 import { RequestError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /** Which runs are listed. What is absent does not filter. */
 export interface RunFilter {
@@ -136,7 +135,7 @@ export async function foundRun(
   place: ProjectPlace,
   asked: string,
 ): Promise<RunFolder & { readonly record: RunRecord }> {
-  const unknown = () => new RequestError("UNKNOWN_RUN", asked, `there is no run ${printableLine(asked, 80)}`);
+  const unknown = () => new RequestError("UNKNOWN_RUN", asked, noneText("run", asked));
   const own = await ownFolders(place);
   const isOwn = asked === LATEST || own.some(({ run }) => run.startsWith(asked));
   const known = isOwn ? own : await allFolders(place);

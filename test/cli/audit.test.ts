@@ -110,8 +110,8 @@ describe("corral audit", () => {
     [["--type", "aproval"], "did you mean `approval`?"],
     [["--since", "yesterday"], "--since takes a date"],
     [["--limit", "0"], "--limit takes a number"],
-    [["--run", "nobody"], "the trail has no run nobody"],
-    [["--run", ""], "the trail has no run"],
+    [["--run", "nobody"], "there is no run nobody in the trail"],
+    [["--run", ""], 'there is no run "" in the trail'],
   ])("refuses %j as wrong usage", async (options, told) => {
     const { status, stderr } = await project.corral(["audit", ...options]);
     expect(stderr).toContain(told);
