@@ -28,13 +28,14 @@ describe("a model that uses up what there is", () => {
       [
         run("tail /dev/zero; echo survived"),
         run("head -c 300M /dev/zero > /tmp/x; stat -c %s /tmp/x"),
-        run("rm -f /tmp/x; echo after"),
+        // What fills /tmp counts as memory, so the command that removes it can be killed for memory too.
+        ...Array.from({ length: 5 }, () => run("rm -f /tmp/x; echo after")),
       ],
       { agent: { limits: { memory: "64m" } } },
     );
     expect(result.status).toBe("succeeded");
     expect(outcomes[0]?.text).toMatch(/memory|Killed|oom/i);
-    expect(outcomes[2]?.text).toContain("after");
+    expect(outcomes.at(-1)?.text).toContain("after");
     expect(harm).toEqual([]);
   });
 
