@@ -33,7 +33,7 @@ function continued(first: BenchReport, next: BenchReport): BenchReport {
     ...first,
     command: `${first.command}; ${next.command}`,
     durationMs: first.durationMs + next.durationMs,
-    machine: { ...first.machine, loadAfter: next.machine.loadAfter },
+    machine: { ...first.machine, kernel: kernelsOf([first, next]), loadAfter: next.machine.loadAfter },
     groups: [...first.groups.filter((old) => !next.groups.some(({ name }) => name === old.name)), ...next.groups],
     targets: [
       ...first.targets.map((old) => {
@@ -45,6 +45,11 @@ function continued(first: BenchReport, next: BenchReport): BenchReport {
     ],
     notes: [...new Set([...first.notes, ...next.notes])],
   };
+}
+
+/** A virtual machine may have got another kernel between two of the reports. */
+function kernelsOf(reports: readonly BenchReport[]): string {
+  return [...new Set(reports.flatMap(({ machine }) => machine.kernel.split(" and ")))].join(" and ");
 }
 
 function medianRow(row: Row, groups: readonly Group[]): Row {

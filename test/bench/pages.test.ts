@@ -49,7 +49,8 @@ describe("several reports", () => {
       groups: [runs, growth],
       targets: targetsOf([runs, growth], "runc"),
     };
-    const report = joined([smallReport(), later]);
+    const report = joined([smallReport(), { ...later, machine: { ...later.machine, kernel: "newer" } }]);
+    expect(report.machine.kernel).toBe(`${smallReport().machine.kernel} and newer`);
     expect(report.groups.map(({ name }) => name)).toEqual(["rates", "runs", "growth"]);
     expect(medianOf(report.groups, "runs", "docker run")).toBe(99);
     expect(report.command).toBe("npm run bench -- --quick; second");
