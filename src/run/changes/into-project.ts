@@ -107,7 +107,7 @@ async function whenFree<T>(act: () => Promise<T | Busy>): Promise<T> {
   for (let look = 0; ; look += 1) {
     const done = await act();
     if (!(done instanceof Busy)) return done;
-    if (look >= MAX_LOOKS) throw new UnfinishedChanges(`the fleet cannot continue now: ${done.reason}`);
+    if (look >= MAX_LOOKS) throw new UnfinishedChanges(`its changes cannot be settled now: ${done.reason}`);
     await sleep(LOOK_MS);
   }
 }
