@@ -162,7 +162,7 @@ describe("corral runs", () => {
     expect(other.stderr).toContain("0 of 0 runs removed");
     await project.corral(["runs", "rm", "--all"]);
     expect(await json("runs", "ls")).toEqual({ runs: [], more: false });
-    expect((await project.corral(["runs", "show", "latest"])).stderr).toContain("there are no runs");
+    expect((await project.corral(["runs", "show", "latest"])).stderr).toBe("corral: there are no runs\n");
   });
 });
 

@@ -5,6 +5,7 @@ import { QueueError } from "../../fleet/model/queue-error.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
+import { LATEST } from "../../operations/chosen-id.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import type { DescribedViolation } from "../../run/model/result.ts";
 import { UnfinishedChanges } from "../../run/model/unfinished-changes.ts";
@@ -36,7 +37,8 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   if (error instanceof DeclarationError)
     return failed("WRONG_DECLARATION", error.message, EXIT.wrongUsage, { problems: error.problems });
   if (error instanceof RequestError) {
-    const hint = HINTS[error.code];
+    // If there is none at all, a list of them says no more.
+    const hint = error.asked === LATEST ? undefined : HINTS[error.code];
     const text = `corral: ${error.message.replaceAll("\n", "\ncorral: ")}${hint === undefined ? "" : `; ${hint}`}`;
     const { violations } = error;
     const further = violations.length === 0 ? {} : { violations };
