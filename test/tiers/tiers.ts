@@ -30,6 +30,7 @@ export const LONG = [
   "test/fleet/simulation/schedules.test.ts",
   "test/git/pull.test.ts",
   "test/git/stage.test.ts",
+  "test/isolation/engine/cell-remains.test.ts",
   "test/sandbox/network/network.property.test.ts",
   "test/state/file-lock.test.ts",
 ];

@@ -80,15 +80,16 @@ export class CellRemains {
     }
   }
 
-  /** The container's name is that of the run, whose next cell has it too; the names of volumes are of this cell alone. */
+  /** The container's name is that of the run, whose next cell has it too; its id and the names of volumes are of this cell alone. */
   *#removals(container: Docker.Container): Iterable<[string, Removal]> {
     yield [
       this.#run,
       async (isLeft) => {
         await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
-        if (isLeft()) await endLeftProcesses(container.id);
       },
     ];
+    // Also if the run has its next cell by then.
+    yield [container.id, () => endLeftProcesses(container.id)];
     const [first] = this.volumes;
     if (first !== undefined) yield [first, () => this.#removeVolumes()];
   }
