@@ -1,14 +1,17 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pinnedVolumes } from "../../src/isolation/engine/pinned-volume.ts";
+import { StartedContainers } from "../../src/isolation/engine/started-containers.ts";
 import { labelsFor, type Maker } from "../../src/isolation/port/labels.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { currentOwner, type Owner } from "../../src/state/owner.ts";
 import { type Engine, openEngine } from "../isolation/engine/engine.ts";
+import { canLeaveProcesses, leftProcess } from "../isolation/kernel/left-process.ts";
 import { mount } from "../sandbox/sandboxes.ts";
 
 /** What `reap` takes for its own, on a machine whose Engine others use as well. */
@@ -122,9 +125,30 @@ describe("reaping removes", () => {
     await once(orchestrator, "exit");
     const reaped = await engine.driver.reap();
     expect(reaped.cells).toEqual([run]);
-    expect(reaped.directories).toEqual([ownerDir.split("/").at(-1)]);
+    // The driver has another one, with the ids of its containers.
+    expect(reaped.directories).toHaveLength(2);
+    expect(reaped.directories).toContain(basename(ownerDir));
     expect(await engine.traces(run)).toEqual([]);
   });
+
+  it.skipIf(!canLeaveProcesses)(
+    "processes that an Engine left of a dead owner's container, and of no other",
+    async () => {
+      const [killed, living, foreign] = [givenName(), givenName(), givenName()];
+      await using left = leftProcess(killed);
+      await using kept = leftProcess(living);
+      await using others = leftProcess(foreign);
+      const ours = new StartedContainers(engine.liveDir, currentOwner());
+      await ours.add(living);
+      await new StartedContainers(engine.liveDir, dead).add(killed);
+      await new StartedContainers(engine.liveDir, { ...dead, machine: "another" }).add(foreign);
+      expect((await engine.driver.reap()).directories).toHaveLength(1);
+      expect(await left.ended).toEqual([null, "SIGKILL"]);
+      expect(left.hasGroup()).toBe(false);
+      expect([kept.isOver(), others.isOver()]).toEqual([false, false]);
+      await ours.remove();
+    },
+  );
 
   it("the same things from two sides at once, without an error, and each is told of at most twice", async () => {
     const names = await Promise.all(

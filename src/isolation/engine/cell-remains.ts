@@ -1,5 +1,5 @@
 import type Docker from "dockerode";
-import { endLeftProcesses } from "../kernel/left-processes.ts";
+import { endLeftProcesses, isContainerId } from "../kernel/left-processes.ts";
 import type { CellNetwork } from "../network/cell-network.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { untilGone } from "./answers/asked.ts";
@@ -88,10 +88,15 @@ export class CellRemains {
         await untilGone(async () => isLeft() && (await container.remove({ force: true, v: true })));
       },
     ];
-    // Also if the run has its next cell by then.
-    yield [container.id, () => endLeftProcesses(container.id)];
+    if (isContainerId(container.id)) yield [container.id, () => this.#endProcesses(container.id)];
     const [first] = this.volumes;
     if (first !== undefined) yield [first, () => this.#removeVolumes()];
+  }
+
+  /** Also if the run has its next cell by then. An Engine that has not ended yet could still make one. */
+  async #endProcesses(id: string): Promise<void> {
+    await untilGone(() => this.#options.docker.getContainer(id).remove({ force: true, v: true }));
+    await endLeftProcesses([id]);
   }
 
   async #removeVolumes(): Promise<void> {

@@ -9,6 +9,7 @@ import { reportWithin } from "../gate/await-report.ts";
 import { parseGateReport } from "../gate/report.ts";
 import { gateSecrets, secretLines } from "../gate/script.ts";
 import { verifyCell } from "../gate/verify.ts";
+import { isContainerId } from "../kernel/left-processes.ts";
 import { CellNetwork, enterFromOutside } from "../network/cell-network.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import { refusalFrom } from "../plan/start-refusal.ts";
@@ -29,6 +30,7 @@ import { enterByContainer } from "./listening-container.ts";
 import { pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { dockerSession, execAtTerminal } from "./session.ts";
+import { StartedContainers } from "./started-containers.ts";
 import { Unremoved } from "./unremoved.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
@@ -47,12 +49,15 @@ export interface DockerDriverOptions extends ReapScope {
 interface StartOptions extends DockerDriverOptions {
   readonly nameFiles: NameFileSet;
   readonly unremoved: Unremoved;
+  readonly startedContainers: StartedContainers;
 }
 
 /** Cells on a Docker Engine that runs on this machine. */
 export function dockerDriver(given: DockerDriverOptions): Driver {
   const unremoved = new Unremoved();
-  const options: StartOptions = { ...given, nameFiles: new NameFileSet(given.namesDir), unremoved };
+  const startedContainers = new StartedContainers(given.liveDir, given.maker.owner);
+  const nameFiles = new NameFileSet(given.namesDir);
+  const options: StartOptions = { ...given, nameFiles, unremoved, startedContainers };
   const starts = new PQueue({ concurrency: MAX_CONCURRENT_STARTS });
   return {
     name: "engine",
@@ -66,7 +71,10 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
     startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
     reap: (after) => told(reapedAtLast(options, after)),
-    removeLeft: () => unremoved.tryAtEnd(),
+    removeLeft: async () => {
+      // What is left then is ended by the next process that finds this one dead.
+      if (await unremoved.tryAtEnd()) await startedContainers.remove();
+    },
   };
 }
 
@@ -170,7 +178,16 @@ async function failed(error: unknown, request: StartRequest, remains: CellRemain
 }
 
 async function startVerified(
-  { docker, maker, seccomp, nameFiles, liveDir, unremoved, listensByContainer = false }: StartOptions,
+  {
+    docker,
+    maker,
+    seccomp,
+    nameFiles,
+    liveDir,
+    unremoved,
+    startedContainers,
+    listensByContainer = false,
+  }: StartOptions,
   request: StartRequest,
   input: Input,
   remains: CellRemains,
@@ -193,7 +210,7 @@ async function startVerified(
     if (isConflict(error) && !(await isOwn(docker, maker, name, plan.run))) remains.container = null;
     throw error;
   });
-  if (!CONTAINER_ID.test(container.id ?? "")) throw new EngineTrouble("the Engine sent no id of the cell that it made");
+  if (!isContainerId(container.id ?? "")) throw new EngineTrouble("the Engine sent no id of the cell that it made");
   remains.container = container;
   signal.throwIfAborted();
 
@@ -202,6 +219,7 @@ async function startVerified(
   const wait: Promise<unknown> = container.wait({ condition: "next-exit" });
   // Awaited when the cell ends; until then a broken connection must not be an unhandled rejection.
   wait.catch(() => {});
+  await startedContainers.add(container.id);
   await inTime(container.start());
   const network = new CellNetwork((places) =>
     listensByContainer
@@ -232,8 +250,6 @@ async function pidOf(container: Docker.Container): Promise<number> {
 }
 
 const NO_SECRETS: ReadonlyMap<string, string> = new Map();
-
-const CONTAINER_ID = /^[0-9a-f]{64}$/;
 
 /**
  * True if an earlier call of this very process made the container and seemed to fail: it was made for this run, and

@@ -67,9 +67,10 @@ export class Unremoved {
     return this.#left.delete(name);
   }
 
-  /** One more attempt, which takes some seconds at most. Never rejects. */
-  async tryAtEnd(): Promise<void> {
+  /** One more attempt, which takes some seconds at most. Never rejects. True if nothing is left. */
+  async tryAtEnd(): Promise<boolean> {
     if (this.#left.size > 0) await within(this.#tryAll(), AT_END_MS);
+    return this.#left.size === 0;
   }
 
   /** The process may end meanwhile. */

@@ -1,4 +1,4 @@
-import { mkdir, readdir } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
@@ -11,11 +11,13 @@ import { cellOf, type Engine, openEngine } from "./engine.ts";
 const PLACES = [{ address: "127.88.1.1", port: 443, host: "a.example" }];
 
 let engine: Engine;
+let liveDir = "";
 let seccomp: { corral: string };
 beforeAll(async () => {
   engine = await openEngine();
   seccomp = { corral: await loadSeccompProfile() };
-  await mkdir(engine.liveDir, { recursive: true });
+  // Not that of the driver, which notes its containers there.
+  liveDir = await engine.folder("doors");
 });
 afterAll(() => engine[Symbol.asyncDispose]());
 
@@ -34,7 +36,7 @@ async function waitingCell() {
       {
         docker,
         maker: engine.maker,
-        liveDir: engine.liveDir,
+        liveDir,
         seccomp,
         plan: { ...plan, ...as },
         cell: cell.id,
@@ -42,7 +44,7 @@ async function waitingCell() {
       },
       PLACES,
     );
-  const left = async () => [...(await engine.traces(plan.run)).slice(1), ...(await readdir(engine.liveDir))];
+  const left = async () => [...(await engine.traces(plan.run)).slice(1), ...(await readdir(liveDir))];
   return { cell, plan, listen, left, unremoved };
 }
 
