@@ -54,6 +54,7 @@ async function leftOf(place: Processes): Promise<string[]> {
     ...cells.map(({ run }) => `the cell of run ${run}`),
     ...groups.map((group) => `the control group ${group}`),
     ...in_("live").map((entry) => `live/${entry}`),
+    ...in_("containers").map((entry) => `containers/${entry}`),
     ...in_("changes").map((entry) => `changes/${entry}`),
     // A draft is an empty directory that had no name yet; it is removed after ten minutes.
     ...in_("runc/cells", (entry) => !entry.startsWith(".new-")).map((entry) => `runc/cells/${entry}`),

@@ -41,16 +41,11 @@ async function removedAtOnce(dir: string): Promise<boolean> {
   }
 }
 
-/** Removes the directories of owners that are certainly dead, each after `before` has settled; returns their names. */
-export async function reapLiveDirs(
-  liveDir: string,
-  self: Owner,
-  before?: (ownerDir: string) => Promise<void>,
-): Promise<string[]> {
+/** Removes the directories of owners that are certainly dead; returns their names. */
+export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string[]> {
   const removed: string[] = [];
   for (const { name, owner } of await ownerDirs(liveDir)) {
     if (!isDead(owner, self)) continue;
-    await before?.(join(liveDir, name));
     await removeOwnerDir(join(liveDir, name));
     removed.push(name);
   }

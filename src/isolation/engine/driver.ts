@@ -55,7 +55,7 @@ interface StartOptions extends DockerDriverOptions {
 /** Cells on a Docker Engine that runs on this machine. */
 export function dockerDriver(given: DockerDriverOptions): Driver {
   const unremoved = new Unremoved();
-  const startedContainers = new StartedContainers(given.liveDir, given.maker.owner);
+  const startedContainers = new StartedContainers(given.startedDir, given.maker.owner);
   const nameFiles = new NameFileSet(given.namesDir);
   const options: StartOptions = { ...given, nameFiles, unremoved, startedContainers };
   const starts = new PQueue({ concurrency: MAX_CONCURRENT_STARTS });
@@ -73,7 +73,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
     reap: (after) => told(reapedAtLast(options, after)),
     removeLeft: async () => {
       // What is left then is ended by the next process that finds this one dead.
-      if (await unremoved.tryAtEnd()) await startedContainers.remove();
+      if (await unremoved.tryAtEnd()) startedContainers.remove();
     },
   };
 }
@@ -219,7 +219,7 @@ async function startVerified(
   const wait: Promise<unknown> = container.wait({ condition: "next-exit" });
   // Awaited when the cell ends; until then a broken connection must not be an unhandled rejection.
   wait.catch(() => {});
-  await startedContainers.add(container.id);
+  startedContainers.add(container.id);
   await inTime(container.start());
   const network = new CellNetwork((places) =>
     listensByContainer

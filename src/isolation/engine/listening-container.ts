@@ -29,7 +29,7 @@ const MAX_PROCESSES = 64;
 /** More than a cell can have places. */
 const MAX_OPEN_FILES = 2048;
 
-export interface ListeningRequest extends ReapScope {
+export interface ListeningRequest extends Omit<ReapScope, "startedDir"> {
   readonly seccomp: SeccompProfiles;
   /** That of the cell. */
   readonly plan: Plan;

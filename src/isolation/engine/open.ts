@@ -34,7 +34,7 @@ export async function openDockerEngine({
   // If one fails, nothing is still being written when the caller learns of it.
   await Promise.allSettled(parts);
   const [{ docker, endpoint, socketPath, opened }, sealKey, seccomp] = await Promise.all(parts);
-  const { live, names } = statePaths(stateDir);
+  const { live, names, startedContainers } = statePaths(stateDir);
   const maker: Maker = { owner: currentOwner(), sealKey };
   // The variable is for tests, which run a cell or two in each state directory.
   const keeps = engineEnv.CORRAL_KEEP_IMAGES !== "0";
@@ -44,6 +44,7 @@ export async function openDockerEngine({
       maker,
       seccomp: { corral: seccomp },
       liveDir: live,
+      startedDir: startedContainers,
       namesDir: names,
       // Only root may enter a network. The variable is for tests: both ways enforce the same.
       listensByContainer: process.getuid?.() !== 0 || engineEnv.CORRAL_LISTEN_BY_CONTAINER === "1",

@@ -3,14 +3,13 @@ import { z } from "zod";
 import { livingOwners, reapLiveDirs } from "../../state/live-dir.ts";
 import { isDead } from "../../state/owner.ts";
 import { endedFromOutside } from "../kernel/first-process.ts";
-import { endLeftProcesses } from "../kernel/left-processes.ts";
 import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
 import { type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
 import { asked, isConflict, untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
 import { firstProcessOf } from "./container-files.ts";
 import { listVolumes, markOfBareVolume, ownerMark, ownerOfVolume } from "./pinned-volume.ts";
-import { startedIn } from "./started-containers.ts";
+import { endLeftOfDead } from "./started-containers.ts";
 import type { Unremoved } from "./unremoved.ts";
 
 /** Where to look, and as whom. */
@@ -19,6 +18,8 @@ export interface ReapScope {
   readonly maker: Maker;
   /** Where the temporary directories of orchestrators are. */
   readonly liveDir: string;
+  /** Where orchestrators note which containers they start. */
+  readonly startedDir: string;
 }
 
 const ListedContainer = z.object({
@@ -48,7 +49,7 @@ export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[
 
 /** Removes the containers, volumes, processes and directories of owners that are certainly dead, when `after` has settled. */
 export async function reap(
-  { docker, maker, liveDir, unremoved }: ReapScope & { readonly unremoved: Pick<Unremoved, "removed"> },
+  { docker, maker, liveDir, startedDir, unremoved }: ReapScope & { readonly unremoved: Pick<Unremoved, "removed"> },
   after?: Promise<unknown>,
 ): Promise<Reaped> {
   const [listed, oldVolumes] = await Promise.all([
@@ -73,14 +74,8 @@ export async function reap(
   const runs = new Set(cells);
   const ofCells = new Set(left.flatMap(({ name, run }) => (run !== null && runs.has(run) ? [name] : [])));
   const volumes = removed.filter((name) => !ofCells.has(name));
-  const endProcesses = async (ownerDir: string): Promise<void> => {
-    const started = await startedIn(ownerDir);
-    const removal = (): Promise<void> => endLeftProcesses(started);
-    const sinceMs = performance.now();
-    await removal();
-    if (started.length > 0) unremoved.removed(ownerDir, { removal, sinceMs });
-  };
-  return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner, endProcesses) };
+  await endLeftOfDead(startedDir, maker.owner, unremoved);
+  return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
 }
 
 /** `run`: null if the Engine left nothing but the name. */

@@ -1,58 +1,67 @@
-import { appendFileSync, renameSync, writeFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { appendFileSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
-import type { Owner } from "../../state/owner.ts";
-import { isContainerId } from "../kernel/left-processes.ts";
+import { formatOwner, isDead, type Owner, parseOwner } from "../../state/owner.ts";
+import { endLeftProcesses, isContainerId } from "../kernel/left-processes.ts";
+import type { Unremoved } from "./unremoved.ts";
 
-/** In an owner's directory: the ids of the containers that it started, one a line, the latest last. */
-const FILE = "containers";
-/** How many of them are kept at least. Only those whose start has not ended matter. */
+/** How many containers are kept at least, the latest. Only those whose start has not ended matter. */
 const KEPT = 4096;
+/** More processes than any machine runs; the rest is not read. */
+const MAX_FILES = 10_000;
 
 /**
  * Which containers this process starts, on the disk: an Engine that ends meanwhile leaves processes of a container that it no longer knows
- * (docs/architecture.md, fact: volume-without-labels), and if this process ends too, nothing else names them.
+ * (docs/architecture.md, fact: volume-without-labels), and if this process ends too, nothing else names them. A file with the owner in its
+ * first line, then an id a line.
  */
 export class StartedContainers {
-  readonly #liveDir: string;
+  readonly #dir: string;
   readonly #owner: Owner;
-  #dir: Promise<string> | null = null;
+  #file: string | null = null;
   #latest: string[] = [];
 
-  constructor(liveDir: string, owner: Owner) {
-    this.#liveDir = liveDir;
+  constructor(dir: string, owner: Owner) {
+    this.#dir = dir;
     this.#owner = owner;
   }
 
-  /** Before the container starts. Rejects if the disk refuses it. */
-  async add(container: string): Promise<void> {
-    this.#dir ??= makeOwnerDir(this.#liveDir, this.#owner);
-    const file = join(await this.#dir, FILE);
+  /** Before the container starts. Throws if the disk refuses it. */
+  add(container: string): void {
     this.#latest.push(container);
-    if (this.#latest.length < 2 * KEPT) {
-      appendFileSync(file, `${container}\n`, { mode: 0o600 });
+    if (this.#file !== null && this.#latest.length < 2 * KEPT) {
+      appendFileSync(this.#file, `${container}\n`);
       return;
     }
     this.#latest = this.#latest.slice(-KEPT);
-    writeFileSync(`${file}.new`, `${this.#latest.join("\n")}\n`, { mode: 0o600 });
+    mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+    const file = this.#file ?? join(this.#dir, randomBytes(8).toString("hex"));
+    writeFileSync(`${file}.new`, `${[formatOwner(this.#owner), ...this.#latest].join("\n")}\n`, { mode: 0o600 });
     renameSync(`${file}.new`, file);
+    this.#file = file;
   }
 
   /** When nothing of them is left. */
-  async remove(): Promise<void> {
-    const dir = this.#dir;
-    this.#dir = null;
+  remove(): void {
+    if (this.#file !== null) rmSync(this.#file, { force: true });
+    this.#file = null;
     this.#latest = [];
-    if (dir !== null) await removeOwnerDir(await dir);
   }
 }
 
-/** The containers that the owner of this directory below `live/` started. A line that was cut is none. */
-export async function startedIn(ownerDir: string): Promise<string[]> {
-  const text = await readFile(join(ownerDir, FILE), "utf8").catch(() => "");
-  return text
-    .split("\n")
-    .slice(-2 * KEPT)
-    .filter(isContainerId);
+/** Ends what Engines left of containers that owners started which are certainly dead. A line that was cut names none. */
+export async function endLeftOfDead(dir: string, self: Owner, unremoved: Pick<Unremoved, "removed">): Promise<void> {
+  const names = await readdir(dir).catch(() => []);
+  for (const file of names.slice(0, MAX_FILES).map((name) => join(dir, name))) {
+    const [first = "", ...lines] = (await readFile(file, "utf8").catch(() => "")).split("\n");
+    const owner = parseOwner(first);
+    if (owner === null || !isDead(owner, self)) continue;
+    const started = lines.filter(isContainerId);
+    const removal = (): Promise<void> => endLeftProcesses(started);
+    const sinceMs = performance.now();
+    await removal();
+    unremoved.removed(file, { removal, sinceMs });
+    await rm(file, { force: true });
+  }
 }

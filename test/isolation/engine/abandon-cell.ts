@@ -23,6 +23,7 @@ const driver = dockerDriver({
   docker,
   maker,
   liveDir,
+  startedDir: join(stateDir, "containers"),
   namesDir: join(stateDir, "names"),
   seccomp: { corral: await loadSeccompProfile() },
 });

@@ -125,11 +125,12 @@ describe("output", () => {
     breaking.getContainer = (id) => watched(docker.getContainer(id), sockets);
     breaking.createContainer = (async (options: Parameters<typeof docker.createContainer>[0]) =>
       watched(await docker.createContainer(options), sockets)) as typeof docker.createContainer;
-    const { maker, liveDir, namesDir } = engine;
+    const { maker, liveDir, startedDir, namesDir } = engine;
     const driver = dockerDriver({
       docker: breaking,
       maker,
       liveDir,
+      startedDir,
       namesDir,
       seccomp: { corral: '{"defaultAction":"SCMP_ACT_ALLOW"}' },
     });
@@ -178,10 +179,10 @@ function watched(container: Container, sockets: { destroy(): void }[]): Containe
 
 describe("an Engine that is gone", () => {
   it("is told as such, whatever was asked of it", async () => {
-    const { docker, maker, liveDir, namesDir } = engine;
+    const { docker, maker, liveDir, startedDir, namesDir } = engine;
     const Client = docker.constructor as new (options: object) => typeof docker;
     const gone = new Client({ socketPath: join(engine.dir, "no-engine") });
-    const driver = dockerDriver({ docker: gone, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
+    const driver = dockerDriver({ docker: gone, maker, liveDir, startedDir, namesDir, seccomp: { corral: "{}" } });
     const { plan, pins } = await engine.plan({ command: ["true"] });
     const start = { plan, pins, signal: new AbortController().signal, onOutput: () => {} };
     const asked = [driver.capabilities(), driver.imageFacts("x"), driver.list(), driver.reap(), driver.start(start)];
@@ -191,12 +192,12 @@ describe("an Engine that is gone", () => {
   });
 
   it("does not hide why a start failed where the removal fails as well", async () => {
-    const { docker, maker, liveDir, namesDir } = engine;
+    const { docker, maker, liveDir, startedDir, namesDir } = engine;
     const failing = Object.create(docker) as typeof docker;
     failing.createContainer = () => Promise.reject(new Error("the first failure"));
     failing.getContainer = () =>
       ({ remove: () => Promise.reject(new Error("the second failure")) }) as unknown as Container;
-    const driver = dockerDriver({ docker: failing, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
+    const driver = dockerDriver({ docker: failing, maker, liveDir, startedDir, namesDir, seccomp: { corral: "{}" } });
     const { plan, pins } = await engine.plan({ command: ["true"] });
     const start = { plan, pins, signal: new AbortController().signal, onOutput: () => {} };
     await expect(driver.start(start)).rejects.toThrow(/the first failure.*the second failure/);
@@ -206,7 +207,7 @@ describe("an Engine that is gone", () => {
 
 describe("a start that ends half way", () => {
   it("leaves no container where it is aborted while the Engine makes one", async () => {
-    const { docker, maker, liveDir, namesDir } = engine;
+    const { docker, maker, liveDir, startedDir, namesDir } = engine;
     const controller = new AbortController();
     const reason = new Error("changed my mind");
     const aborting = Object.create(docker) as typeof docker;
@@ -214,14 +215,14 @@ describe("a start that ends half way", () => {
       setTimeout(() => controller.abort(reason), 1);
       return docker.createContainer(options);
     }) as typeof docker.createContainer;
-    const driver = dockerDriver({ docker: aborting, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
+    const driver = dockerDriver({ docker: aborting, maker, liveDir, startedDir, namesDir, seccomp: { corral: "{}" } });
     const { plan, pins } = await engine.plan({ command: ["true"] });
     await expect(driver.start({ plan, pins, signal: controller.signal, onOutput: () => {} })).rejects.toBe(reason);
     expect(await engine.traces(plan.run)).toEqual([]);
   });
 
   it("leaves no volume where the Engine made them and could not make the container after all", async () => {
-    const { docker, maker, liveDir, namesDir } = engine;
+    const { docker, maker, liveDir, startedDir, namesDir } = engine;
     const failing = Object.create(docker) as typeof docker;
     failing.createContainer = (async (options: Parameters<typeof docker.createContainer>[0]) => {
       // The answer is lost, and somebody else removes the container and leaves its volumes.
@@ -229,7 +230,7 @@ describe("a start that ends half way", () => {
       expect(await engine.traces(options.Labels?.["dev.corral.run"] ?? "")).toHaveLength(2);
       throw new Error("nobody answers");
     }) as typeof docker.createContainer;
-    const driver = dockerDriver({ docker: failing, maker, liveDir, namesDir, seccomp: { corral: "{}" } });
+    const driver = dockerDriver({ docker: failing, maker, liveDir, startedDir, namesDir, seccomp: { corral: "{}" } });
     const hosts = [await engine.folder("one"), await engine.folder("two")];
     const mounts = hosts.map((host, index) => mount(`/m${index}`, "ro", { host }));
     const { plan, pins } = await engine.plan({ command: ["true"], mounts });

@@ -38,11 +38,12 @@ export async function openEngine() {
   const maker: Maker = { owner: currentOwner(), sealKey };
   const seccomp = { corral: await loadSeccompProfile() };
   const liveDir = join(stateDir, "live");
+  const startedDir = join(stateDir, "containers");
   const namesDir = join(stateDir, "names");
   const driverOf = (
     as: Maker,
     more: { readonly listensByContainer?: boolean; readonly docker?: Docker } = {},
-  ): Driver => dockerDriver({ docker, maker: as, seccomp, liveDir, namesDir, ...more });
+  ): Driver => dockerDriver({ docker, maker: as, seccomp, liveDir, startedDir, namesDir, ...more });
   const gate = await gateBinary({ docker, stateDir });
   const socket = join(dir, "s");
   const server = createServer();
@@ -55,6 +56,7 @@ export async function openEngine() {
     dir,
     stateDir,
     liveDir,
+    startedDir,
     namesDir,
     maker,
     driver,

@@ -1,4 +1,4 @@
-import { readdir } from "node:fs/promises";
+import { mkdir, readdir } from "node:fs/promises";
 import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
@@ -11,13 +11,11 @@ import { cellOf, type Engine, openEngine } from "./engine.ts";
 const PLACES = [{ address: "127.88.1.1", port: 443, host: "a.example" }];
 
 let engine: Engine;
-let liveDir = "";
 let seccomp: { corral: string };
 beforeAll(async () => {
   engine = await openEngine();
   seccomp = { corral: await loadSeccompProfile() };
-  // Not that of the driver, which notes its containers there.
-  liveDir = await engine.folder("doors");
+  await mkdir(engine.liveDir, { recursive: true });
 });
 afterAll(() => engine[Symbol.asyncDispose]());
 
@@ -36,7 +34,7 @@ async function waitingCell() {
       {
         docker,
         maker: engine.maker,
-        liveDir,
+        liveDir: engine.liveDir,
         seccomp,
         plan: { ...plan, ...as },
         cell: cell.id,
@@ -44,7 +42,7 @@ async function waitingCell() {
       },
       PLACES,
     );
-  const left = async () => [...(await engine.traces(plan.run)).slice(1), ...(await readdir(liveDir))];
+  const left = async () => [...(await engine.traces(plan.run)).slice(1), ...(await readdir(engine.liveDir))];
   return { cell, plan, listen, left, unremoved };
 }
 
