@@ -1,9 +1,9 @@
 import PQueue from "p-queue";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { bugText } from "../platform/bug-text.ts";
-import { isHostTrouble } from "../platform/host-trouble.ts";
 import type { Job } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
+import { UnfinishedChanges } from "../run/model/unfinished-changes.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
 import { ClaimedAhead } from "./claimed-ahead.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
@@ -12,7 +12,7 @@ import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
 import { QueueError } from "./model/queue-error.ts";
-import { type ResultRecorder, UNRUN } from "./result-recorder.ts";
+import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
 import { Semaphore } from "./semaphore.ts";
 import type { Concurrency } from "./share.ts";
 
@@ -181,9 +181,11 @@ export class ItemsHere {
    * The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again, unless it is
    * not known whether it has begun.
    */
-  #brokenRun({ request, run }: ClaimedItem, error: unknown, { isUnknown }: ItemEffects): RunResult {
-    if (error instanceof EngineTrouble || error instanceof QueueError || isHostTrouble(error)) throw error;
+  #brokenRun({ request, run }: ClaimedItem, error: unknown, { isUnknown, hasBegun }: ItemEffects): RunResult {
     const { troubles, onEvent, spec } = this.#fleet;
+    // What it has begun is finished, now or when the fleet is resumed.
+    if (error instanceof UnfinishedChanges && hasBegun) return brokenResult({ run, worker: spec.worker });
+    if (isRunTrouble(error) || error instanceof QueueError) throw error;
     const bug = `internal error: ${bugText(error)}`;
     troubles.add(run, bug);
     onEvent({ type: "trouble", detail: isUnknown ? bug : lostText(request.key, error) });

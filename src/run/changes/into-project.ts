@@ -36,6 +36,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
         outcomes = await store.apply(changeset, indexes, { isKept: beginning !== undefined, before });
       } catch (error) {
         if (!(error instanceof AuditTrailError)) throw error;
+        if (beginning !== undefined) throw unrecorded(error);
         await kept(store, only(changeset, indexes), "held", UNRECORDED);
         return held(UNRECORDED);
       }
@@ -83,9 +84,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
     try {
       await audit.append(record);
     } catch (error) {
-      if (!(error instanceof AuditTrailError)) throw error;
-      const why = `what an item has begun to change cannot be recorded, so it waits: ${error.message}`;
-      throw new UnfinishedChanges(why, { cause: error });
+      throw error instanceof AuditTrailError ? unrecorded(error) : error;
     }
   }
 
@@ -139,6 +138,11 @@ async function completed(run: string, store: ChangesetStore, before: (agreed: Ch
     if (done.code === "missing") return null;
     return done.code === "busy" ? new Busy(done.reason) : { broken: done.reason };
   });
+}
+
+function unrecorded(cause: AuditTrailError): UnfinishedChanges {
+  const why = `what an item has begun to change cannot be recorded, so it waits: ${cause.message}`;
+  return new UnfinishedChanges(why, { cause });
 }
 
 const FINISHED_ELSEWHERE = "another process finishes the run in place of this one";

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
+import { type AuditTrail, AuditTrailError } from "../../../src/audit/trail.ts";
 import { startFleet } from "../../../src/fleet/fleet.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
@@ -8,6 +9,7 @@ import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { newestAuditRecords } from "../../../src/operations/audit.ts";
 import { Changesets } from "../../../src/operations/changesets.ts";
+import { changesetStore, intoProject } from "../../../src/run/changes/into-project.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
 import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";
 import { sh } from "../../run/project-fixture.ts";
@@ -238,6 +240,28 @@ describe("a run that is cut off after it has begun to change files", () => {
     expect(summary).toMatchObject({ state: "paused", why: "changes that were begun cannot be finished now" });
     expect(f.events).toContainEqual({ type: "trouble", detail: "the audit trail is full" });
     expect(content(f)).toBe("");
+    const { results } = await f.resume(summary.fleet);
+    expect(results.get("k")).toMatchObject({ status: "succeeded", attempt: 1, output: "printed\n" });
+    expect([content(f), leftIn(f)]).toEqual(["once\n", []]);
+  });
+
+  it("so does one that has begun, and whose beginning cannot be written to the audit trail", async () => {
+    await using f = await project({ w: { command: ONCE, sandbox: ASKS } });
+    const { environment } = f.project.corral;
+    let tries = 0;
+    const audit: AuditTrail = {
+      append: async (record) => {
+        if (record.type !== "changes_applying") return await environment.audit.append(record);
+        tries += 1;
+        throw new AuditTrailError("another process holds the audit trail");
+      },
+    };
+    const changesets = intoProject(changesetStore(f.project.stateDir), audit);
+    const { summary } = await mapped(f, { run: (run) => ({ ...run, changesets }) });
+    expect(summary).toMatchObject({ state: "paused", why: "changes that were begun cannot be finished now" });
+    const details = f.events.flatMap((event) => (event.type === "trouble" ? [event.detail] : []));
+    expect(details).toEqual([expect.stringMatching(/cannot be recorded, so it waits: another process holds/)]);
+    expect([tries, content(f)]).toEqual([2, ""]);
     const { results } = await f.resume(summary.fleet);
     expect(results.get("k")).toMatchObject({ status: "succeeded", attempt: 1, output: "printed\n" });
     expect([content(f), leftIn(f)]).toEqual(["once\n", []]);

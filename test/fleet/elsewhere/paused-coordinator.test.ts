@@ -10,7 +10,7 @@ const ITEMS = 16;
 /** So that neither coordinator can see that the other lives, as in containers: only the lease decides. */
 const APART = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
-/** Not while it writes to the audit trail: then no other process can, and changes wait for consent. */
+/** Not while it writes to the audit trail: then no other process can, and the fleet pauses. */
 async function stopped({ child }: Process, stateDir: string): Promise<void> {
   for (;;) {
     child.kill("SIGSTOP");

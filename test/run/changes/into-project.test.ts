@@ -57,6 +57,23 @@ it("finishes what was begun only when it can be recorded: until then it waits, a
   expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
 });
 
+it("an item that has begun waits in the same way, and nobody is asked about its changes", async () => {
+  let isFull = true;
+  const types: string[] = [];
+  const { staged, changesets } = begin(async ({ type }) => {
+    if (isFull) throw new AuditTrailError("the disk is full");
+    types.push(type);
+  });
+  const beginning = { refused: [], begin: async () => null };
+  const applying = changesets.apply(staged.changeset(ID), new Set([0, 1]), beginning);
+  await expect(applying).rejects.toThrow(UnfinishedChanges);
+  expect(treeAt(staged.target)).toEqual({ a: "old" });
+  isFull = false;
+  expect(await changesets.finish(ID)).toMatchObject({ outcomes: [{ outcome: "applied" }, { outcome: "applied" }] });
+  expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
+  expect(types).toEqual(["changes_applying", "changes_applied"]);
+});
+
 it("withdraws what many runs and those that they called left, and reads what waits once", async () => {
   const { staged, store, changesets } = begin(async () => {});
   const keep = async (id: string, root: string, reason: string | null) => {
