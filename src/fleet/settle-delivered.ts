@@ -80,10 +80,8 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
 /** A process that waits for a person's decision can lose the fleet meanwhile: then the next owner decides on the same changes. */
 function whileOwned(into: Changesets, queue: Pick<OwnedQueue, "confirm">): Changesets {
   return {
-    async keep(...kept) {
-      await queue.confirm();
-      await into.keep(...kept);
-    },
+    // While the changes are held, since a process can be stopped between any two steps: then the next owner waits for it.
+    keep: (changeset, state, reason) => into.keep(changeset, state, reason, () => queue.confirm()),
     async apply(...applied) {
       await queue.confirm();
       return await into.apply(...applied);

@@ -39,16 +39,8 @@ export class ChangesetFolders {
     return new KeptFolder(join(this.#root, id));
   }
 
-  /** False if it already exists. */
-  async make({ dir }: KeptFolder): Promise<boolean> {
-    await mkdir(this.#root, { recursive: true, mode: 0o700 });
-    try {
-      await mkdir(dir, { mode: 0o700 });
-      return true;
-    } catch (error) {
-      if (hasCode(error, "EEXIST")) return false;
-      throw error;
-    }
+  async make({ dir }: KeptFolder): Promise<void> {
+    await mkdir(dir, { recursive: true, mode: 0o700 });
   }
 
   async isHeld({ lock }: KeptFolder): Promise<boolean> {

@@ -51,14 +51,27 @@ export class ChangesetStore {
   }
 
   /**
-   * Stores a changeset and moves its content here. If it is already stored, its further changes are added.
+   * Stores a changeset and moves its content here. If it is already stored, its further changes are added. `before`: called while no other
+   * process can work on it; nothing is stored if it rejects.
    * @throws ChangesetBusy
    */
-  async keep(changeset: Changeset, outcome: ChangeOutcome, reason: string | null = null): Promise<void> {
+  async keep(
+    changeset: Changeset,
+    outcome: ChangeOutcome,
+    reason: string | null = null,
+    before?: () => Promise<void>,
+  ): Promise<void> {
     const folder = this.#folders.of(changeset.id);
-    const isNew = await this.#folders.make(folder);
+    await this.#folders.make(folder);
     await using held = await this.#folders.hold(folder);
     if (held === null) throw new ChangesetBusy(await this.#folders.whyBusy(folder, changeset.id));
+    const isNew = !folder.isWritten;
+    try {
+      await before?.();
+    } catch (error) {
+      if (isNew) await this.#folders.remove(folder);
+      throw error;
+    }
     const state = stateOf(changeset, outcome, reason);
     if (!isNew) return await addChanges(folder, changeset, state.changes);
     await folder.writeChangeset(changeset);

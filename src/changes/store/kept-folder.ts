@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import type { Changeset } from "../model/changeset.ts";
+import { isThere } from "./existing.ts";
 import type { KeptChangeset } from "./kept-changeset.ts";
 import { type KeptState, parseChangeset, parseState } from "./record.ts";
 import { waitingIn } from "./waiting.ts";
@@ -34,6 +35,11 @@ export class KeptFolder {
   /** Locked by the process that works on the changeset. */
   get lock(): string {
     return join(this.dir, "owner");
+  }
+
+  /** False for one that was only made. */
+  get isWritten(): boolean {
+    return isThere(join(this.dir, "changeset.json"));
   }
 
   async readChangeset(): Promise<Changeset> {

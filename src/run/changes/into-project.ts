@@ -15,7 +15,7 @@ export function changesetStore(stateDir: string): ChangesetStore {
 /** The changes of root runs: applied from the store, and written down before and after. */
 export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChangesets {
   return {
-    keep: async (changeset, state, reason) => await kept(store, changeset, state, reason),
+    keep: async (...changes) => await kept(store, ...changes),
     async apply(changeset, indexes, beginning) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
       const held = (reason: string) => changes.map((change): Outcome => ({ change, outcome: "held", reason }));

@@ -63,8 +63,11 @@ export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
 
 /** The store from which the changes of root runs are applied, and in which they wait. After a crash, applying resumes from it. */
 export interface Changesets {
-  /** Takes over the changeset and its content: it waits until a person applies or discards it. `reason`: for that person. */
-  keep(changeset: Changeset, state: ChangeOutcome, reason: string): Promise<void>;
+  /**
+   * Takes over the changeset and its content: it waits until a person applies or discards it. `reason`: for that person. `before`: called
+   * when no other process can work on it any more; nothing is kept if it rejects.
+   */
+  keep(changeset: Changeset, state: ChangeOutcome, reason: string, before?: () => Promise<void>): Promise<void>;
   /** Applies the changes of these indexes; what cannot be is kept. In the order of the changeset, one outcome for each index. */
   apply(changeset: Changeset, indexes: ReadonlySet<number>, beginning?: Beginning): Promise<Outcome[]>;
 }

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
+import { ChangesetBusy, ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import type { LockOwner } from "../../../src/state/file-lock.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../staged-folder.ts";
 
@@ -38,6 +38,28 @@ it("takes over a changeset with its content, lists and loads it", async () => {
     changeset: { id: ID, changes: changeset.changes },
     waiting: new Set([0, 1]),
   });
+});
+
+it("asks whether it may keep while no other process can work on it, and keeps nothing if it may not", async () => {
+  const { staged, stateDir, store, storeOf, changeset } = begin();
+  const other = storeOf({ name: "another", isDead: () => false });
+  const refused = async (): Promise<void> => {
+    await expect(other.keep(changeset, "held")).rejects.toThrow(ChangesetBusy);
+    throw new Error("it may not");
+  };
+  await expect(store.keep(changeset, "held", null, refused)).rejects.toThrow("it may not");
+  expect(namesIn(join(stateDir, "changes"))).toEqual([]);
+  expect(fs.existsSync(staged.content)).toBe(true);
+  await store.keep({ ...changeset, changes: changeset.changes.slice(0, 1) }, "held");
+  await expect(store.keep(changeset, "held", null, refused)).rejects.toThrow("it may not");
+  expect(await store.load(ID)).toMatchObject({ ok: true, waiting: new Set([0]) });
+});
+
+it("keeps a changeset for which a process that was killed had only made the folder", async () => {
+  const { stateDir, store, changeset } = begin();
+  fs.mkdirSync(join(stateDir, "changes", ID), { recursive: true });
+  await store.keep(changeset, "held");
+  expect(await store.load(ID)).toMatchObject({ ok: true, waiting: new Set([0, 1]) });
 });
 
 it("applies what waits, and forgets the changeset when nothing is left", async () => {

@@ -1,4 +1,4 @@
-import { appendFileSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { DirectoryBlobs } from "../../../src/blobs/directory/directory-blobs.ts";
@@ -8,7 +8,7 @@ import { exportChangeset } from "../../../src/changes/wire/export.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
 import type { ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
-import { OwnedQueue } from "../../../src/fleet/owned-queue.ts";
+import { FleetTaken, OwnedQueue } from "../../../src/fleet/owned-queue.ts";
 import { settlingDelivered } from "../../../src/fleet/settle-delivered.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 import { OF, viewOf } from "../../blobs/machine-pair.ts";
@@ -70,8 +70,8 @@ async function delivered(f: FleetFixture) {
   };
 }
 
-function project(): Promise<FleetFixture> {
-  const zone = { name: "out", mode: "rw", stage: true, approval: "pre_approved" };
+function project(approval = "pre_approved"): Promise<FleetFixture> {
+  const zone = { name: "out", mode: "rw", stage: true, approval };
   return openFleetProject({
     workers: { w: { command: sh("true"), sandbox: { zones: [zone] } } },
     zones: { out: "rw" },
@@ -92,16 +92,22 @@ const leftIn = (f: FleetFixture): string[] => {
 function ownedBy(queue: FleetQueue): OwnedQueue {
   return new OwnedQueue(
     queue,
-    () => performance.now(),
+    // So much passes between two steps that the queue is asked each time.
+    () => 10_000 * steps++,
     () => {},
   );
 }
+let steps = 0;
 
 /** The queue with another way to begin. */
 function withBegin(queue: FleetQueue, begin: FleetQueue["begin"]): FleetQueue {
+  return withPart(queue, { begin });
+}
+
+function withPart(queue: FleetQueue, part: Partial<FleetQueue>): FleetQueue {
   return new Proxy(queue, {
     get(of, name) {
-      const value: unknown = name === "begin" ? begin : Reflect.get(of, name);
+      const value: unknown = Reflect.get(part, name) ?? Reflect.get(of, name);
       return typeof value === "function" ? value.bind(of) : value;
     },
   });
@@ -154,5 +160,21 @@ describe("what a machine delivers", () => {
     expect([content(f), leftIn(f)]).toEqual(["", [RUN]]);
     expect(await settle(taken(false))).toBe(null);
     expect([content(f), leftIn(f)]).toEqual(["", []]);
+  });
+
+  it("leaves no changes that wait if the fleet was taken over before they are kept, since no next owner can keep them meanwhile", async () => {
+    await using f = await project("ask");
+    const { queue, settle } = await delivered(f);
+    const held: boolean[] = [];
+    const claim: FleetQueue["claim"] = async (...asked) => {
+      held.push(existsSync(join(f.project.stateDir, "changes", RUN, "owner")));
+      const claimed = await queue.claim(...asked);
+      return held.at(-1) === true ? { ...claimed, fleet: "taken" } : claimed;
+    };
+    await expect(settle(withPart(queue, { claim }))).rejects.toThrow(FleetTaken);
+    expect(held).toEqual([false, true]);
+    expect([content(f), leftIn(f)]).toEqual(["", []]);
+    expect(await settle(queue)).toMatchObject({ hasBegun: false, result: { status: "pending" } });
+    expect(leftIn(f)).toEqual([RUN]);
   });
 });
