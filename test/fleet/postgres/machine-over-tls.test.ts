@@ -117,6 +117,12 @@ describe("the script of `corral work --grants`", () => {
     await expect(asRole.query("DELETE FROM corral.blobs")).rejects.toThrow(/permission denied/);
   });
 
+  it("says what makes the tables if they are not there yet", () => {
+    const another = superUrl.replace(`/${database}`, "/template1");
+    const [, refusal] = /ERROR: +(.*)/.exec(psql(another, machineRoleScript(name("early"), "1"))) ?? [];
+    expect(refusal).toMatch(/^Corral's tables are not there yet: run `corral fleet ls`/);
+  });
+
   it("changes nothing for a role with all rights: the owner, its members, a superuser, and who can become one", async () => {
     const [member, maker, writer] = [name("member"), name("maker"), name("writer")];
     sql(`CREATE ROLE ${member} NOINHERIT IN ROLE ${owner}; CREATE ROLE ${maker} CREATEROLE;
