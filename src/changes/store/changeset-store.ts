@@ -66,12 +66,10 @@ export class ChangesetStore {
     await using held = await this.#folders.hold(folder);
     if (held === null) throw new ChangesetBusy(await this.#folders.whyBusy(folder, changeset.id));
     const isNew = !folder.isWritten;
-    try {
-      await before?.();
-    } catch (error) {
+    await before?.().catch(async (error: unknown) => {
       if (isNew) await this.#folders.remove(folder);
       throw error;
-    }
+    });
     const state = stateOf(changeset, outcome, reason);
     if (!isNew) return await addChanges(folder, changeset, state.changes);
     await folder.writeChangeset(changeset);
