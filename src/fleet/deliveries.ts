@@ -169,7 +169,7 @@ export class Deliveries implements AsyncDisposable {
     if (this.#lost.aborted) return;
     // It was stopped before it had decided: the delivery waits for the next owner of the fleet.
     if (settled.result.status === "cancelled" && !settled.hasBegun && stop.aborted)
-      return await job.env.changesets.drop(run, "its coordinator was stopped");
+      return await job.env.changesets.drop(run, "its coordinator was stopped", () => queue.confirm());
     const cacheKey = settled.result.status === "succeeded" ? await this.#cacheKey(delivered, request) : null;
     this.#end();
     await this.#recorder.record(claimed, settled.result, { cacheKey, streams }, settled);

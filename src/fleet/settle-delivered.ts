@@ -46,9 +46,10 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
     if (!derivation.ok) return refused("its sandbox is no longer allowed");
     const { sandbox } = derivation;
     try {
-      await queue.confirm();
+      const confirm = (): Promise<void> => queue.confirm();
+      await confirm();
       // Its coordinator may have died after it kept these changes, and before it began: they are decided on anew.
-      await env.changesets.drop(run, "its coordinator ended before it had decided on them");
+      await env.changesets.drop(run, "its coordinator ended before it had decided on them", confirm);
       await using collected = await importChangeset({
         digest: changeset,
         store: blobs,

@@ -160,8 +160,9 @@ export class ChangesetStore {
   }
 
   /** Removes a changeset at once, with what waits there, and no journal learns of it. False if another process works on it. */
-  async drop(id: string): Promise<boolean> {
+  async drop(id: string, before?: () => Promise<void>): Promise<boolean> {
     const dropped = await this.#folders.holding(id, async (folder) => {
+      await before?.();
       await this.#folders.remove(folder);
       return { ok: true };
     });

@@ -54,7 +54,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       const unbegun = left.filter(({ begun }) => !begun).map(({ id }) => id);
       for (const id of new Set([...runs, ...unbegun])) await discardWithdrawn(id, reason);
     },
-    drop: (run, reason) => discardWithdrawn(run, reason),
+    drop: discardWithdrawn,
     async finish(run) {
       const done = await finished(run);
       if (done === null || "broken" in done) return done;
@@ -88,10 +88,10 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
     }
   }
 
-  async function discardWithdrawn(id: string, reason: string): Promise<void> {
+  async function discardWithdrawn(id: string, reason: string, before?: () => Promise<void>): Promise<void> {
     const kept = await store.load(id);
     // A process that was killed while it kept the changes left a record that cannot be read.
-    if (!(await store.drop(id)) || !kept.ok) return;
+    if (!(await store.drop(id, before)) || !kept.ok) return;
     // It is gone. If this record fails, those of the next attempt fail too, and that is reported.
     const { changes } = only(kept.changeset, kept.waiting);
     await isWritten(audit, changesDiscarded(kept.changeset, changes, undefined, reason));

@@ -100,8 +100,8 @@ export interface KeptChangesets extends Changesets {
    * applied stays. Does nothing if none waits, or if another process works on it. Reads the state of everything that waits, once.
    */
   withdraw(runs: readonly string[], reason: string): Promise<void>;
-  /** The same for the own changes of one run alone, and quick however many others wait. */
-  drop(run: string, reason: string): Promise<void>;
+  /** The same for the own changes of one run alone, and quick however many others wait. `before`: as with {@link keep}. */
+  drop(run: string, reason: string, before?: () => Promise<void>): Promise<void>;
   /**
    * Completes the application that a root run had begun whose process died. Null: all that was agreed to was applied, and nothing
    * waits. `broken`: why it can never be completed. Rejects if it cannot be now. Its outcome stays known until {@link forget}.

@@ -162,7 +162,7 @@ describe("what a machine delivers", () => {
     expect([content(f), leftIn(f)]).toEqual(["", []]);
   });
 
-  it("leaves no changes that wait if the fleet was taken over before they are kept, since no next owner can keep them meanwhile", async () => {
+  it("adds and removes no changes that wait if the fleet was taken over meanwhile, since no next owner can do so while it is asked", async () => {
     await using f = await project("ask");
     const { queue, settle } = await delivered(f);
     const held: boolean[] = [];
@@ -171,10 +171,12 @@ describe("what a machine delivers", () => {
       const claimed = await queue.claim(...asked);
       return held.at(-1) === true ? { ...claimed, fleet: "taken" } : claimed;
     };
-    await expect(settle(withPart(queue, { claim }))).rejects.toThrow(FleetTaken);
-    expect(held).toEqual([false, true]);
+    const late = withPart(queue, { claim });
+    await expect(settle(late)).rejects.toThrow(FleetTaken);
     expect([content(f), leftIn(f)]).toEqual(["", []]);
     expect(await settle(queue)).toMatchObject({ hasBegun: false, result: { status: "pending" } });
+    await expect(settle(late)).rejects.toThrow(FleetTaken);
+    expect(held).toEqual([false, true, false, true]);
     expect(leftIn(f)).toEqual([RUN]);
   });
 });
