@@ -144,7 +144,9 @@ async function doneOf({ db }: ChaosPlace): Promise<string> {
 
 /** Ends the machines as a user does. */
 async function drained({ machines }: ChaosPlace): Promise<string[]> {
-  const ends = machines.map(async ({ name, processes }) => {
+  const ends = machines.map(async (machine) => {
+    const { name, processes } = machine;
+    await machine.hasBegun();
     processes.kill("SIGTERM");
     const code = await Promise.race([processes.ended, sleep(END_MS, "nothing", { ref: false })]);
     return code === 0 ? [] : [`corral work of ${name} ended with ${code} after SIGTERM`];
