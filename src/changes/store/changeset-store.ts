@@ -84,16 +84,17 @@ export class ChangesetStore {
 
   /**
    * Applies changes of a run that has just ended, so that another process can finish it. What cannot be applied is kept. If all
-   * is applied, the content is moved back, since other changes of the run may still have to be kept. Null if another process completes,
-   * or has completed, what was kept.
+   * is applied, the content is moved back, since other changes of the run may still have to be kept. Null if another process has completed
+   * what was kept.
+   * @throws ChangesetBusy
    */
   async apply(changeset: Changeset, which: ReadonlySet<number>, options: StoreOptions = {}): Promise<Settled[] | null> {
     if (options.isKept !== true) await this.keep(only(changeset, which), "held");
     const folder = this.#folders.of(changeset.id);
     await using held = await this.#folders.hold(folder);
     if (held === null) {
-      if (options.isKept !== true) throw new ChangesetBusy(await this.#folders.whyBusy(folder, changeset.id));
-      return null;
+      if (options.isKept === true && !this.#folders.has(changeset.id)) return null;
+      throw new ChangesetBusy(await this.#folders.whyBusy(folder, changeset.id));
     }
     const kept = await folder.read();
     const agreed = agreedIn(kept.state);

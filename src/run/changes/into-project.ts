@@ -33,7 +33,8 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
       try {
         // On the disk before the first file is touched; if it cannot be written, nothing is applied and nothing is lost.
         const before = async () => await audit.append(changesApplying(changeset, changes));
-        outcomes = await store.apply(changeset, indexes, { isKept: beginning !== undefined, before });
+        const isKept = beginning !== undefined;
+        outcomes = await whenFree(() => unlessBusy(store.apply(changeset, indexes, { isKept, before })));
       } catch (error) {
         if (!(error instanceof AuditTrailError)) throw error;
         if (beginning !== undefined) throw unrecorded(error);
@@ -119,15 +120,15 @@ class Busy {
   }
 }
 
-async function kept(store: ChangesetStore, ...changes: Parameters<ChangesetStore["keep"]>): Promise<void> {
-  await whenFree(async () => {
-    try {
-      return await store.keep(...changes);
-    } catch (error) {
-      if (error instanceof ChangesetBusy) return new Busy(error.message);
-      throw error;
-    }
+async function unlessBusy<T>(work: Promise<T>): Promise<T | Busy> {
+  return await work.catch((error: unknown) => {
+    if (error instanceof ChangesetBusy) return new Busy(error.message);
+    throw error;
   });
+}
+
+async function kept(store: ChangesetStore, ...changes: Parameters<ChangesetStore["keep"]>): Promise<void> {
+  await whenFree(() => unlessBusy(store.keep(...changes)));
 }
 
 /** Null: nothing is left of it, so all was applied. */

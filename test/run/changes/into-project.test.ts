@@ -159,6 +159,26 @@ describe("a process that was stopped after it had begun to apply", () => {
     expect(treeAt(staged.target)).toEqual({ a: "new" });
   });
 
+  it("is waited for by the one that has its fleet now and applies the changes, which then are applied", async () => {
+    const { staged, changesets } = begin(async () => {});
+    const lock = join(staged.path, "state/changes", ID, "owner");
+    const changeset = staged.changeset(ID);
+    let free = async (): Promise<void> => {};
+    const applying = changesets.apply(changeset, new Set([0, 1]), {
+      ...begun,
+      begin: async () => {
+        const other = await tryHoldFile(lock, { name: "another", isDead: () => false });
+        free = async () => await other?.[Symbol.asyncDispose]();
+        return null;
+      },
+    });
+    expect(await Promise.race([applying, sleep(500, "waits")])).toBe("waits");
+    expect(treeAt(staged.target)).toEqual({ a: "old" });
+    await free();
+    expect(await applying).toMatchObject([{ outcome: "applied" }, { outcome: "applied" }]);
+    expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
+  });
+
   it("is waited for by the one that has its fleet now, while it keeps the changes", async () => {
     const { staged, store, changesets } = begin(async () => {});
     const changeset = staged.changeset(ID);
