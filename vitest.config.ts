@@ -7,7 +7,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { serverPrograms } from "./test/fleet/postgres/server-fixture.ts";
 import { AT_LENGTH } from "./test/tiers/at-length.ts";
 import { filesByDriver } from "./test/tiers/drivers.ts";
-import { RetriedReporter } from "./test/tiers/retried.ts";
+import { LastLines } from "./test/tiers/last-lines.ts";
 import { ON_SERVER, SHARED_STORES, SLOW, STORES, tiersOf } from "./test/tiers/tiers.ts";
 
 // ext4 without a journal looks long for a free inode where many files were just removed. Marked as a top of hierarchies (+T), a folder
@@ -54,7 +54,7 @@ export default defineConfig({
     maxWorkers: 4,
     // Files share a process, so each module loads once. Nothing of Corral has module state that a file could leave behind.
     isolate: false,
-    reporters: ["default", new RetriedReporter()],
+    reporters: ["default", new LastLines()],
     sequence: { sequencer: LongFirst },
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -4,17 +4,18 @@ import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
+import { nodeIn, OTHER } from "../other-user.ts";
 import { PROGRAM } from "./program.ts";
 
-/** No account has this number; all that counts is that it is not root and in the group of the Engine's socket. */
-const UID = 23456;
 const ROOT = join(dirname(PROGRAM), "../..");
 
 let base: string;
+let node: string;
 
 beforeAll(async () => {
   base = await mkdtemp(join(tmpdir(), "cu-"));
   // A copy that this user can reach, wherever the checkout is.
+  node = nodeIn(base);
   for (const part of ["package.json", "dist/cli", "policies", "images"])
     await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
   await mkdir(join(base, "p/workers"), { recursive: true });
@@ -24,7 +25,7 @@ beforeAll(async () => {
     `version: 1\npolicy: default\nsandbox: { mode: direct, zones: {}, ${network} }\n`,
   );
   await writeFile(join(base, "p/workers/w.worker"), `---\ncommand: [id]\nsandbox: { ${network} }\n---\n`);
-  await chown(base, UID, UID);
+  await chown(base, OTHER, OTHER);
 });
 afterAll(async () => {
   await rm(base, { recursive: true, force: true });
@@ -34,10 +35,10 @@ async function asUser(...args: readonly string[]): Promise<string> {
   const { socketPath } = await connect(process.env);
   if (socketPath === null) throw new Error("an Engine over TCP has no group");
   const { gid } = await stat(await realpath(socketPath));
-  const path = `PATH=${dirname(process.execPath)}:/usr/bin`;
+  const path = `PATH=${base}:/usr/bin`;
   const env = [`HOME=${base}`, `CORRAL_STATE_DIR=${join(base, "s")}`, `DOCKER_HOST=unix://${socketPath}`, path];
-  const guise = [`--reuid=${UID}`, `--regid=${UID}`, `--groups=${gid}`, "env", "-i", ...env];
-  const line = [...guise, process.execPath, join(base, "c", relative(ROOT, PROGRAM)), ...args];
+  const guise = [`--reuid=${OTHER}`, `--regid=${OTHER}`, `--groups=${gid}`, "env", "-i", ...env];
+  const line = [...guise, node, join(base, "c", relative(ROOT, PROGRAM)), ...args];
   return await new Promise((resolve) => {
     execFile("setpriv", line, { cwd: join(base, "p") }, (_, stdout, stderr) => resolve(stdout + stderr));
   });
@@ -52,12 +53,12 @@ it("has an allow list, and is told by doctor and explain that a second container
 it("runs a command without a project at once: its private files are read, and what it writes is its own", async () => {
   await mkdir(join(base, "p/in"));
   await writeFile(join(base, "p/in/a"), "private\n", { mode: 0o600 });
-  for (const path of ["p", "p/in", "p/in/a"]) await chown(join(base, path), UID, UID);
+  for (const path of ["p", "p/in", "p/in/a"]) await chown(join(base, path), OTHER, OTHER);
   await writeFile(join(base, "p/roots"), "of root\n");
   const script = "id -u; cat /in/a /roots; cp /in/a /out/b";
   expect(await asUser("run", "--ro", "in", "--ro", "roots", "--rw", "out", "--apply", "--", "sh", "-c", script)).toBe(
-    `${UID}\nprivate\nof root\ncorral: changes: 1 applied\n`,
+    `${OTHER}\nprivate\nof root\ncorral: changes: 1 applied\n`,
   );
-  expect(await stat(join(base, "p/out/b"))).toMatchObject({ uid: UID, gid: UID });
+  expect(await stat(join(base, "p/out/b"))).toMatchObject({ uid: OTHER, gid: OTHER });
   expect(await asUser("run", "--ro", "in", "--ro", "roots", "--", "cat", "/in/a")).toBe("private\n");
 });

@@ -3,24 +3,25 @@ import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { nodeIn, OTHER } from "../other-user.ts";
 import { PROGRAM } from "./program.ts";
 
-/** No account has this number; all that counts is that it is not root, who may read everything. */
-const UID = 23456;
 const ROOT = join(dirname(PROGRAM), "../..");
 
 let base: string;
+let node: string;
 
 beforeAll(async () => {
   base = await mkdtemp(join(tmpdir(), "cu-"));
   // A copy that this user can reach, wherever the checkout is.
+  node = nodeIn(base);
   for (const part of ["package.json", "dist/cli", "policies"])
     await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
   await mkdir(join(base, "p/workers"), { recursive: true });
   await writeFile(join(base, "p/corral.yaml"), "version: 1\n");
   await writeFile(join(base, "p/workers/w.worker"), "---\ncommand: [id]\n---\n");
   await mkdir(join(base, "closed"), { mode: 0o700 });
-  await chown(base, UID, UID);
+  await chown(base, OTHER, OTHER);
 });
 afterAll(async () => {
   await rm(base, { recursive: true, force: true });
@@ -28,9 +29,9 @@ afterAll(async () => {
 
 /** The command line, as a user who may not read everything. */
 async function asUser(args: readonly string[], state = join(base, "state")) {
-  const env = ["env", "-i", `HOME=${base}`, `CORRAL_STATE_DIR=${state}`, `PATH=${dirname(process.execPath)}:/usr/bin`];
-  const guise = [`--reuid=${UID}`, `--regid=${UID}`, "--clear-groups", ...env];
-  const line = [...guise, process.execPath, join(base, "c", relative(ROOT, PROGRAM)), ...args];
+  const env = ["env", "-i", `HOME=${base}`, `CORRAL_STATE_DIR=${state}`, `PATH=${base}:/usr/bin`];
+  const guise = [`--reuid=${OTHER}`, `--regid=${OTHER}`, "--clear-groups", ...env];
+  const line = [...guise, node, join(base, "c", relative(ROOT, PROGRAM)), ...args];
   return await new Promise<{ status: unknown; told: string }>((resolve) => {
     execFile("setpriv", line, { cwd: join(base, "p") }, (error, stdout, stderr) =>
       resolve({ status: error?.code ?? 0, told: stdout + stderr }),

@@ -30,17 +30,10 @@ export interface OrchestratorOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Another guise for the process: a command that runs it, and the checkout that it is run from. */
-export interface Guise {
-  readonly prefix: readonly string[];
-  readonly checkout: string;
-}
-
-/** Starts a process that runs a worker so many times at once. */
-export function startOrchestrator(options: OrchestratorOptions, guise?: Guise): Orchestrator {
-  const checkout = guise?.checkout ?? join(import.meta.dirname, "../..");
-  const script = join(checkout, "test/run/orchestrator-child.ts");
-  const [program = "", ...args] = [...(guise?.prefix ?? []), process.execPath, script, JSON.stringify(options)];
+/** Starts a process that runs a worker so many times at once. `prefix`: a command that starts it. */
+export function startOrchestrator(options: OrchestratorOptions, prefix: readonly string[] = []): Orchestrator {
+  const script = join(import.meta.dirname, "orchestrator-child.ts");
+  const [program = "", ...args] = [...prefix, process.execPath, script, JSON.stringify(options)];
   const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
   const lines: Line[] = [];
   const waiting = new Set<() => void>();

@@ -1,21 +1,23 @@
+import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { chown, cp, mkdir, mkdtemp, realpath, rm, stat, symlink } from "node:fs/promises";
+import { chown, cp, mkdtemp, realpath, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { RunResult } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/connect.ts";
-import { startOrchestrator } from "./orchestrator.ts";
+import { nodeIn, OTHER } from "../other-user.ts";
 import { sh, writable, writeProject } from "./project-fixture.ts";
 
-/** No account has this number; all that counts is that it is not root and in the group of the Engine's socket. */
-const UID = 23456;
 const ROOT = join(import.meta.dirname, "../..");
 
 const PROXIED = "curl -s --noproxy '' -x http://127.88.0.1:3128";
 
 let base: string;
+let node: string;
 let site: Server;
 
 beforeAll(async () => {
@@ -24,11 +26,11 @@ beforeAll(async () => {
   const to = `127.0.0.1:${(site.address() as AddressInfo).port}`;
   const network = { allow: [{ to, addresses: ["127.0.0.1/32"] }], dynamic: { within: ["*.granted.example:443"] } };
   base = await mkdtemp(join(tmpdir(), "cr-"));
-  // A copy that this user can reach, wherever the checkout is; node_modules is the checkout's own, where it may be read.
-  await mkdir(join(base, "c/test"), { recursive: true });
-  for (const part of ["package.json", "src", "policies", "test/run"])
+  // The built package, and the one other that it loads, where this user can reach them.
+  node = nodeIn(base);
+  for (const part of ["package.json", "dist", "policies", "node_modules/zod"])
     await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
-  await symlink(await realpath(join(ROOT, "node_modules")), join(base, "c/node_modules"));
+  await writeFile(join(base, "run.mjs"), RUN);
   await writeProject(join(base, "p"), {
     workers: {
       boss: {
@@ -59,7 +61,7 @@ beforeAll(async () => {
       approval: { rules: [{ operation: "grant_network", hosts: ["*.granted.example:443"], decide: "approve" }] },
     },
   });
-  await giveTo(UID, join(base, "p"), join(base, "p/out"), join(base, "p/docs"), join(base, "p/docs/private"), base);
+  await giveTo(OTHER, join(base, "p"), join(base, "p/out"), join(base, "p/docs"), join(base, "p/docs/private"), base);
   await chown(join(base, "p/roots"), 0, 0);
 });
 
@@ -76,33 +78,38 @@ async function runAsUser(worker: string) {
   const { socketPath } = await connect(process.env);
   if (socketPath === null) throw new Error("an Engine over TCP has no group");
   const { gid } = await stat(await realpath(socketPath));
-  const guise = [
-    "setpriv",
-    `--reuid=${UID}`,
-    `--regid=${UID}`,
+  const line = [
+    `--reuid=${OTHER}`,
+    `--regid=${OTHER}`,
     `--groups=${gid}`,
     "env",
     "-i",
     `HOME=${base}`,
     `NODE_COMPILE_CACHE=${join(base, "compiled")}`,
     `DOCKER_HOST=unix://${socketPath}`,
-    `PATH=${dirname(process.execPath)}:/usr/bin:/bin`,
+    `PATH=${base}:/usr/bin:/bin`,
+    ...[node, join(base, "run.mjs"), join(base, "p"), join(base, "s"), worker],
   ];
-  const options = { projectDir: join(base, "p"), stateDir: join(base, "s"), worker, runs: 1 };
-  await using orchestrator = startOrchestrator(options, { prefix: guise, checkout: join(base, "c") });
-  expect(await orchestrator.exit, orchestrator.stderr()).toBe(0);
-  return orchestrator.lines.find((line) => line.ended !== undefined)?.ended;
+  const { stdout } = await promisify(execFile)("setpriv", line);
+  return JSON.parse(stdout) as RunResult;
 }
+
+const RUN = `
+  import { openProject } from "./c/dist/index.js";
+  const [, , dir, stateDir, worker] = process.argv;
+  await using project = await openProject(dir, { env: process.env, stateDir });
+  console.log(JSON.stringify(await project.run(worker)));
+`;
 
 describe("an ordinary user in the Engine's group", () => {
   it("runs workers as itself: they read its private files, and what they write is its own", async () => {
     const result = await runAsUser("boss");
-    expect(result).toMatchObject({ status: "succeeded", stdout: `${UID}\nprivate\n${UID}\nprivate\n` });
+    expect(result).toMatchObject({ status: "succeeded", stdout: `${OTHER}\nprivate\n${OTHER}\nprivate\n` });
     for (const name of ["boss", "kid"]) {
       const { uid, gid } = await stat(join(base, "p/out", name));
-      expect([uid, gid]).toEqual([UID, UID]);
+      expect([uid, gid]).toEqual([OTHER, OTHER]);
     }
-    expect((await stat(join(base, "s"))).uid).toBe(UID);
+    expect((await stat(join(base, "s"))).uid).toBe(OTHER);
     expect((await stat(join(base, "s"))).mode & 0o777).toBe(0o700);
   });
 

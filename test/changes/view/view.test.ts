@@ -7,6 +7,7 @@ import { CannotStage } from "../../../src/changes/view/base-tree.ts";
 import { openView } from "../../../src/changes/view/view.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
+import { nodeIn, OTHER } from "../../other-user.ts";
 import { plant, treeAt } from "../staged-folder.ts";
 import { DATA, mountsBelow, viewPlaces } from "./opened-view.ts";
 
@@ -195,12 +196,13 @@ describe("a user who is not root", () => {
       const own = join(folder.path, "own");
       fs.mkdirSync(own);
       for (const name of ["target", "target/a", "target/locked", "own"])
-        fs.chownSync(join(folder.path, name), 23456, 23456);
+        fs.chownSync(join(folder.path, name), OTHER, OTHER);
       fs.chmodSync(join(target, "shut"), 0o700);
       const child = join(folder.path, "src.mjs");
       fs.cpSync(join(import.meta.dirname, "../../../src"), join(folder.path, "src"), { recursive: true });
       fs.writeFileSync(child, SEEN_BY_USER);
-      const said = spawnSync(process.execPath, [child, target, own], { uid: 23456, gid: 23456, encoding: "utf8" });
+      const as = { uid: OTHER, gid: OTHER, cwd: folder.path };
+      const said = spawnSync(nodeIn(folder.path), [child, target, own], { ...as, encoding: "utf8" });
       expect(said.stderr).toBe("");
       expect(JSON.parse(said.stdout)).toEqual({
         shown: ["a"],

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { DiskBaseline } from "../../../src/isolation/disk/disk-baseline.ts";
 import { DiskWatch, type DiskWatchOptions } from "../../../src/isolation/disk/disk-watch.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
+import { nodeIn, OTHER } from "../../other-user.ts";
 
 const MEBIBYTE = 1024 ** 2;
 const LIMIT = 8 * MEBIBYTE;
@@ -164,12 +165,13 @@ describe("a watch over what is written", () => {
 describe("a watch of a user who is not root", () => {
   it("takes what it may not look into for the run's, once that much is gone", async () => {
     fs.chmodSync(folder.path, 0o755);
-    fs.chownSync(place, 23456, 23456);
+    fs.chownSync(place, OTHER, OTHER);
     fs.cpSync(join(import.meta.dirname, "../../../src"), join(folder.path, "src"), { recursive: true });
     fs.writeFileSync(join(folder.path, "watch.mjs"), WATCH);
-    const child = spawn(process.execPath, [join(folder.path, "watch.mjs"), place, String(LIMIT)], {
-      uid: 23456,
-      gid: 23456,
+    const child = spawn(nodeIn(folder.path), [join(folder.path, "watch.mjs"), place, String(LIMIT)], {
+      uid: OTHER,
+      gid: OTHER,
+      cwd: folder.path,
       stdio: ["pipe", "pipe", "inherit"],
     });
     const lines: string[] = [];

@@ -113,11 +113,8 @@ describe("a cell of runc and one of the Engine, of the same plan", () => {
     await writeProject(places.projectDir, { workers: { worker } });
     await giveGate(places.stateDir);
     const shown = async (driver: "engine" | "runc", prefix: readonly string[]): Promise<string> => {
-      const guise = { prefix, checkout: join(import.meta.dirname, "../../..") };
-      await using process = startOrchestrator(
-        { ...places, worker: "worker", runs: 1, env: { CORRAL_DRIVER: driver } },
-        guise,
-      );
+      const options = { ...places, worker: "worker", runs: 1, env: { CORRAL_DRIVER: driver } };
+      await using process = startOrchestrator(options, prefix);
       expect([await process.exit, process.stderr().replace("nohup: ignoring input\n", "")]).toEqual([0, ""]);
       const result = process.lines.find(({ ended }) => ended !== undefined)?.ended;
       expect(result).toMatchObject({ status: "succeeded" });
