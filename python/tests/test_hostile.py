@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import tarfile
 import tempfile
@@ -38,6 +39,18 @@ def archive(*entries: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
             made.addfile(info, io.BytesIO(content) if info.isreg() else None)
     file.seek(0)
     return file
+
+
+class Lists(unittest.TestCase):
+    def test_an_empty_list_is_sent_and_grants_an_item_nothing(self) -> None:
+        corral = Corral("http://127.0.0.1:1", token=TOKEN)
+        cases: list[dict[str, Any]] = [{}, {"allow_read": [], "allow_write": []}]
+        with mock.patch.object(corral.wire, "ask", side_effect=CorralError("none")) as ask:
+            for lists in cases:
+                with self.assertRaises(CorralError):
+                    corral.start_map("w", [], **lists)
+        sent = [json.loads(call.args[2].content) for call in ask.call_args_list]
+        self.assertEqual([order.get("template") for order in sent], [None, {"allowRead": [], "allowWrite": []}])
 
 
 class Archives(unittest.TestCase):

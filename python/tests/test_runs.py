@@ -71,6 +71,8 @@ class Runs(unittest.TestCase):
                 corral.changesets.download(id, Path(folder, "new"))
         shown = corral.changesets.show(id)
         self.assertIn("+new", shown.diff)
+        for none in (corral.changesets.apply(shown, only=[]), corral.changesets.apply(shown, which=[])):
+            self.assertEqual((none.changes, none.left), ([], 3))
         applied = corral.changesets.apply(shown, only=["/out/new.txt"])
         self.assertEqual(applied.left, 2)
         with self.assertRaises(Conflict) as caught:

@@ -40,7 +40,7 @@ export interface ApplyApproval {
 }
 
 export interface ApplyRequest {
-  /** Only changes at or below these paths, and the directories that they need. Absent or empty: all. */
+  /** Only changes at or below these paths, and the directories that they need. Absent: all; an empty list: none. */
   readonly only?: readonly string[];
   /** In place of `only`: the changes of these indexes, and the directories that they need. */
   readonly which?: readonly number[];

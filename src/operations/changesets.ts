@@ -162,7 +162,7 @@ export class Changesets implements AsyncDisposable {
    */
   async apply(
     id: string,
-    { only: paths = [], which, digest: shown, approval, by, signal = NEVER }: ApplyRequest,
+    { only: paths, which, digest: shown, approval, by, signal = NEVER }: ApplyRequest,
   ): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
     await expectEnded(kept.changeset, this.#stores);

@@ -105,6 +105,7 @@ export interface MadeNow {
 }
 
 export interface MakeOptions {
+  /** Absent: all. */
   readonly names?: readonly string[];
   readonly onProgress?: OnImageProgress;
   readonly signal?: AbortSignal;
@@ -116,19 +117,19 @@ export interface MakeOptions {
  * @throws RequestError UNKNOWN_IMAGE; ImageBuildError
  */
 export async function buildImages(of: ImagesOf, options: MakeOptions): Promise<MadeNow[]> {
-  const { names = [], onProgress = () => {}, signal } = options;
+  const { names, onProgress = () => {}, signal } = options;
   const engine = await openEngine(of);
   const own = await engine.images.status(IMAGES_DIR);
-  const ownNames = names.filter((raw) => own.some(({ name }) => name === withoutPrefix(raw)));
-  const further = names.filter((raw) => !ownNames.includes(raw));
-  const parts = names.length > 0 && further.length === 0 ? [] : await partsOfProject(of, engine);
-  refuseUnknown(further, [...own.map(({ name }) => name), ...parts.map(({ name }) => name)]);
+  const ownNames = names?.filter((raw) => own.some(({ name }) => name === withoutPrefix(raw)));
+  const further = names?.filter((raw) => !ownNames?.includes(raw));
+  const parts = further?.length === 0 ? [] : await partsOfProject(of, engine);
+  refuseUnknown(further ?? [], [...own.map(({ name }) => name), ...parts.map(({ name }) => name)]);
   const built: MadeNow[] = [];
-  if (names.length === 0 || ownNames.length > 0) {
+  if (ownNames?.length !== 0) {
     const how = { imagesDir: IMAGES_DIR, env: of.engineEnv, onProgress, ...(signal && { signal }) };
-    built.push(...(await engine.images.build({ ...how, ...(names.length === 0 ? {} : { names: ownNames }) })));
+    built.push(...(await engine.images.build({ ...how, ...(ownNames && { names: ownNames }) })));
   }
-  const chosen = parts.filter(({ name, kind }) => kind !== "named" && (names.length === 0 || further.includes(name)));
+  const chosen = parts.filter(({ name, kind }) => kind !== "named" && (further?.includes(name) ?? true));
   return [...built, ...(await madeFor(chosen, of, { onProgress, ...(signal && { signal }) }))];
 }
 

@@ -9,12 +9,12 @@ export function chosenChanges(waiting: Changeset, which: readonly number[]): Ret
   return { changes: withDirectories(waiting, chosen), unmatched: [] };
 }
 
-/** The changes at or below some paths, and the directories that they need; all of them if there is no path. */
+/** The changes at or below some paths, and the directories that they need. Absent: all of them; an empty list chooses none. */
 export function selectChanges(
   { changes: waiting }: Changeset,
-  asked: readonly string[],
+  asked: readonly string[] | undefined,
 ): { readonly changes: readonly Change[]; readonly unmatched: readonly string[] } {
-  if (asked.length === 0) return { changes: waiting, unmatched: [] };
+  if (asked === undefined) return { changes: waiting, unmatched: [] };
   const parsed = asked.map((raw) => ({ raw, place: parseVirtualPath(raw) }));
   const paths = parsed.flatMap(({ place }) => (place.ok ? [place.path] : []));
   const chosen = new Set(waiting.filter(({ path }) => paths.some((wanted) => covers(wanted, path))));

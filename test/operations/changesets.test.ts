@@ -108,6 +108,17 @@ describe("Changesets", () => {
     expect(asked.requests).toEqual([]);
   });
 
+  it.each(["only", "which"] as const)(
+    "applies nothing if %s is an empty list: only an absent one means all",
+    async (list) => {
+      const asked = approverThat("approved");
+      const none = { [list]: [] };
+      expect(await changesets.apply(ID, { ...none, approval: "agreed" })).toEqual({ id: ID, changes: [], left: 6 });
+      expect(await changesets.apply(ID, { ...none, approval: () => asked })).toMatchObject({ changes: [], left: 6 });
+      expect([asked.requests, treeAt(staged.target)]).toEqual([[], BEFORE]);
+    },
+  );
+
   it("stops where its caller stops", async () => {
     const stop = new AbortController();
     const approver: Approver = { decide: () => new Promise(() => stop.abort(new Error("enough"))) };

@@ -142,6 +142,11 @@ describe("what waits", () => {
       const reply = await service.ask("POST", `/v1/changesets/${run}/${verb}`, { body: other });
       expect([reply.status, reply.json.error.code]).toEqual([409, "CHANGESET_CHANGED"]);
     }
+    for (const list of ["only", "which"]) {
+      const none = { digest: json.digest, [list]: [] };
+      const reply = await service.ask("POST", `/v1/changesets/${run}/apply`, { body: none });
+      expect(reply.json).toMatchObject({ changes: [], left: 3 });
+    }
     const body = { digest: json.digest, only: ["/out/new.txt"] };
     expect((await service.ask("POST", `/v1/changesets/${run}/apply`, { body })).json).toMatchObject({ left: 2 });
     expect(await readFile(join(project.dir, "out/new.txt"), "utf8")).toBe("new\n");

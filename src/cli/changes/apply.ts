@@ -34,9 +34,9 @@ export async function applyVerb(
   options: ApplyVerbOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const only = options.only.map(pathFrom);
+  const only = options.only.length === 0 ? null : options.only.map(pathFrom);
   const isOne = ids.length === 1;
-  if (only.length > 0 && !isOne) throw new UsageError("--only works with one changeset");
+  if (only !== null && !isOne) throw new UsageError("--only works with one changeset");
   if (options.digest !== undefined && !isOne) throw new UsageError("--digest works with one changeset");
   if (options.yes && options.approve !== undefined) throw new UsageError("use either --yes or --approve");
   await using changesets = await openChangesets(terminal);
@@ -62,7 +62,8 @@ const USER_APPROVED: ApplyRequest["approval"] = () => ({
   approver: { decide: async () => ({ outcome: "approved", scope: "once", reason: "the user approved it" }) },
 });
 
-type ApplyingOptions = Omit<ApplyVerbOptions, "only"> & { readonly only: readonly VirtualPath[] };
+/** `only`: null: all changes. */
+type ApplyingOptions = Omit<ApplyVerbOptions, "only"> & { readonly only: readonly VirtualPath[] | null };
 
 class Applying {
   readonly #changesets: Changesets;
@@ -107,8 +108,9 @@ class Applying {
     if (seen !== null) return await this.#reviewed(seen, target, at, targets);
     // What was not there when the person agreed has no digest, and so is not applied.
     const digest = this.#agreed === null ? this.#options.digest : (this.#agreed.get(target.id) ?? "");
+    const { only } = this.#options;
     const done = await this.#changesets.apply(target.id, {
-      only: this.#options.only,
+      ...(only === null ? {} : { only }),
       approval: this.#agreed === null ? this.#approval : USER_APPROVED,
       signal: this.#stop.signal,
       ...(digest === undefined ? {} : { digest }),
@@ -126,7 +128,7 @@ class Applying {
     const seen = await this.#changesets.foresee(id);
     if ((this.#options.approve ?? seen.mode) !== "interactive") return null;
     const { only, digest = seen.digest } = this.#options;
-    if (only.length === 0) return { ...seen, digest };
+    if (only === null) return { ...seen, digest };
     const parts = seen.parts.filter(({ path }) => only.some((wanted) => covers(wanted, path)));
     // `apply` names what is wrong with the paths.
     return parts.length === 0 ? null : { ...seen, digest, parts };

@@ -31,7 +31,11 @@ export async function buildVerb(
 ): Promise<number> {
   return await stoppably(terminal, async (signal) => {
     const of = await imagesOf(options, terminal, names);
-    const built = await buildImages(of, { names, onProgress: progressAt(terminal), signal });
+    const built = await buildImages(of, {
+      ...(names.length > 0 && { names }),
+      onProgress: progressAt(terminal),
+      signal,
+    });
     const rows = built.map(({ tag, name, built, sizeBytes }) => [
       tag?.startsWith("corral/") ? tag : name,
       built ? "built" : "up to date",

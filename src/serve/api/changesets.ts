@@ -169,7 +169,11 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         params: inChangeset,
         body: z.strictObject({
           digest,
-          only: z.array(z.string().max(4096)).max(10_000).optional().describe("Paths; absent: all"),
+          only: z
+            .array(z.string().max(4096))
+            .max(10_000)
+            .optional()
+            .describe("Paths; absent: all, an empty list: none"),
           which: z.array(z.int().min(0)).max(100_000).optional().describe("Indexes, in place of only"),
         }),
         answers: {

@@ -181,8 +181,8 @@ class AsyncCorral:
         input: Any = None,
         attach: Sequence[str] = (),
         key: str | None = None,
-        allow_read: Sequence[str] = (),
-        allow_write: Sequence[str] = (),
+        allow_read: Sequence[str] | None = None,
+        allow_write: Sequence[str] | None = None,
         concurrency: int | Literal["auto"] | None = None,
         reuse: Literal["fresh", "scrubbed"] | None = None,
         retries: int | None = None,
@@ -215,9 +215,9 @@ class AsyncCorral:
             template["attach"] = list(attach)
         if key is not None:
             template["key"] = key
-        if allow_read:
+        if allow_read is not None:
             template["allowRead"] = list(allow_read)
-        if allow_write:
+        if allow_write is not None:
             template["allowWrite"] = list(allow_write)
         if template:
             order["template"] = template
