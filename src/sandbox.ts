@@ -2,7 +2,7 @@
 
 export type { Edit, EntryType, ListEntry } from "./files/model/files.ts";
 // The container as plain JSON.
-export type { PlannedSource } from "./isolation/plan/mounts.ts";
+export { type PlannedSource, sandboxAnchors } from "./isolation/plan/mounts.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
 // A sandbox to query and to derive from: begin here.

@@ -135,8 +135,11 @@ type Refusal =
   | {
       readonly code: "MOUNT_RESERVED";
       readonly path: string;
-      /** Absent: a system directory. Else the image has a volume inside of it, it is inside of an unrelated mount, or the worker's `environment` is there. */
-      readonly because?: "volume" | "nesting" | "environment";
+      /**
+       * Absent: a system directory. Else the image has a volume inside of it, it is inside of an unrelated mount, the worker's
+       * `environment` is there, or too many folders are between mounts and those around them.
+       */
+      readonly because?: "volume" | "nesting" | "environment" | "depth";
     }
   /** The working directory does not exist, or the worker may not enter it. */
   | { readonly code: "WORKING_DIR_MISSING"; readonly path: string }

@@ -152,11 +152,13 @@ function who(by: string): string {
   return by.startsWith("policy ") ? by : quote(by);
 }
 
-function reserved(path: string, because: "volume" | "nesting" | "environment" | undefined): string {
+function reserved(path: string, because: "volume" | "nesting" | "environment" | "depth" | undefined): string {
   if (because === "environment")
     return `${quote(path)} cannot be a mount: the packages of the worker's \`environment\` are there. Give it another name in the project.`;
   if (because === "volume")
     return `${quote(path)} cannot be a mount: the image has a volume inside of it. Give it another name in the project, or use another image.`;
+  if (because === "depth")
+    return `${quote(path)} cannot be a mount: too many folders lie between the writable mounts and the mounts inside of them, and each must be held in its place. Mount it nearer to the one around it, or have fewer such mounts.`;
   if (because === "nesting")
     return `${quote(path)} lies inside of another mount but is not a part of it, which no container can express. Mount it beside that one.`;
   return `${quote(path)} cannot be a mount: it is one of the container's system directories. Give it another name in the project.`;

@@ -1,5 +1,5 @@
 import { lstat } from "node:fs/promises";
-import type { PlannedSource } from "../../src/isolation/plan/mounts.ts";
+import { type PlannedSource, sandboxAnchors } from "../../src/isolation/plan/mounts.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type ImageFacts, planFor } from "../../src/isolation/plan/plan-for.ts";
 import { type Pins, pinSources } from "../../src/isolation/sources/pin.ts";
@@ -27,7 +27,7 @@ export async function pinnedPlan(asked: {
 }): Promise<Planned> {
   const { command, image, policy, plumbing, run = newRunId(), mounts = [], attachments = [], env = {} } = asked;
   const root = projectSandbox({ mounts, rooted: mounts.some(({ path }) => path === "/") }, policy);
-  const hosts = [...mounts, ...attachments].map(({ host }) => host);
+  const hosts = [...mounts, ...attachments, ...sandboxAnchors({ mounts })].map(({ host }) => host);
   const pinning = await pinSources(hosts, refusedSourcesFor("/nowhere", null));
   if (!pinning.ok) throw new Error(JSON.stringify(pinning.refusals));
   const planning = planFor({

@@ -1,4 +1,4 @@
-import type { OwnFile, PlannedSource } from "../../src/isolation/plan/mounts.ts";
+import { type OwnFile, type PlannedSource, sandboxAnchors } from "../../src/isolation/plan/mounts.ts";
 import { networkFiles } from "../../src/isolation/plan/network.ts";
 import type { ImageFacts, PlanRequest } from "../../src/isolation/plan/plan-for.ts";
 import type { Network } from "../../src/sandbox/network/rule.ts";
@@ -23,7 +23,7 @@ export interface RequestAsked {
 /** What a run would ask `planFor`, with made-up facts of its sources: the inodes count up in the order of the paths. */
 export function requestFor(asked: RequestAsked): PlanRequest {
   const { sandbox, attachments = [], owners = {}, files = [], image = {}, env = {}, orchestratorUid = 0, gid } = asked;
-  const hosts = [...sandbox.mounts.map(({ host }) => host), ...attachments.map(({ host }) => host)];
+  const hosts = [...sandbox.mounts, ...attachments, ...sandboxAnchors(sandbox)].map(({ host }) => host);
   const sources = new Map<string, PlannedSource>();
   for (const [index, host] of [...new Set(hosts)].sort().entries()) {
     const isFile = files.includes(host) || attachments.some((attachment) => attachment.host === host);

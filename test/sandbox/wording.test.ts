@@ -109,6 +109,7 @@ describe("describeViolation", () => {
     expect(describeViolation(MOUNT_RESERVED)).toContain("the container's system directories");
     expect(describeViolation({ ...MOUNT_RESERVED, because: "volume" })).toMatch(/a volume inside.*another image\.$/);
     expect(describeViolation({ ...MOUNT_RESERVED, because: "nesting" })).toMatch(/inside of another mount/);
+    expect(describeViolation({ ...MOUNT_RESERVED, because: "depth" })).toMatch(/too many folders.*fewer such mounts/);
   });
 
   it("offers no path where there is none", () => {

@@ -1,3 +1,4 @@
+import { grantedMounts } from "../../isolation/plan/plan.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { TreeRun } from "./tree.ts";
 
@@ -28,9 +29,7 @@ export class Witness {
     if (record === undefined) return;
     if (event.type === "started") {
       record.status = "running";
-      record.mounts = event.plan.mounts
-        .filter((mount) => mount.origin !== "corral")
-        .map(({ path, mode }) => ({ path, mode }));
+      record.mounts = grantedMounts(event.plan).map(({ path, mode }) => ({ path, mode }));
     } else if (event.type === "agent_started") {
       record.status = "running";
       record.mounts = event.mounts;

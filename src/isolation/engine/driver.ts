@@ -18,6 +18,7 @@ import { type Driver, EngineTrouble, type Reaped, type Start, type StartRequest 
 import type { SessionCell } from "../port/exec.ts";
 import { labelsFor, readLabels } from "../port/labels.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
+import { misplacedMounts } from "../sources/pin.ts";
 import { asked, inTime, isConflict } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, statusCodeOf, told } from "./answers/engine-error.ts";
 import { type Attachment, attach } from "./attachment.ts";
@@ -231,7 +232,8 @@ async function startVerified(
   const report = parseGateReport(await reportWithin(attachment.report, signal));
 
   const { enforcement, violations } = verifyCell(plan, report, "engine");
-  if (violations.length > 0) return { ok: false, violations };
+  const refusals = [...violations, ...misplacedMounts(plan.mounts, request.pins)];
+  if (refusals.length > 0) return { ok: false, violations: refusals };
   const namespace = report.namespaces.get("/proc/self/ns/net") ?? "";
   const listen: Cell["listen"] = (places, accept) => network.listen(namespace, places, accept);
   const remove = (): Promise<void> => remains.remove();

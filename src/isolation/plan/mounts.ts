@@ -40,7 +40,7 @@ export interface OwnFile {
 /** What mounts are planned from. */
 export interface MountRequest {
   readonly sandbox: Sandbox;
-  /** Facts of every host path that will be mounted, by host path. */
+  /** Facts of every host path that will be mounted, by host path; also those of {@link sandboxAnchors}. */
   readonly sources: ReadonlyMap<string, PlannedSource>;
   /**
    * The mounts that are views already, by their virtual paths; `would-be` if nothing runs: every mount that needs a view
@@ -100,6 +100,10 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
     if (outer !== undefined) violations.push({ code: "MOUNT_RESERVED", path: outer.path });
     else mounts.push(ownFileMount(file));
   }
+  const anchors = anchorsOf(mounts);
+  const unheld = anchors[MAX_ANCHORS];
+  if (unheld !== undefined) violations.push({ code: "MOUNT_RESERVED", path: unheld.holds, because: "depth" });
+  else mounts.push(...anchors.map((anchor) => anchorMount(request, anchor)));
   return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
 }
 
@@ -114,6 +118,68 @@ function itemMounts({ io, attachments }: ItemPlumbing): [string, string, "rw"?][
   ];
 }
 
+/** A mount, as far as it says what another one inside of it needs. Both paths are of one namespace. */
+type Placed = Pick<PlannedMount, "path" | "host" | "mode" | "staged">;
+
+/** A folder that has to be held in its place. */
+export interface Anchor {
+  readonly path: string;
+  readonly host: string;
+  /** The writable mount that it belongs to. */
+  readonly outer: Placed;
+  /** A mount inside of it, for messages. */
+  readonly holds: string;
+}
+
+/** The most folders of one cell that are held in their places. Each is a mount more, and on the Engine a volume. */
+export const MAX_ANCHORS = 100;
+
+/**
+ * Every folder strictly between a writable mount and a mount inside of it. A mount protects its own mount point alone: the
+ * worker could rename a folder above it, make another one, and so decide what the host has at the path of the inner mount. A
+ * folder that is mounted over itself can be neither renamed nor removed (docs/architecture.md, fact: mount-point-is-busy).
+ *
+ * `mounts`: all that the cell has, with the modes that they have there; a file is a mount like any other.
+ */
+export function anchorsOf<M extends Placed>(mounts: readonly M[]): (Anchor & { readonly outer: M })[] {
+  const taken = new Set(mounts.map(({ path }) => path));
+  const anchors: (Anchor & { readonly outer: M })[] = [];
+  for (const { path: holds } of mounts) {
+    const around = mounts.filter(({ path }) => isAround(path, holds));
+    const outer = around.reduce<M | undefined>(
+      (a, b) => (a !== undefined && isAround(b.path, a.path) ? a : b),
+      undefined,
+    );
+    if (outer?.mode !== "rw") continue;
+    const names = holds
+      .slice(outer.path.length)
+      .split("/")
+      .filter((name) => name !== "");
+    for (const index of names.slice(1).keys()) {
+      const rest = names.slice(0, index + 1).join("/");
+      const path = join(outer.path, rest);
+      if (taken.has(path)) continue;
+      taken.add(path);
+      anchors.push({ path, host: join(outer.host, rest), outer, holds });
+    }
+  }
+  return anchors;
+}
+
+function isAround(outer: string, path: string): boolean {
+  return outer !== path && path.startsWith(outer === "/" ? "/" : `${outer}/`);
+}
+
+/** The anchors of a sandbox whose views are made, in its own namespace: {@link planMounts} needs facts of their host paths too. */
+export function sandboxAnchors({ mounts }: Pick<Sandbox, "mounts">): (Anchor & { readonly outer: Mount })[] {
+  return anchorsOf(mounts.map((mount) => ({ ...mount, mode: modeInCell(mount) }))).slice(0, MAX_ANCHORS);
+}
+
+function anchorMount(request: MountRequest, { path, host, outer }: Anchor): PlannedMount {
+  const { mode, staged } = outer;
+  return { ...bindOf(request, path, host), mode, ...(staged && { staged }), origin: "anchor" };
+}
+
 /** A mount that needs a view is never bound directly: a missing view is an error. */
 function asDelivered(
   mount: Mount,
@@ -123,8 +189,12 @@ function asDelivered(
   const isView = views === "would-be" ? delivery === "view" : views.has(mount.path);
   if (delivery === "view" && !isView) throw new Error(`planFor was given no view for ${mount.path}`);
   if (isView) return { mode: mount.mode, staged: true };
-  if (delivery === "read-only") return { mode: "ro", heldBack: "approval" };
-  return { mode: mount.mode };
+  if (delivery === "read-only") return { mode: modeInCell(mount), heldBack: "approval" };
+  return { mode: modeInCell(mount) };
+}
+
+function modeInCell(mount: Mount): PlannedMount["mode"] {
+  return deliveryOf(mount) === "read-only" ? "ro" : mount.mode;
 }
 
 /**

@@ -9,8 +9,11 @@ export interface SourceIdentity {
   readonly inode: string;
 }
 
-/** Where a planned mount comes from: the derived sandbox, an attachment, or Corral itself (the gate and the socket). */
-export type MountOrigin = "sandbox" | "attachment" | "corral";
+/**
+ * Where a planned mount comes from: the derived sandbox, an attachment, or Corral itself (the gate and the socket). An `anchor` is a
+ * folder of another mount, mounted over itself: it adds nothing, and the worker cannot move it away with the mount inside of it.
+ */
+export type MountOrigin = "sandbox" | "attachment" | "corral" | "anchor";
 
 /** One bind mount of a cell. `path` is absolute in the cell, `host` on the host. */
 export interface PlannedMount {
@@ -101,6 +104,10 @@ export function gateOf({ mounts }: Pick<Plan, "mounts">): string {
   const gate = mounts.find(({ path }) => path === GATE_PATH)?.host;
   if (gate === undefined) throw new Error("the plan has no gate");
   return gate;
+}
+/** The mounts of its sandbox and its attachments, without what Corral adds. */
+export function grantedMounts({ mounts }: Pick<Plan, "mounts">): PlannedMount[] {
+  return mounts.filter(({ origin }) => origin === "sandbox" || origin === "attachment");
 }
 export const SOCKET_PATH = "/.corral/socket";
 /** The names of the hosts that a cell with an allow list reaches. */

@@ -1,7 +1,7 @@
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { MountRequest, PlannedSource } from "./mounts.ts";
-import type { PlannedMount, PlannedUser } from "./plan.ts";
+import { grantedMounts, type PlannedMount, type PlannedUser } from "./plan.ts";
 
 export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
   /** The uid that Corral runs as. It decides whose files a cell may write. */
@@ -15,7 +15,7 @@ export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
  * that group may write what the image's root group may.
  */
 export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): PlannedUser {
-  const own = mounts.filter((mount) => mount.origin !== "corral");
+  const own = grantedMounts({ mounts });
   const writers = ownersOf(
     request,
     own.filter((mount) => mount.mode === "rw"),

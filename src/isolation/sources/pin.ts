@@ -1,7 +1,11 @@
 import { constants, fstatSync } from "node:fs";
+import { join } from "node:path/posix";
 import { Descriptor } from "../../files/host/descriptor.ts";
+import { mountIdOf } from "../../files/host/kernel-mounts.ts";
 import { codeOf } from "../../platform/errno.ts";
+import type { Violation } from "../../sandbox/violation.ts";
 import type { PlannedSource } from "../plan/mounts.ts";
+import type { PlannedMount } from "../plan/plan.ts";
 import { type RefusedSources, refusalOf } from "./refused-sources.ts";
 
 /** A mount source that is held open: wherever its path leads later, the descriptor is what was checked. */
@@ -69,6 +73,43 @@ export async function pinSources(
     return { ok: false, refusals };
   }
   return { ok: true, pins: { sources, [Symbol.asyncDispose]: close } };
+}
+
+/**
+ * The planned mounts whose mount point, as what is held open around it shows it, is not the file that is held open for it: a mount
+ * inside of another needs a place there, and a folder that is held in its place must be the one that programs of the host find.
+ */
+export function misplacedMounts(mounts: readonly PlannedMount[], { sources }: Pins): Violation[] {
+  return mounts.flatMap((mount) => {
+    const outer = mounts.findLast(({ path }) => mount.path.startsWith(`${path}/`));
+    const around = outer && sources.get(outer.host);
+    // If nothing runs, what does not exist yet is not pinned.
+    const reason = around && sources.has(mount.host) && whyMisplaced(mount, outer, around);
+    return reason ? [{ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason }] : [];
+  });
+}
+
+function whyMisplaced(mount: PlannedMount, outer: PlannedMount, { descriptorPath }: PinnedSource): string | null {
+  const names = mount.path.slice(outer.path.length + 1).split("/");
+  try {
+    using top = Descriptor.name(`${descriptorPath}/.`, true);
+    const mountId = mountIdOf(top);
+    const isSameMount = (step: Descriptor): void => {
+      if (mountIdOf(step) !== mountId) throw new SourceRefused("another file system is mounted on the way to it");
+    };
+    using folder = top.below(names.slice(0, -1), isSameMount);
+    using place = folder.child(names.at(-1) ?? "");
+    if (mount.origin === "anchor") isSameMount(place);
+    const isOfOuter = mount.host === join(outer.host, ...names);
+    const isSame = isOfOuter
+      ? place.identity() === `${mount.identity.device}:${mount.identity.inode}`
+      : place.stat().isDirectory() === (mount.kind === "directory") && !place.stat().isSymbolicLink();
+    return isSame ? null : "the directory around it has something else in its place: it was replaced meanwhile";
+  } catch (error) {
+    const reason = reasonOf(error);
+    if (reason === null) throw error;
+    return `its place in the directory around it cannot be used: ${reason}`;
+  }
 }
 
 const CANNOT_BE_MOUNTED = "its path cannot be mounted";

@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import type { AttachmentRules, WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { Anchor } from "../../isolation/plan/mounts.ts";
 import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
 import { type PinRefusal, type Pins, pinSources } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -21,7 +22,7 @@ export async function pinAttachments(
   const hosts = job.attachments.map(({ host }) => host);
   const pinning = await pinSources(hosts, env.refusedSources, viewed);
   if (!pinning.ok) {
-    const violations = pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments));
+    const violations = pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, [], job.attachments));
     return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
   }
   const { pins } = pinning;
@@ -35,12 +36,13 @@ export async function pinAttachments(
 /** A refused source by the paths at which the worker would have seen it; an attachment by the one that its caller wrote. */
 export function sourceViolations(
   { host, reason }: PinRefusal,
-  sandbox: Sandbox,
+  { mounts }: Pick<Sandbox, "mounts">,
+  anchors: readonly Pick<Anchor, "path" | "host">[],
   attachments: readonly Attachment[],
 ): Violation[] {
-  const mounts = sandbox.mounts.filter((mount) => mount.host === host).map((mount) => mount.path as string);
+  const places = [...mounts, ...anchors].filter((place) => place.host === host).map(({ path }) => path as string);
   const files = attachments.filter((file) => file.host === host).map(knownAs);
-  return [...mounts, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
+  return [...places, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
 }
 
 /** Its path for the caller that handed it over. */

@@ -1,9 +1,9 @@
 import { lstatSync } from "node:fs";
 import { environmentSources } from "../../isolation/plan/environments.ts";
-import type { ItemPlumbing, OwnFile, PlannedSource } from "../../isolation/plan/mounts.ts";
+import { type ItemPlumbing, type OwnFile, type PlannedSource, sandboxAnchors } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
-import { type Pins, pinSources } from "../../isolation/sources/pin.ts";
+import { misplacedMounts, type Pins, pinSources } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { CellHost } from "../model/environment.ts";
@@ -57,17 +57,21 @@ export async function prepare(
   const image = await env.driver.imageFacts(ready.name);
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
-  const hosts = [...sandbox.mounts.map((mount) => mount.host), ...job.attachments.map((attachment) => attachment.host)];
+  const anchors = sandboxAnchors(sandbox);
+  const hosts = [...sandbox.mounts, ...job.attachments, ...anchors].map(({ host }) => host);
   const { outputDir, commandsDir, items, filled = [], wouldBe = NOTHING } = plumbing;
   const { environments } = ready;
   // Views are Corral's own, this run's and those of the runs that called it; what they show was judged when they were made.
-  const viewed = [...sandbox.mounts, ...job.attachments].filter(({ view }) => view !== undefined);
+  const viewed = [
+    ...[...sandbox.mounts, ...job.attachments].filter(({ view }) => view !== undefined),
+    ...anchors.filter(({ outer }) => outer.view !== undefined),
+  ];
   const given = [outputDir, commandsDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
   const ownDirs = [...given, ...filled, ...environmentSources(environments), ...viewed.map(({ host }) => host)];
   const there = hosts.filter((host) => !wouldBe.has(host));
   const pinning = await pinSources(there, env.refusedSources, ownDirs);
   if (!pinning.ok)
-    return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, job.attachments)));
+    return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, anchors, job.attachments)));
   const { pins } = pinning;
   const planning = await plannedWith(pins, job, { image, sandbox, plumbing, environments }, env).catch(
     async (error: unknown) => {
@@ -75,10 +79,11 @@ export async function prepare(
       throw error;
     },
   );
-  if (planning.ok)
+  const misplaced = planning.ok ? misplacedMounts(planning.plan.mounts, pins) : [];
+  if (planning.ok && misplaced.length === 0)
     return { ok: true, plan: planning.plan, pins, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
   await pins[Symbol.asyncDispose]();
-  return refused(planning.violations);
+  return refused(planning.ok ? misplaced : planning.violations);
 }
 
 interface PlanParts {

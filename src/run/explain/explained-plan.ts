@@ -1,6 +1,6 @@
 import { lendings } from "../../changes/view/lending.ts";
-import { ownerOfNewZone, stillMissing } from "../../declarations/place/zone-folder.ts";
-import type { PlannedSource } from "../../isolation/plan/mounts.ts";
+import { isMissing, ownerOfNewZone, stillMissing } from "../../declarations/place/zone-folder.ts";
+import { type PlannedSource, sandboxAnchors } from "../../isolation/plan/mounts.ts";
 import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
@@ -68,6 +68,10 @@ async function plumbingOf({ project, environment }: Preview, sandbox: Sandbox) {
   const missing = await stillMissing(project.newZones);
   const isRefused = (host: string) => missing.includes(host) || refusalOf(host, environment.refusedSources) !== null;
   const lent = lendings(sandbox, isRefused);
+  const between = sandboxAnchors(sandbox).filter(({ host }) =>
+    missing.some((zone) => zone.startsWith(`${host}/`) || host.startsWith(`${zone}/`)),
+  );
+  for (const { host } of between) if (await isMissing(host)) missing.push(host);
   const zones = missing.map((host) => [host, { ...nowhere, ...owner, kind: "directory" }] as const);
   return {
     socket: { path: "SOCKET", source: { ...nowhere, uid: 0, gid: 0, kind: "socket" } },

@@ -1,6 +1,6 @@
 import { type AuditedRun, type AuditRecord, networkUsed } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Plan } from "../../isolation/plan/plan.ts";
+import { grantedMounts, type Plan } from "../../isolation/plan/plan.ts";
 import { planHash } from "../../isolation/port/labels.ts";
 import type { Emit, RunEvent } from "../model/events.ts";
 import type { RunResult } from "../model/result.ts";
@@ -74,7 +74,7 @@ function startedRecord(
   { plan, driver }: Extract<RunEvent, { type: "started" }>,
   hash: string,
 ): AuditRecord {
-  const mounts = plan.mounts.filter(({ origin }) => origin !== "corral").map(({ path, mode }) => ({ path, mode }));
+  const mounts = grantedMounts(plan).map(({ path, mode }) => ({ path, mode }));
   const { policy, image, environments } = plan;
   const network = typeof plan.network === "string" ? plan.network : plan.network.rules.map(({ to }) => to).join(", ");
   return { type: "run_started", ...of, plan: hash, driver, policy, image, environments, network, mounts };

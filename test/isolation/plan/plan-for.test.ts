@@ -1,6 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { MAX_ANCHORS } from "../../../src/isolation/plan/mounts.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { type PlanRequest, planFor } from "../../../src/isolation/plan/plan-for.ts";
 import type { Approval } from "../../../src/sandbox/approval.ts";
@@ -31,6 +32,18 @@ const GOLDEN: Readonly<Record<string, RequestAsked>> = {
       writable("/src/out", { host: "/host/src/out" }),
       mount("/a", "ro"),
     ]),
+  },
+  "held-in-place": {
+    sandbox: under([
+      writable("/site"),
+      mount("/site/conf/a/locked", "ro", { host: "/host/site/conf/a/locked" }),
+      writable("/site/conf/a/locked/b/out", { host: "/host/site/conf/a/locked/b/out" }),
+      mount("/site/conf/key", "ro", { host: "/host/site/conf/key" }),
+      writable("/staged", { stage: true }),
+      mount("/staged/x/y", "ro", { host: "/host/staged/x/y" }),
+    ]),
+    files: ["/host/site/conf/key"],
+    owners: { "/host/site/conf": 0 },
   },
   attachments: {
     sandbox: under([mount("/data", "ro")]),
@@ -183,6 +196,17 @@ describe("what no cell can express", () => {
   it("is a mount below another whose host directory is elsewhere: its place would be made on the host, by root", () => {
     const sandbox = under([mount("/src", "ro"), mount("/src/lib", "ro", { host: "/elsewhere" })]);
     expect(refusals({ sandbox })).toEqual([{ code: "MOUNT_RESERVED", path: "/src/lib", because: "nesting" }]);
+  });
+
+  it("is a mount that would need more folders to be held in their places than a cell may have", () => {
+    const path = (depth: number): string => `/src/${"d/".repeat(depth)}in`;
+    const nested = (depth: number) =>
+      under([writable("/src"), mount(path(depth), "ro", { host: `/host${path(depth)}` })]);
+    expect(refusals({ sandbox: nested(MAX_ANCHORS) })).toEqual([]);
+    const because = "depth";
+    expect(refusals({ sandbox: nested(MAX_ANCHORS + 1) })).toEqual([
+      { code: "MOUNT_RESERVED", path: path(MAX_ANCHORS + 1), because },
+    ]);
   });
 
   it("is a volume of the image below a mount: its place would be made on the host, by root", () => {

@@ -5,8 +5,9 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { PlannedMount } from "../../../src/isolation/plan/plan.ts";
 import { outerProcess } from "../../../src/isolation/sources/outer-process.ts";
-import { pinSources } from "../../../src/isolation/sources/pin.ts";
+import { misplacedMounts, pinSources } from "../../../src/isolation/sources/pin.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
 import { outerProcessFor } from "../../../src/run/open/options.ts";
 
@@ -133,5 +134,67 @@ describe("pinning a mount source", () => {
   it("takes a hard link for the file that it is", async () => {
     await link(join(dir, "a/b/file"), join(dir, "hard"));
     expect(await reasons(join(dir, "hard"))).toEqual([]);
+  });
+});
+
+describe("a mount inside of another", () => {
+  const at = (path: string, host: string, origin: PlannedMount["origin"] = "sandbox") =>
+    ({ path, host: join(dir, host), mode: "rw", kind: "directory", origin }) as const;
+  const planned = () => [at("/a", "a"), at("/a/b", "a/b", "anchor"), at("/a/b/c", "a/b/c")];
+
+  async function misplaced(change: () => Promise<void>, mounts = planned()): Promise<string[]> {
+    const pinning = await pinSources(
+      mounts.map(({ host }) => host),
+      refused,
+    );
+    if (!pinning.ok) throw new Error(JSON.stringify(pinning.refusals));
+    await using pins = pinning.pins;
+    await change();
+    const held = mounts.map((mount): PlannedMount => {
+      const { device = "", inode = "" } = pins.sources.get(mount.host) ?? {};
+      return { ...mount, identity: { device, inode } };
+    });
+    return misplacedMounts(held, pins).map((found) =>
+      found.code === "MOUNT_SOURCE_REFUSED" ? `${found.path}: ${found.reason}` : found.code,
+    );
+  }
+
+  it("is in its place if what is held open around it shows it there", async () => {
+    expect(await misplaced(async () => {})).toEqual([]);
+  });
+
+  it("is refused if a folder on the way was replaced by another one, or by a link to itself", async () => {
+    const replaced = [expect.stringMatching(/^\/a\/b: .*replaced meanwhile/)];
+    expect(
+      await misplaced(async () => {
+        await rename(join(dir, "a/b"), join(dir, "a/gone"));
+        await mkdir(join(dir, "a/b/c"), { recursive: true });
+      }),
+    ).toEqual(replaced);
+    await rm(join(dir, "a/b"), { recursive: true });
+    await rename(join(dir, "a/gone"), join(dir, "a/b"));
+    expect(
+      await misplaced(async () => {
+        await rename(join(dir, "a/b"), join(dir, "a/gone"));
+        await symlink("gone", join(dir, "a/b"));
+      }),
+    ).toEqual(replaced);
+  });
+
+  it("is refused if the directory around it has no place for it: it would be made on the host, by root", async () => {
+    await mkdir(join(dir, "view"));
+    const mounts = [at("/a", "a/b/c"), at("/a/inner", "view")];
+    expect(await misplaced(async () => {}, mounts)).toEqual([expect.stringMatching(/^\/a\/inner: .*does not exist/)]);
+    await writeFile(join(dir, "a/b/c/inner"), "");
+    expect(await misplaced(async () => {}, mounts)).toHaveLength(1);
+  });
+
+  it.runIf(process.getuid?.() === 0)("is refused if another file system is mounted on the way to it", async () => {
+    execFileSync("mount", ["--bind", join(dir, "a/b"), join(dir, "a/b")]);
+    try {
+      expect(await misplaced(async () => {})).toEqual([expect.stringMatching(/^\/a\/b: .*another file system/)]);
+    } finally {
+      execFileSync("umount", [join(dir, "a/b")]);
+    }
   });
 });

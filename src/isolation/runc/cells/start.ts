@@ -16,6 +16,7 @@ import { gateOf } from "../../plan/plan.ts";
 import { refusalFrom } from "../../plan/start-refusal.ts";
 import type { Cell } from "../../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";
+import { misplacedMounts } from "../../sources/pin.ts";
 import { notForRunc } from "../model/cells.ts";
 import { type CellPaths, cellId, cgroupPlaces } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
@@ -209,7 +210,8 @@ async function startOnce(
   const report = parseGateReport(await reportWithin(process.streams.report, signal));
 
   const { enforcement, violations } = verifyCell(plan, report, "runc");
-  if (violations.length > 0) return { ok: false, violations };
+  const refusals = [...violations, ...misplacedMounts(plan.mounts, pins)];
+  if (refusals.length > 0) return { ok: false, violations: refusals };
   const group = findControlGroup(cgroupPlaces(id));
   const first = findFirstProcess(group);
   if (group === null || first === null) throw new EngineTrouble("this machine does not show the processes of a cell");
