@@ -1,4 +1,6 @@
 import { spawn } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
@@ -6,12 +8,19 @@ import { PROGRAM } from "./program.ts";
 
 let project: CliProject;
 
+/** A title, in two parts; a cleared screen by 7 and by 8 bits; colours; the clipboard, and a command that does not end. */
+const HOSTILE =
+  "printf '\\033]0;ti'; sleep 0.2; printf 'tle\\007\\033[2J\\2332J\\302\\2332J\\033[31mred\\n'; printf '\\033]52;c;aGk=\\033\\\\\\033]0;end'";
+// biome-ignore lint/suspicious/noControlCharactersInRegex: what would reach the terminal is what is looked for.
+const CONTROLS = /\u001b\]|\u001b\[2J|\u0007|\u009b/;
+
 beforeAll(async () => {
   project = await cliProject({
     yaml: { version: 1, policy: "untrusted", sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } } },
     workers: {
       caller: { command: sh("echo printed; corral-call kid; sleep 0.5"), calls: ["kid"] },
       kid: { command: sh("sleep 0.3") },
+      hostile: { command: sh(`{ ${HOSTILE}; } >&2; ${HOSTILE}`) },
       // Another text each time: what does not change is not asked about.
       asks: {
         command: sh("cat /proc/sys/kernel/random/uuid > /out/asked; echo wrote"),
@@ -62,6 +71,33 @@ describe("corral run on a terminal", () => {
     // The cursor is hidden while it draws, and shown again at the end.
     expect(raw.lastIndexOf("\u001b[?25h")).toBeGreaterThan(raw.lastIndexOf("\u001b[?25l"));
     expect(status).toBe(0);
+  });
+
+  it("has a worker's control sequences as text, on both streams, and its colours end with it", async () => {
+    const { status, raw } = await onTerminal("run hostile");
+    expect([status, raw]).toEqual([0, expect.not.stringMatching(CONTROLS)]);
+    expect(raw.split("\\u{1b}]0;title\\u{7}\\u{1b}[2J\ufffd2J\\u{9b}2J\u001b[31mred")).toHaveLength(3);
+    expect(raw.split("\\u{1b}]52;c;aGk=\\u{1b}\\\\u{1b}]0;end")).toHaveLength(3);
+    expect(raw.slice(raw.lastIndexOf("\u001b[31m"))).toContain("\u001b[0m");
+  });
+
+  it.each([
+    "run hostile 2>&1",
+    "runs logs latest",
+    "shell hostile < script",
+    "tool exec @exec --worker hostile --approve approve_all",
+  ])("has them as text with %s too", async (command) => {
+    await writeFile(join(project.dir, "script"), HOSTILE);
+    await writeFile(join(project.dir, "exec"), JSON.stringify({ command: HOSTILE }));
+    const { raw } = await onTerminal(command);
+    expect(raw).not.toMatch(CONTROLS);
+    expect(raw).toContain("\\u{1b}]0;ti");
+  });
+
+  it("has them as they are with --raw, and bytes are exact in a pipe", async () => {
+    expect((await onTerminal("run hostile --raw")).raw).toMatch(CONTROLS);
+    const { text } = await onTerminal("run hostile 2> /dev/null | od -An -tx1 -v | tr -d ' \\n'");
+    expect(text).toContain("1b5d303b7469746c65071b5b324a9b324ac29b324a1b5b33316d7265640a1b5d35323b");
   });
 
   it("asks, and runs once somebody agrees", async () => {

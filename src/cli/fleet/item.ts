@@ -6,6 +6,7 @@ import { type FleetItem, fleetLogs, showItem } from "../../operations/fleets.ts"
 import { printable, printableLine } from "../../operations/wording/printable.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { printResult, type Terminal } from "../terminal/terminal.ts";
+import { workerTextTo } from "../terminal/worker-text.ts";
 import { placeOf } from "./fleet-place.ts";
 
 /** The last lines of a stream that `fleet show` prints; `fleet logs` has the rest. */
@@ -26,6 +27,7 @@ export async function showItemVerb(
 interface LogsOptions extends ProjectOptions {
   readonly failed?: boolean;
   readonly stderr?: boolean;
+  readonly raw?: boolean;
 }
 
 /** `corral fleet logs ID [KEY]`. One item's streams are written to the streams of their names. */
@@ -49,14 +51,12 @@ export async function logsVerb(
     terminal.stdout.write(jsonLine({ key, status, exitCode, stdout, stderr }));
     return 0;
   }
-  terminal.stdout.write(shown(stdout, terminal.stdout));
-  terminal.stderr.write(shown(stderr, terminal.stderr));
+  for (const [to, printed] of [[terminal.stdout, stdout] as const, [terminal.stderr, stderr] as const]) {
+    const text = workerTextTo(to, options);
+    to.write(text.piece(printed));
+    to.write(text.end());
+  }
   return 0;
-}
-
-/** A worker must not control the terminal. A file or another program gets what the worker wrote. */
-function shown(text: string, { isTTY }: NodeJS.WriteStream): string {
-  return isTTY ? printable(text) : text;
 }
 
 async function* logTexts(logs: AsyncIterable<ItemLog>, { json, stderr: only }: LogsOptions): AsyncGenerator<string> {

@@ -1,22 +1,22 @@
-import { StringDecoder } from "node:string_decoder";
 import type { StreamName } from "../../history/kept-stream.ts";
 import { runOutput } from "../../operations/run-output.ts";
-import { printable } from "../../operations/wording/printable.ts";
 import { type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { stoppable } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
+import { workerTextTo } from "../terminal/worker-text.ts";
 
 interface LogsOptions extends Pick<ProjectOptions, "project"> {
   readonly stdout?: boolean;
   readonly stderr?: boolean;
   readonly follow?: boolean;
   readonly lines?: string;
+  readonly raw?: boolean;
 }
 
 /**
  * `corral runs logs`: both streams, each to its own; one of them, if it is asked for, to standard output. Bytes as they are; on
- * a terminal, control characters become their codes.
+ * a terminal without control sequences.
  */
 export async function logsVerb(asked: string, options: LogsOptions, terminal: Terminal): Promise<number> {
   const { follow = false } = options;
@@ -32,7 +32,7 @@ export async function logsVerb(asked: string, options: LogsOptions, terminal: Te
   const writers = new Map(
     streams.map((stream) => {
       const to = only === null && stream === "stderr" ? terminal.stderr : terminal.stdout;
-      return [stream, writerTo(to)] as const;
+      return [stream, writerTo(to, options)] as const;
     }),
   );
   for await (const { stream, bytes, missingBytes } of pieces) {
@@ -45,11 +45,11 @@ export async function logsVerb(asked: string, options: LogsOptions, terminal: Te
 }
 
 /** Null ends the text: a character that is cut off becomes U+FFFD. */
-function writerTo(to: NodeJS.WriteStream): (bytes: Buffer | null) => Promise<void> {
-  const decoder = new StringDecoder("utf8");
+function writerTo(to: NodeJS.WriteStream, options: LogsOptions): (bytes: Buffer | null) => Promise<void> {
+  const text = workerTextTo(to, options);
   return async (bytes) => {
-    const piece = to.isTTY ? harmless(bytes === null ? decoder.end() : decoder.write(bytes)) : bytes;
-    if (piece === null || piece.length === 0 || to.write(piece) || !to.writable) return;
+    const piece = bytes === null ? text.end() : text.piece(bytes);
+    if (piece.length === 0 || to.write(piece) || !to.writable) return;
     await new Promise<void>((resolve) => {
       const caughtUp = (): void => {
         to.off("drain", caughtUp).off("close", caughtUp);
@@ -58,11 +58,6 @@ function writerTo(to: NodeJS.WriteStream): (bytes: Buffer | null) => Promise<voi
       to.on("drain", caughtUp).on("close", caughtUp);
     });
   };
-}
-
-/** A tab moves the cursor only forward. */
-function harmless(text: string): string {
-  return text.split("\t").map(printable).join("\t");
 }
 
 function linesOf(text: string): number {

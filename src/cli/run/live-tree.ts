@@ -3,6 +3,9 @@ import { colorsFor, type Terminal } from "../terminal/terminal.ts";
 import { drawTree, type TreeRun } from "./tree.ts";
 
 const FRAME_MS = 100;
+/** Or is empty but for a change of colours. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the escape that begins a colour is what is looked for.
+const ENDS_LINE = /(?:^|\n)(?:\u001b\[0m)*$/;
 
 /** A drawing at the bottom of the terminal that follows a tree of runs, and steps aside for everything else. */
 export class LiveTree {
@@ -27,6 +30,7 @@ export class LiveTree {
 
   /** Writes what is not the tree's, with the drawing out of its way. */
   write(stream: NodeJS.WriteStream, chunk: string | Uint8Array): void {
+    if (chunk.length === 0) return;
     if (!stream.isTTY) {
       stream.write(chunk);
       return;
@@ -38,7 +42,7 @@ export class LiveTree {
     }
     this.#update.clear();
     stream.write(chunk);
-    this.#midLine = chunk.length > 0 && chunk.at(-1) !== "\n" && chunk.at(-1) !== 0x0a;
+    this.#midLine = typeof chunk === "string" ? !ENDS_LINE.test(chunk) : chunk.at(-1) !== 0x0a;
   }
 
   /** Another writer has the terminal until {@link resume}. */

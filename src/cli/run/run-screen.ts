@@ -5,6 +5,7 @@ import type { RunResult } from "../../run/model/result.ts";
 import { ImageLines } from "../terminal/image-lines.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
 import { AgentLines } from "./agent-lines.ts";
 import { changesText, endingText, troubleText } from "./run-text.ts";
 import { drawTree } from "./tree.ts";
@@ -15,13 +16,15 @@ export interface ScreenOptions {
   readonly tree?: boolean;
   /** What agents say and do is printed as it comes, also if standard error is not a terminal. */
   readonly stream?: boolean;
+  /** What the worker prints goes to a terminal as it is. */
+  readonly raw?: boolean;
 }
 
 export async function screenFor(terminal: Terminal, options: ScreenOptions): Promise<RunScreen> {
   if (options.json) return jsonScreen(terminal);
   if (!terminal.stderr.isTTY) return new PlainScreen(terminal, options);
   const { LiveScreen } = await import("./live-screen.ts");
-  return new LiveScreen(terminal);
+  return new LiveScreen(terminal, options);
 }
 
 /** Only the result; the worker's output is in it. */
@@ -48,9 +51,12 @@ class PlainScreen implements RunScreen {
   readonly #witness: Witness | null;
   readonly #agents: AgentLines | null;
   readonly #images = new ImageLines();
+  readonly #texts: Readonly<Record<"stdout" | "stderr", WorkerText>>;
 
-  constructor(terminal: Terminal, { tree, stream }: ScreenOptions) {
+  constructor(terminal: Terminal, options: ScreenOptions) {
+    const { tree, stream } = options;
     this.#terminal = terminal;
+    this.#texts = { stdout: workerTextTo(terminal.stdout, options), stderr: workerTextTo(terminal.stderr, options) };
     this.#witness = tree ? new Witness() : null;
     this.#agents = stream ? new AgentLines(colorsFor(terminal.stderr, terminal.env)) : null;
   }
@@ -58,7 +64,8 @@ class PlainScreen implements RunScreen {
   see(event: RunEvent): void {
     this.#witness?.see(event);
     for (const line of [...(this.#agents?.see(event) ?? []), ...this.#images.see(event)]) this.tell(line);
-    if (event.type === "output" && event.parent === null) this.#terminal[event.stream].write(event.chunk);
+    if (event.type === "output" && event.parent === null)
+      this.#terminal[event.stream].write(this.#texts[event.stream].piece(event.chunk));
     else if (event.type === "trouble") this.tell(troubleText(event));
     else if (event.type === "ended" && event.parent !== null && event.result.error !== null) {
       const { status, error } = event.result;
@@ -72,6 +79,7 @@ class PlainScreen implements RunScreen {
   }
 
   end(result: RunResult): void {
+    for (const stream of ["stdout", "stderr"] as const) this.#terminal[stream].write(this.#texts[stream].end());
     for (const line of deniedLines(result)) this.tell(line);
     const told = this.#endingOf(result);
     if (told !== "") this.tell(told);

@@ -6,23 +6,27 @@ import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import type { Stop } from "../terminal/stop.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
+import { workerTextTo } from "../terminal/worker-text.ts";
 import { inSession, type SessionOptions } from "./opened-session.ts";
 
 /** `corral shell`: an interactive shell in a cell of the worker's, or one that reads commands from standard input. */
 export async function shellVerb(
   worker: string | undefined,
-  options: Omit<SessionOptions, "worker">,
+  { raw = false, ...options }: Omit<SessionOptions, "worker"> & { readonly raw?: boolean },
   terminal: Terminal,
 ): Promise<number> {
   if (worker === undefined && impliedOptionsIn(options).length === 0)
     throw new UsageError("name a worker, or say with --image, --ro and --rw what the shell gets");
-  return await inSession({ ...options, worker }, terminal, (session, stop) => inShell(session, stop, terminal));
+  return await inSession({ ...options, worker }, terminal, (session, stop) => inShell(session, stop, terminal, raw));
 }
 
-async function inShell(session: Session, stop: Stop, terminal: Terminal): Promise<number> {
+async function inShell(session: Session, stop: Stop, terminal: Terminal, raw: boolean): Promise<number> {
   const { cell, plan } = await session.cell(stop.signal);
   const { stdin, stdout, stderr } = terminal;
   const interactive = stdin.isTTY === true && stdout.isTTY === true;
+  // Editors and pagers need the whole terminal. Only a person who typed at this shell is behind it.
+  const how = { raw: raw || interactive };
+  const texts = { stdout: workerTextTo(stdout, how), stderr: workerTextTo(stderr, how) };
   const exec = await cell.exec({
     argv: [
       "sh",
@@ -34,13 +38,15 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal): Promis
     cwd: plan.workingDir,
     env: interactive ? { TERM: terminal.env.TERM ?? "xterm" } : {},
     ...(interactive ? { tty: { columns: stdout.columns, rows: stdout.rows } } : {}),
-    onOutput: (stream, chunk) => written(stream === "stdout" ? stdout : stderr, chunk),
+    onOutput: (stream, chunk) => written(stream === "stdout" ? stdout : stderr, texts[stream].piece(chunk)),
   });
   using _ = connected(exec, interactive, terminal);
   const cancelled = new Promise<null>((resolve) => {
     stop.signal.addEventListener("abort", () => resolve(null), { once: true });
   });
   const exit = await Promise.race([exec.exit, cancelled]);
+  stdout.write(interactive ? LEFT : texts.stdout.end());
+  stderr.write(texts.stderr.end());
   if (exit === null) return EXIT.cancelled;
   if (exit.kind === "lost") {
     say(terminal, `corral: ${exit.reason}`);
@@ -50,8 +56,12 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal): Promis
   return exitStatusOf(endingOf({ kind: "exited", code: exit.code, outOfMemory: false, usage }, null));
 }
 
+/** Whatever a program of the shell left switched on: another screen, pasting and the mouse as input, colours, a hidden cursor. */
+const LEFT =
+  "\u001b[?1047l\u001b[?2004l\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[!p\u001b[0m\u001b[?25h";
+
 /** A promise while the reader is behind: the shell waits too. */
-function written(stream: NodeJS.WriteStream, chunk: Buffer): Promise<void> | undefined {
+function written(stream: NodeJS.WriteStream, chunk: Uint8Array | string): Promise<void> | undefined {
   if (stream.write(chunk) || !stream.writable) return undefined;
   return new Promise((resolve) => {
     const caughtUp = (): void => {

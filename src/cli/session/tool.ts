@@ -9,6 +9,7 @@ import { readInput } from "../run/input.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import { printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { workerTextTo } from "../terminal/worker-text.ts";
 import { inSession, type SessionOptions } from "./opened-session.ts";
 
 export interface ToolOptions extends SessionOptions {
@@ -35,8 +36,11 @@ export async function toolVerb(
   return await inSession(options, terminal, async (session, stop) => {
     const result = await session.runTool(name, rawInput, stop.signal);
     if (options.json) printJson(terminal, result);
-    else if (result.ok) terminal.stdout.write(result.text.endsWith("\n") ? result.text : `${result.text}\n`);
-    else say(terminal, `corral: ${result.message}`);
+    else if (result.ok) {
+      const text = workerTextTo(terminal.stdout);
+      terminal.stdout.write(text.piece(result.text.endsWith("\n") ? result.text : `${result.text}\n`));
+      terminal.stdout.write(text.end());
+    } else say(terminal, `corral: ${result.message}`);
     return statusOf(name, result);
   });
 }

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { askElsewhere, driver, events, IDS, json, junit, notify, project } from "./options.ts";
+import { askElsewhere, driver, events, IDS, json, junit, notify, project, raw } from "./options.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
   const fleet = group("fleet");
@@ -19,6 +19,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
   ofFleet("logs <id> [key]", "Print what items printed: with a key, both streams of one item as they were.")
     .option("--failed", "print only items that failed")
     .option("--stderr", "print only standard error")
+    .addOption(raw())
     .addOption(json("print one item per line as JSON"))
     .addHelpText(
       "after",

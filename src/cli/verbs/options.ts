@@ -36,6 +36,10 @@ export function json(description = "print JSON"): Option {
   return new Option("--json", description);
 }
 
+export function raw(): Option {
+  return new Option("--raw", "on a terminal too, print what the worker prints as it is, with control sequences");
+}
+
 export function events(): Option {
   return new Option("--events <file>", "append what happens to this file or FIFO as JSON lines; - is standard output");
 }

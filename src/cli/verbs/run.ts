@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { approve, askElsewhere, driver, examples, json, policy, project, repeatable } from "./options.ts";
+import { approve, askElsewhere, driver, examples, json, policy, project, raw, repeatable } from "./options.ts";
 import { oneWorker, save, withoutProject } from "./without-project.ts";
 
 export function addRun({ does, terminal, verb }: Frame): void {
@@ -28,6 +28,7 @@ export function addRun({ does, terminal, verb }: Frame): void {
       "--learn-network",
       "ask about each host that the worker tries to reach, and print the change that allows them",
     )
+    .addOption(raw())
     .addOption(json("print only the result, with all calls, as JSON"))
     .addHelpText("after", RUN_HELP)
     .action(
@@ -48,7 +49,8 @@ end, and you are asked. Without a terminal it waits for
 --rw below the working directory is missing, it is made.
 
 The worker's standard output is on standard output,
-everything else on standard error.
+everything else on standard error. A terminal gets text and
+colours of it, without control sequences.
 
 Exit status: the worker's own, or
   2    wrong usage

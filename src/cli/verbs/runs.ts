@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Frame } from "./frame.ts";
-import { examples, IDS, json, project } from "./options.ts";
+import { examples, IDS, json, project, raw } from "./options.ts";
 
 export function addRuns({ does, group, terminal }: Frame): void {
   const runs = group("runs");
@@ -21,6 +21,7 @@ export function addRuns({ does, group, terminal }: Frame): void {
     .option("--stderr", "print only its standard error, to standard output")
     .option("-n, --lines <n>", "print only the last n lines of each stream")
     .option("-f, --follow", "continue until the run has ended")
+    .addOption(raw())
     .addHelpText("after", LOGS_HELP)
     .action(does(async (id, options) => (await import("../history/logs.ts")).logsVerb(id, options, terminal)));
   ofRuns("stop <id>", "Stop a run of any corral process of yours; its status becomes cancelled.")
@@ -42,5 +43,5 @@ ${examples("corral runs ls --status failed", "corral runs show latest", "corral 
 
 const LOGS_HELP = `
 Of a long stream, the first 512 KiB and at least the last
-512 KiB are kept. Bytes are printed as they are, except on a
-terminal, where control characters become their codes.`;
+512 KiB are kept. Bytes are printed as they are; a terminal
+gets text and colours, without control sequences.`;

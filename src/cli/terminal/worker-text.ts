@@ -1,0 +1,91 @@
+import { StringDecoder } from "node:string_decoder";
+import { printable } from "../../operations/wording/printable.ts";
+
+/** What is written of the bytes of one stream of a worker. */
+export interface WorkerText {
+  /** May be empty: a sequence or a character is not complete yet. */
+  piece(bytes: Uint8Array | string): Uint8Array | string;
+  /** What is left when no more bytes come. */
+  end(): string;
+}
+
+/**
+ * How bytes that a worker chose go to a stream. On a terminal, control sequences become text: they could change its title, clear it, write to
+ * the clipboard, or have it type an answer. Elsewhere, and with `raw`, the bytes are exact.
+ */
+export function workerTextTo(
+  { isTTY }: NodeJS.WriteStream,
+  { raw = false }: { readonly raw?: boolean } = {},
+): WorkerText {
+  if (isTTY && !raw) return new HarmlessText();
+  return { piece: (bytes) => bytes, end: () => (isTTY ? RESET : "") };
+}
+
+const RESET = "\u001b[0m";
+/** A style, or the rest of the line is cleared, as programs do beside colours. Both change nothing outside of the text. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the escape that begins a sequence is what is looked for.
+const HARMLESS = /(\u001b\[[\d;:]{0,60}m|\u001b\[0?K)/;
+/** What may become one of these with the next bytes. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: as above.
+const BEGUN = /\u001b(?:\[[\d;:]{0,60})?$/;
+/** More styles at once no terminal shows; further ones take the place of the oldest. */
+const MAX_STYLES = 16;
+
+/**
+ * Text with colours, tabs and line breaks; a carriage return begins its own line anew. A byte that is no UTF-8, such as a control
+ * character of 8 bits, becomes U+FFFD.
+ *
+ * A piece leaves the terminal without a style, and the next one sets it again: what Corral writes between them has its own colours.
+ */
+class HarmlessText implements WorkerText {
+  readonly #decoder = new StringDecoder("utf8");
+  #begun = "";
+  #styles: string[] = [];
+
+  piece(bytes: Uint8Array | string): string {
+    const text = this.#begun + (typeof bytes === "string" ? bytes : this.#decoder.write(bytes));
+    const cut = BEGUN.exec(text)?.index ?? text.length;
+    this.#begun = text.slice(cut);
+    return this.#shown(text.slice(0, cut));
+  }
+
+  end(): string {
+    return this.#shown(this.#begun + this.#decoder.end());
+  }
+
+  #shown(text: string): string {
+    if (text === "") return "";
+    const before = this.#styles.join("");
+    const shown = text.split(HARMLESS).map((part, index) => {
+      if (index % 2 === 0) return withoutControls(part);
+      return part.endsWith("m") ? this.#styled(part) : part;
+    });
+    return `${before}${shown.join("")}${this.#styles.length === 0 ? "" : RESET}`;
+  }
+
+  #styled(sequence: string): string {
+    const terms = visibleTerms(sequence.slice(2, -1).split(";"));
+    if (terms.length === 0) return "";
+    const style = `\u001b[${terms.join(";")}m`;
+    const isReset = Number(terms[0]) === 0;
+    if (isReset) this.#styles = terms.length === 1 ? [] : [style];
+    else this.#styles = [...this.#styles, style].slice(-MAX_STYLES);
+    return style;
+  }
+}
+
+function withoutControls(text: string): string {
+  return text
+    .split(/([\t\r])/)
+    .map((part, index) => (index % 2 === 1 ? part : printable(part)))
+    .join("");
+}
+
+/** All but the one that hides text, 8, which is also a number of colours: `38;5;8`. */
+function visibleTerms(terms: readonly string[]): string[] {
+  const [first, kind] = terms;
+  if (first === undefined) return [];
+  const length = !/^0*[345]8$/.test(first) ? 1 : Number(kind) === 5 ? 3 : Number(kind) === 2 ? 5 : terms.length;
+  const shown = Number.parseInt(first, 10) === 8 ? [] : terms.slice(0, length);
+  return [...shown, ...visibleTerms(terms.slice(length))];
+}
