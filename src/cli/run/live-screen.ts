@@ -7,7 +7,6 @@ import { colorsFor, say, type Terminal, withoutControls } from "../terminal/term
 import { type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
 import { AgentLines } from "./agent-lines.ts";
 import { LiveTree } from "./live-tree.ts";
-import type { ScreenOptions } from "./run-screen.ts";
 import { changesText, endingText, troubleText } from "./run-text.ts";
 import { Witness } from "./witness.ts";
 
@@ -20,7 +19,7 @@ export class LiveScreen implements RunScreen {
   readonly #images = new ImageLines();
   readonly #texts: Readonly<Record<"stdout" | "stderr", WorkerText>>;
 
-  constructor(terminal: Terminal, options: ScreenOptions) {
+  constructor(terminal: Terminal, options: { readonly raw?: boolean }) {
     this.#terminal = terminal;
     this.#texts = { stdout: workerTextTo(terminal.stdout, options), stderr: workerTextTo(terminal.stderr, options) };
     this.#agents = new AgentLines(colorsFor(terminal.stderr, terminal.env));

@@ -9,7 +9,7 @@ import {
   writeFileSync,
   writeSync,
 } from "node:fs";
-import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
+import { mkdir, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../../platform/errno.ts";
 import { statePaths } from "../state-paths.ts";
@@ -27,9 +27,8 @@ export interface EventLine {
 
 /** Of one log. What comes later is left out, and a line says so; the last event is always written. */
 export const MAX_LOG_BYTES = 64 * 1024 ** 2;
-/** Of all logs together, and how many. The oldest are removed. */
-const MAX_LOGS = 2000;
-const MAX_TOTAL_BYTES = 2 * 1024 ** 3;
+/** How many logs, and of all together. The oldest are removed. */
+const LIMITS = { maxLogs: 2000, maxBytes: 2 * 1024 ** 3 };
 const READ_BYTES = 256 * 1024;
 const MAX_LINE_BYTES = 8 * 1024 ** 2;
 const NAME = /^[0-9a-f]{12}$/;
@@ -42,10 +41,17 @@ export class EventIdError extends Error {
 /** The events of what a service started, on disk: what a client has not read yet takes no memory, and outlives the service. */
 export class EventLogs {
   readonly #dir: string;
+  readonly #limits: typeof LIMITS;
   readonly #open = new Map<string, EventLog>();
+  /** Those that are over, with their bytes; the oldest first. */
+  readonly #over = new Map<string, number>();
+  #overBytes = 0;
+  /** How many read each. */
+  readonly #readers = new Map<string, number>();
 
-  constructor(stateDir: string) {
+  constructor(stateDir: string, limits = LIMITS) {
     this.#dir = join(statePaths(stateDir).service, "events");
+    this.#limits = limits;
   }
 
   /**
@@ -54,14 +60,16 @@ export class EventLogs {
    */
   async prepare(last: LoggedEvent, continued: ReadonlySet<string> = new Set()): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    await this.prune();
-    for (const name of await this.#names()) {
-      const isOver = existsSync(this.#path(name, ".end"));
-      if (isOver && !continued.has(name)) continue;
+    for (const { name, bytes, isOver } of await this.#found()) {
+      if (isOver && !continued.has(name)) {
+        this.#keep(name, bytes);
+        continue;
+      }
       const log = this.append(name);
       if (!isOver) log.write(last);
       if (!continued.has(name)) log.end();
     }
+    this.#prune();
   }
 
   /** Opens the log of a run or a fleet, to write to; continues one that is there. */
@@ -72,8 +80,12 @@ export class EventLogs {
     const log = new EventLog(this.#path(id), (result) => {
       writeFileSync(this.#path(id, ".end"), result, { mode: 0o600 });
       this.#open.delete(id);
+      this.#keep(id, log.bytes + Buffer.byteLength(result));
+      this.#prune();
     });
+    this.#forget(id);
     this.#open.set(id, log);
+    this.#prune();
     return log;
   }
 
@@ -89,6 +101,7 @@ export class EventLogs {
     idleMs: number,
   ): AsyncGenerator<EventLine[], void, undefined> {
     const fd = openSync(this.#path(id), constants.O_RDONLY | constants.O_NOFOLLOW);
+    this.#readers.set(id, (this.#readers.get(id) ?? 0) + 1);
     try {
       let at = startOf(fd, from);
       while (!signal.aborted) {
@@ -102,6 +115,10 @@ export class EventLogs {
       }
     } finally {
       closeSync(fd);
+      const others = (this.#readers.get(id) ?? 1) - 1;
+      if (others > 0) this.#readers.set(id, others);
+      else this.#readers.delete(id);
+      this.#prune();
     }
   }
 
@@ -121,22 +138,43 @@ export class EventLogs {
     }
   }
 
-  async prune(): Promise<void> {
-    const files: { name: string; bytes: number; ms: number }[] = [];
-    for (const name of await this.#names()) {
-      const found = await stat(this.#path(name)).catch(nullFor("ENOENT"));
-      if (found !== null) files.push({ name, bytes: found.size, ms: found.mtimeMs });
+  /** The oldest first. */
+  async #found(): Promise<{ name: string; bytes: number; ms: number; isOver: boolean }[]> {
+    const found: { name: string; bytes: number; ms: number; isOver: boolean }[] = [];
+    for (const name of (await readdir(this.#dir)).filter((each) => NAME.test(each))) {
+      const [log, end] = await Promise.all(
+        ["", ".end"].map((each) => stat(this.#path(name, each)).catch(nullFor("ENOENT"))),
+      );
+      if (log) found.push({ name, bytes: log.size + (end?.size ?? 0), ms: log.mtimeMs, isOver: end !== null });
     }
-    let bytes = 0;
-    for (const [index, file] of files.sort((a, b) => b.ms - a.ms).entries()) {
-      bytes += file.bytes;
-      if ((index < MAX_LOGS && bytes <= MAX_TOTAL_BYTES) || this.#open.has(file.name)) continue;
-      for (const end of ["", ".end"]) await rm(this.#path(file.name, end), { force: true });
-    }
+    return found.sort((a, b) => a.ms - b.ms);
   }
 
-  async #names(): Promise<string[]> {
-    return ((await readdir(this.#dir).catch(nullFor("ENOENT"))) ?? []).filter((name) => NAME.test(name));
+  #keep(name: string, bytes: number): void {
+    this.#over.set(name, bytes);
+    this.#overBytes += bytes;
+  }
+
+  #forget(name: string): void {
+    this.#overBytes -= this.#over.get(name) ?? 0;
+    this.#over.delete(name);
+  }
+
+  /** Removes the oldest beyond the limits: none that is written, and none that a client reads. */
+  #prune(): void {
+    const openBytes = [...this.#open.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+    const { maxLogs, maxBytes } = this.#limits;
+    for (const name of this.#over.keys()) {
+      if (this.#open.size + this.#over.size <= maxLogs && openBytes + this.#overBytes <= maxBytes) return;
+      if (this.#readers.has(name)) continue;
+      try {
+        for (const end of ["", ".end"]) rmSync(this.#path(name, end), { force: true });
+      } catch {
+        // What ends here is a run, which a file that cannot be removed must not fail. The next end tries again.
+        return;
+      }
+      this.#forget(name);
+    }
   }
 
   #path(id: string, end = ""): string {
@@ -160,6 +198,10 @@ export class EventLog {
     this.#onEnd = onEnd;
     this.#bytes = fstatSync(this.#fd).size;
     this.#closeLine();
+  }
+
+  get bytes(): number {
+    return this.#bytes;
   }
 
   /** `isLast`: is written although the log is full. Throws if the disk refuses it. */
