@@ -4,3 +4,9 @@
  */
 
 export const { Agent, createServer, request } = process.getBuiltinModule("node:http");
+
+/** The one `Host` of a request, in lower case; null: it has none, or several. Node keeps the first, and a proxy may have checked another one. */
+export function onlyHost(rawHeaders: readonly string[]): string | null {
+  const hosts = rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === "host");
+  return hosts.length === 1 ? (hosts[0]?.toLowerCase() ?? null) : null;
+}

@@ -16,7 +16,7 @@ import { UploadFolder } from "../state/service/upload-folder.ts";
 import { makeClosedDir, makeStateDir } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
 import { routesOf } from "./api/routes.ts";
-import { type Address, ownNames } from "./http/admission.ts";
+import { type Address, ownNames, tellingForeign } from "./http/admission.ts";
 import { authenticated, PageToken, SOCKET_CALLER } from "./http/authentication.ts";
 import { hidingHostPaths } from "./http/host-paths.ts";
 import { type Listener, listen } from "./http/listener.ts";
@@ -132,6 +132,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     page,
     hide,
     names: ownNames(listener.address, hosts),
+    onForeign: tellingForeign(log),
     log,
     tracing,
     answered: (request) => metrics.request(request),

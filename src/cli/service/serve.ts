@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { resolve } from "node:path";
 import { readSecretFile } from "../../secrets/secret-file.ts";
-import { type Address, isLoopback } from "../../serve/http/admission.ts";
+import { type Address, isFurtherName, isLoopback } from "../../serve/http/admission.ts";
 import { ListenError } from "../../serve/http/listener.ts";
 import { type LogLevel, openLog } from "../../serve/logging/log.ts";
 import { openService, ServiceRunningError } from "../../serve/service.ts";
@@ -30,8 +30,10 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
       `--listen ${options.listen}: other machines can reach this address, and the connection is not encrypted; put a proxy with TLS in front of a loopback address, or say --remote`,
     );
   for (const name of options.host)
-    if (!/^[\w.-]{1,253}$/.test(name))
-      throw new UsageError(`--host takes a name without a port, not ${JSON.stringify(name)}`);
+    if (!isFurtherName(name))
+      throw new UsageError(
+        `--host takes a name, which clients ask for at the port of the service, or https://NAME[:PORT] of a proxy in front of it, not ${JSON.stringify(name)}`,
+      );
   const stateDir = stateDirFrom(env);
   const pretty = stderr.isTTY === true;
   const write = (line: string): void => void stderr.write(pretty ? `${withoutControls(line.trimEnd())}\n` : line);

@@ -8,7 +8,9 @@ export function addServe({ does, group, terminal }: Frame): void {
     .option("-C, --project <dir>", "serve the project in this folder; repeatable (the nearest)", collected, ".")
     .option("--listen <address>", "listen on this HOST:PORT, or on unix:/PATH", "127.0.0.1:7420")
     .option("--remote", "allow an address that other machines reach; the connection is not encrypted")
-    .addOption(repeatable("--host <name>", "answer requests for this name of the machine too"))
+    .addOption(
+      repeatable("--host <name>", "answer requests for this name too, or for https://NAME[:PORT] of a proxy in front"),
+    )
     .addOption(driver())
     .option("--token-file <file>", "use the admin token in this file; print no token")
     .addOption(new Option("--log-level <level>", "log this much").choices(LEVELS).default("info"))

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { boundedText } from "../../json/bounded-text.ts";
 import { parseJson } from "../../json/parse-json.ts";
+import { onlyHost } from "../../platform/http.ts";
 import { MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES } from "../message-limits.ts";
 
 /** A request that a server was sent: Node leaves these open for what a client is answered with. */
@@ -11,10 +12,11 @@ export type HttpRequest = IncomingMessage & { readonly method: string; readonly 
  * True for a request that was meant for this very server. A web page whose name was made to mean 127.0.0.1 (DNS
  * rebinding) sends its own name as `Host`, and any page sends its own `Origin`; programs send no `Origin`.
  */
-export function isLocalRequest({ headers }: Pick<IncomingMessage, "headers">, port: number): boolean {
+export function isLocalRequest({ headers, rawHeaders }: IncomingMessage, port: number): boolean {
   const names = [`127.0.0.1:${port}`, `localhost:${port}`];
-  const { host, origin } = headers;
-  if (host === undefined || !names.includes(host.toLowerCase())) return false;
+  const { origin } = headers;
+  const host = onlyHost(rawHeaders);
+  if (host === null || !names.includes(host)) return false;
   return origin === undefined || names.some((name) => origin.toLowerCase() === `http://${name}`);
 }
 

@@ -1,5 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
+import { onlyHost } from "../../platform/http.ts";
+import type { Log } from "../logging/log.ts";
 import { ServiceFault } from "./fault.ts";
 
 /** Where a service listens. */
@@ -12,20 +14,49 @@ const MAX_URL_CHARS = 8192;
 
 /** The names under which a service may be asked for. */
 export interface OwnNames {
-  /** Host and port in lower case, as a `Host` header has them. */
-  readonly hosts: ReadonlySet<string>;
+  /** Host and port in lower case, as a `Host` header has them, each with the `Origin` of its pages. */
+  readonly hosts: ReadonlyMap<string, string>;
   /** Any address of the machine: the service listens on all of them. */
   readonly anyAddressAt: number | null;
 }
 
-/** `further`: names of the machine, without a port, that the user allowed. */
+/** A name that the user allowed: `NAME`, at the port of the service, or `https://NAME[:PORT]` of a proxy in front of it. */
+const FURTHER = /^(?:(https?):\/\/)?([\w.-]{1,253})(?::(\d{1,5}))?$/;
+const USUAL_PORTS = { http: 80, https: 443 };
+
+export function isFurtherName(text: string): boolean {
+  const [, scheme, , port] = FURTHER.exec(text) ?? [null];
+  return (
+    FURTHER.test(text) && (port === undefined || (scheme !== undefined && Number(port) > 0 && Number(port) <= 65_535))
+  );
+}
+
+/** `further`: see {@link isFurtherName}. */
 export function ownNames(address: Address, further: readonly string[]): OwnNames {
-  if (address.kind === "unix") return { hosts: new Set(["localhost", "corral"]), anyAddressAt: null };
+  if (address.kind === "unix")
+    return { hosts: new Map(further.flatMap(proxied).concat(SOCKET_NAMES)), anyAddressAt: null };
   const { host, port } = address;
-  const named = [...further, "localhost", ...(isIP(host) === 6 ? [`[${host}]`] : [host])];
+  const named = ["localhost", ...(isIP(host) === 6 ? [`[${host}]`] : [host])];
   const loopback = isLoopback(host) ? ["127.0.0.1", "[::1]"] : [];
-  const hosts = [...named, ...loopback].flatMap((name) => [`${name}:${port}`, ...(port === 80 ? [name] : [])]);
-  return { hosts: new Set(hosts.map((name) => name.toLowerCase())), anyAddressAt: isAny(host) ? port : null };
+  const plain = further.filter((text) => !text.includes("://"));
+  const hosts = [...plain, ...named, ...loopback].flatMap((name) => entries("http", name, port));
+  return { hosts: new Map([...hosts, ...further.flatMap(proxied)]), anyAddressAt: isAny(host) ? port : null };
+}
+
+const SOCKET_NAMES: readonly [string, string][] = ["localhost", "corral"].map((name) => [name, `http://${name}`]);
+
+/** Of a proxy, whose clients use its own scheme and port. */
+function proxied(text: string): [string, string][] {
+  const [, scheme, name = "", port] = FURTHER.exec(text) ?? [];
+  if (scheme !== "http" && scheme !== "https") return [];
+  return entries(scheme, name, port === undefined ? USUAL_PORTS[scheme] : Number(port));
+}
+
+/** Clients leave out the usual port, in `Host` and in `Origin`. */
+function entries(scheme: "http" | "https", name: string, port: number): [string, string][] {
+  const [bare, whole] = [name.toLowerCase(), `${name.toLowerCase()}:${port}`];
+  if (port !== USUAL_PORTS[scheme]) return [[whole, `${scheme}://${whole}`]];
+  return [bare, whole].map((host) => [host, `${scheme}://${bare}`]);
 }
 
 export function isLoopback(host: string): boolean {
@@ -39,15 +70,27 @@ function isAny(host: string): boolean {
 /**
  * Refuses a request that was not meant for this service. A web page whose name was made to mean this machine (DNS rebinding)
  * sends its own name as `Host`; a page of another site sends its own `Origin`, also where CORS would keep it from the answer.
+ * `onForeign`: which name or origin is none of the service's.
  *
  * @throws ServiceFault
  */
-export function checkMeant({ headers, method, url = "", rawHeaders }: IncomingMessage, names: OwnNames): void {
-  const { host = "", origin } = headers;
+export function checkMeant(
+  { headers, method, url = "", rawHeaders }: IncomingMessage,
+  names: OwnNames,
+  onForeign: (foreign: Foreign) => void,
+): void {
+  const { origin } = headers;
   const wrong = new ServiceFault(403, "FOREIGN_REQUEST", "the request was not meant for this service");
-  // Node keeps the first of several; a proxy may have checked another one.
-  if (countOf(rawHeaders, "host") !== 1 || !isOwnHost(host.toLowerCase(), names)) throw wrong;
-  if (origin !== undefined && origin.toLowerCase() !== `http://${host.toLowerCase()}`) throw wrong;
+  const host = onlyHost(rawHeaders);
+  const own = host === null ? null : originAt(host, names);
+  if (host === null || own === null) {
+    if (host !== null) onForeign({ host });
+    throw wrong;
+  }
+  if (origin !== undefined && withoutUsualPort(origin) !== own) {
+    onForeign({ host, origin });
+    throw wrong;
+  }
   const site = headers["sec-fetch-site"];
   // A link of another site may lead to the page: its address is the same for everybody, and it cannot be framed.
   const isLink = headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
@@ -59,13 +102,46 @@ export function checkMeant({ headers, method, url = "", rawHeaders }: IncomingMe
     throw new ServiceFault(400, "WRONG_REQUEST", "the URL is not a path");
 }
 
-function isOwnHost(host: string, { hosts, anyAddressAt }: OwnNames): boolean {
-  if (hosts.has(host)) return true;
-  const [, name = "", port] = /^(.*):(\d+)$/.exec(host) ?? [];
-  // A page that was led here by a name sends that name, and never an address.
-  return anyAddressAt !== null && Number(port) === anyAddressAt && isIP(name.replace(/^\[(.*)\]$/, "$1")) !== 0;
+/** What a request named that is none of the service's. */
+export interface Foreign {
+  readonly host: string;
+  readonly origin?: string;
 }
 
-function countOf(rawHeaders: readonly string[], name: string): number {
-  return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === name).length;
+/** The origin of pages under this name; null: it is none of the service's. */
+function originAt(host: string, { hosts, anyAddressAt }: OwnNames): string | null {
+  const known = hosts.get(host);
+  if (known !== undefined) return known;
+  const [, name = "", port] = /^(.*):(\d+)$/.exec(host) ?? [];
+  // A page that was led here by a name sends that name, and never an address.
+  const isAddress =
+    anyAddressAt !== null && Number(port) === anyAddressAt && isIP(name.replace(/^\[(.*)\]$/, "$1")) !== 0;
+  return isAddress ? withoutUsualPort(`http://${host}`) : null;
 }
+
+function withoutUsualPort(origin: string): string {
+  return origin.toLowerCase().replace(/^(http:\/\/.*):80$|^(https:\/\/.*):443$/, "$1$2");
+}
+
+const MAX_FOREIGN_CHARS = 200;
+
+/** Logs each name once, and no more than `most` of them: what the user has to set if this service was meant. */
+export function tellingForeign(log: Pick<Log, "warn">, most = 20): (foreign: Foreign) => void {
+  const told = new Set<string>();
+  return ({ host, origin }) => {
+    const about = {
+      host: host.slice(0, MAX_FOREIGN_CHARS),
+      ...(origin && { origin: origin.slice(0, MAX_FOREIGN_CHARS) }),
+    };
+    const key = JSON.stringify(about);
+    if (told.size >= most || told.has(key)) return;
+    told.add(key);
+    const rest = told.size < most ? "" : ". Further ones are not logged";
+    log.warn(about, `${origin === undefined ? FOREIGN_HOST : FOREIGN_ORIGIN}${rest}`);
+  };
+}
+
+const FOREIGN_HOST =
+  "refused: the service has no such name. If clients ask a proxy in front of it for this name, start it with --host https://NAME[:PORT]; if they ask it directly, with --host NAME";
+const FOREIGN_ORIGIN =
+  "refused: a page of another origin. If this is the page of the service, behind a proxy, start it with --host and this origin";

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFiles } from "../page/page-files.ts";
-import { checkMeant, type OwnNames } from "./admission.ts";
+import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
 import { send, sendFault } from "./answer.ts";
 import { faultOf, ServiceFault } from "./fault.ts";
 import type { HidePaths } from "./host-paths.ts";
@@ -17,6 +17,8 @@ export interface Handling {
   readonly router: Router;
   readonly page: PageFiles;
   readonly names: OwnNames;
+  /** Of a request that was refused because of its `Host` or `Origin`. */
+  readonly onForeign: (foreign: Foreign) => void;
   readonly log: Log;
   readonly tracing: Tracing | null;
   /** `route`: the pattern; empty if there is none, or if the request did not come so far. */
@@ -72,7 +74,7 @@ async function handle(
   }: { handling: Handling; gone: AbortSignal; about: Record<string, unknown>; full: boolean },
 ): Promise<void> {
   const { router, page, names, authenticate, known } = handling;
-  checkMeant(request, names);
+  checkMeant(request, names, handling.onForeign);
   if (full) throw new ServiceFault(503, "TOO_MANY", `${MAX_REQUESTS} requests are being answered already`);
   const [path = "", query = "", more] = (request.url ?? "").split("?");
   if (more !== undefined) throw new ServiceFault(400, "WRONG_REQUEST", "the URL has two queries");
