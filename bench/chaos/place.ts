@@ -50,7 +50,7 @@ export async function makePlace(options: ChaosOptions): Promise<ChaosPlace> {
     // Without keepers of images, which outlive a state directory at the Engine.
     const env = { CORRAL_KEEP_IMAGES: "0" };
     const queueAt = (link: Link, user: string): { CORRAL_QUEUE: string } => ({
-      CORRAL_QUEUE: `postgres://${user}@${link.address}/postgres`,
+      CORRAL_QUEUE: `postgres://${user}@${link.address}/postgres?sslmode=disable`,
     });
     const home = { name: "home", base, before: within(homeLink), env: { ...env, ...queueAt(homeLink, "postgres") } };
     const coordinator = new Coordinator(new Processes(home), homeLink, base);

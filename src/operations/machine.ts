@@ -70,7 +70,11 @@ async function queueFindings({ engineEnv }: Machine): Promise<Finding[]> {
     const queue = await queueOf(process.cwd(), engineEnv);
     if (queue === null) return [];
     const { examineQueue } = await import("../fleet/postgres/open-queue.ts");
-    return [{ what, state: "ok", detail: await examineQueue(queue) }];
+    const { detail, warnings } = await examineQueue(queue);
+    return [
+      { what, state: "ok", detail },
+      ...warnings.map((text) => ({ what, state: "warning" as const, detail: text })),
+    ];
   } catch (error) {
     return [{ what, state: "missing", detail: (error as Error).message }];
   }

@@ -39,6 +39,7 @@ CREATE FUNCTION corral.blobs_has(wanted text[]) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF cardinality(wanted) > ${BATCH} THEN RAISE EXCEPTION 'these are too many digests'; END IF;
+  PERFORM corral.count_written(200 * cardinality(wanted));
   -- In one order, so that no two calls wait for each other.
   UPDATE corral.blobs b SET used_at = clock_timestamp() FROM (
     SELECT o.digest FROM corral.blobs o WHERE o.digest = ANY (wanted) AND o.used_at < clock_timestamp() - interval '1 hour'
@@ -52,6 +53,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
   -- One that was used lately is not locked: nothing removes it for long, and another transaction may hold it.
   IF EXISTS (SELECT FROM corral.blobs b WHERE b.digest = new_digest AND b.used_at > clock_timestamp() - interval '1 hour') THEN RETURN; END IF;
+  PERFORM corral.count_written(octet_length(new_content) + 200);
   INSERT INTO corral.blobs (digest, content, used_at) VALUES (new_digest, new_content, clock_timestamp())
   ON CONFLICT (digest) DO UPDATE SET used_at = excluded.used_at;
 END $$;

@@ -37,6 +37,8 @@ export interface Connection extends Statements, AsyncDisposable {
   together(statements: (again: boolean) => readonly Statement[]): Promise<readonly Rows[]>;
   /** Calls `heard` for each notification, and when some may have been missed. It never rejects. */
   listen(heard: () => void): Promise<void>;
+  /** Ends sessions of machines that hold for longer than this what others need, and returns how many. */
+  endHolders(heldMs: number): Promise<number>;
 }
 
 /** The name of the schema, and of the channel of its notifications. */

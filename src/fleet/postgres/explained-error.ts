@@ -1,5 +1,5 @@
 import { QueueError } from "../model/queue-error.ts";
-import { isHeldUp, isPassing } from "./lost-connection.ts";
+import { isCrowded, isHeldUp, isPassing } from "./lost-connection.ts";
 
 const ADDRESS = "`queue:` or CORRAL_QUEUE";
 
@@ -17,6 +17,12 @@ export function explainedError(error: unknown, place: string): unknown {
       "pg_terminate_backend. Corral ends those of machines itself, if `corral work --grants ROLE` of this version made their role.";
     return new QueueError(text, { cause: error, isPassing: true });
   }
+  if (isCrowded(error)) {
+    const text =
+      `PostgreSQL at ${place} has no room for more locks or notices: ${reason}. Find who takes it in pg_locks and pg_stat_activity, and end ` +
+      "it with pg_terminate_backend. Corral ends sessions of machines itself, if `corral work --grants ROLE` of this version made their role.";
+    return new QueueError(text, { cause: error, isPassing: true });
+  }
   if (isPassing(error)) {
     const text = `PostgreSQL at ${place} does not answer: ${reason}. Start it, or correct the address in ${ADDRESS}.`;
     return new QueueError(text, { cause: error, isPassing: true });
@@ -28,8 +34,14 @@ export function explainedError(error: unknown, place: string): unknown {
       `PostgreSQL at ${place} does not allow this: ${reason}. Use the address of the owner of Corral's tables. For machines, ` +
         "`corral work --grants ROLE` prints what the owner has to grant.",
     );
+  // A server that is older than Corral supports refuses what a connection begins with.
+  if (/unrecognized configuration parameter/.test(reason) && code === "42704") return said(tooOld(place));
   const advice = tlsAdvice(`${reason} ${code}`);
   return advice === null ? error : said(`The TLS connection to PostgreSQL at ${place} failed: ${reason}. ${advice}`);
+}
+
+export function tooOld(place: string): string {
+  return `PostgreSQL at ${place} is older than version 15, in which a role may change who its members are. Use a newer server.`;
 }
 
 /** insufficient_privilege */
@@ -51,7 +63,7 @@ function refusedAdvice(code: string, reason: string): string {
 
 function tlsAdvice(said: string): string | null {
   if (/does not support SSL/i.test(said))
-    return "Switch TLS on in the server (`ssl = on`), or remove `sslmode` from the address if no other machine can listen in.";
+    return "Switch TLS on in the server (`ssl = on`), or write `sslmode=disable` into the address if no other machine can listen in.";
   if (/altname|ALTNAME_INVALID/i.test(said)) return "Use the name of the server that its certificate has.";
   if (/expired|not yet valid/i.test(said)) return "Renew the server's certificate, or correct the clock.";
   if (/SSL|TLS|certificate|self-signed|CERT_/i.test(said))

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Connection } from "./connection.ts";
-import { END_HOLDERS } from "./held-locks.ts";
 
 /** A process whose lease has ended counts as dead. */
 export const LEASE_MS = 15_000;
@@ -42,8 +41,8 @@ export class OwnerLease implements AsyncDisposable {
     this.#isRenewing = true;
     await this.#renew().catch(() => {});
     this.#isRenewing = false;
+    if (this.#renewals % RENEWALS_BETWEEN_LOOKS === 0) await this.#db.endHolders(HELD_MS).catch(() => {});
     this.#renewals += 1;
-    if (this.#renewals % RENEWALS_BETWEEN_LOOKS === 0) await this.#db.query(END_HOLDERS, [HELD_MS]).catch(() => {});
   }
 
   async #renew(): Promise<void> {

@@ -18,12 +18,22 @@ const REFUSED = /^(40001|40P01|55P03)$/;
 export function isPassing(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as { code?: unknown };
-  return (typeof code === "string" && (PASSING.test(code) || NETWORK.test(code))) || TEXTS.test(error.message);
+  return (
+    isCrowded(error) ||
+    (typeof code === "string" && (PASSING.test(code) || NETWORK.test(code))) ||
+    TEXTS.test(error.message)
+  );
 }
 
 /** Another transaction holds what the statement needs. */
 export function isHeldUp(error: unknown): boolean {
   return (error as { code?: unknown }).code === "55P03";
+}
+
+/** The room for locks or for notices, which all sessions of a server share, is taken. */
+export function isCrowded(error: unknown): boolean {
+  const { code, routine } = error as { code?: unknown; routine?: unknown };
+  return code === "53200" || (code === "54000" && routine === "PreCommit_Notify");
 }
 
 export interface Persistence {
@@ -72,7 +82,8 @@ export class Retries {
     const { away, maxWaitMs, sayAfterMs } = this.#how;
     const now = performance.now();
     // What the server itself refuses, such as a lock that is held for too long, is no outage.
-    if (away === null || REFUSED.test(String((error as { code?: unknown }).code))) return now - startedAt > maxWaitMs;
+    if (away === null || isCrowded(error) || REFUSED.test(String((error as { code?: unknown }).code)))
+      return now - startedAt > maxWaitMs;
     this.#failedSince ??= now;
     if (this.#reported === null && now - this.#failedSince >= sayAfterMs) {
       this.#reported = error;

@@ -19,6 +19,11 @@ const FUNCTIONS = [
   "corral.blob_piece(text, integer, integer)",
 ];
 
+/** Of all machines that use a role; ten of them. */
+const CONNECTIONS = 50;
+/** As users of a pooler set them (docs/machines.md). */
+const POOLER_SETTINGS = ["search_path=pg_catalog", "enable_seqscan=off", "jit=off"].map((one) => `'${one}'`).join(", ");
+
 /** Why this is no name of a role that can be made for machines; null if it is one. */
 export function roleFault(role: string): string | null {
   if (!/^[A-Za-z_][A-Za-z0-9_-]{0,62}$/.test(role))
@@ -37,6 +42,7 @@ export function machineGrants(role: string, schema = SCHEMA): string[] {
     `GRANT USAGE ON SCHEMA corral TO "${role}"`,
     `GRANT SELECT ON corral.version TO "${role}"`,
     ...FUNCTIONS.map((name) => `GRANT EXECUTE ON FUNCTION ${name} TO "${role}"`),
+    `DO $do$ BEGIN PERFORM corral.admit_role('${role}'); END $do$`,
   ].map(schemaTexts(schema));
 }
 
@@ -54,16 +60,22 @@ export function machineRoleScript(role: string, version: string, schema = SCHEMA
     "-- A new role has no password yet. In psql:",
     `--   \\password ${role}`,
     "BEGIN;",
+    "-- A machine may have made functions that this would call with your rights.",
+    "SET LOCAL search_path = pg_catalog, pg_temp;",
     "DO $do$ BEGIN",
     "  IF to_regclass('corral.version') IS NULL THEN",
     "    RAISE EXCEPTION 'Corral''s tables are not there yet: run `corral fleet ls` with the address of their owner, then this again';",
     "  END IF;",
-    `  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = ${text(role)}) THEN CREATE ROLE "${role}" LOGIN; END IF;`,
-    `  IF (SELECT rolsuper OR rolcreaterole OR rolreplication FROM pg_catalog.pg_roles WHERE rolname = ${text(role)})`,
+    `  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = ${text(role)}) THEN`,
+    "    -- Each machine has up to 5 connections.",
+    `    CREATE ROLE "${role}" LOGIN CONNECTION LIMIT ${CONNECTIONS};`,
+    "  END IF;",
+    `  IF (SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication FROM pg_catalog.pg_roles WHERE rolname = ${text(role)})`,
     `    OR EXISTS (SELECT FROM pg_catalog.pg_roles g WHERE pg_has_role(${text(role)}, g.oid, 'MEMBER')`,
     "      AND (g.oid = (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'corral.version'::regclass)",
-    "        OR g.rolname IN ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files'))) THEN",
-    `    RAISE EXCEPTION 'the role % has, or can get, all rights on Corral''s tables: use another one for machines', ${text(role)};`,
+    "        OR g.rolname IN ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend',",
+    "          'pg_create_subscription', 'pg_maintain'))) THEN",
+    `    RAISE EXCEPTION 'the role % has, or can get, rights that no machine may have: those of a superuser or of the owner of Corral''s tables, CREATEROLE, CREATEDB, REPLICATION, or files and sessions of the server. Use another one for machines', ${text(role)};`,
     "  END IF;",
     `  IF NOT has_database_privilege(${text(role)}, current_database(), 'CONNECT') THEN`,
     `    EXECUTE format('GRANT CONNECT ON DATABASE %I TO "${role}"', current_database());`,
@@ -74,6 +86,29 @@ export function machineRoleScript(role: string, version: string, schema = SCHEMA
     "  tables_owner regrole := (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'corral.version'::regclass);",
     "BEGIN",
     `  IF NOT pg_has_role(tables_owner, ${text(role)}, 'USAGE') THEN EXECUTE format('GRANT "${role}" TO %s', tables_owner); END IF;`,
+    "END $do$;",
+    "-- A role may write its own settings, so any machine that uses it may have. Those that a pooler needs stay.",
+    "DO $do$ DECLARE",
+    `  machines oid := (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = ${text(role)});`,
+    "  setting record;",
+    "BEGIN",
+    "  FOR setting IN SELECT d.datname, split_part(c, '=', 1) AS name FROM pg_catalog.pg_db_role_setting s",
+    "    LEFT JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase, unnest(s.setconfig) AS c",
+    `    WHERE s.setrole = machines AND c NOT IN (${POOLER_SETTINGS})`,
+    "      AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings p WHERE p.name = split_part(c, '=', 1) AND p.context <> 'user') LOOP",
+    "    BEGIN",
+    `      EXECUTE format('ALTER ROLE %I %s RESET %I', ${text(role)}, 'IN DATABASE ' || quote_ident(setting.datname), setting.name);`,
+    "    EXCEPTION WHEN insufficient_privilege THEN",
+    `      RAISE EXCEPTION 'the role % has set % for itself, and this user may not reset it: run this as a superuser, or with CREATEROLE', ${text(role)}, setting.name;`,
+    "    END;",
+    "  END LOOP;",
+    "  IF (SELECT rolconnlimit FROM pg_catalog.pg_roles WHERE oid = machines) < 0 THEN",
+    `    RAISE WARNING 'the role % may take all connections of the server: ALTER ROLE "${role}" CONNECTION LIMIT ${CONNECTIONS}', ${text(role)};`,
+    "  END IF;",
+    "  IF EXISTS (SELECT FROM pg_catalog.pg_shdepend WHERE refobjid = machines AND refclassid = 'pg_catalog.pg_authid'::regclass",
+    "    AND deptype = 'o') THEN",
+    `    RAISE WARNING 'the role % owns objects in a database of this server. Machines need none: look at them, then DROP OWNED BY "${role}" there, and run this again', ${text(role)};`,
+    "  END IF;",
     "END $do$;",
     `REVOKE ALL ON SCHEMA corral FROM "${role}";`,
     `REVOKE ALL ON ALL TABLES IN SCHEMA corral FROM "${role}";`,
@@ -93,7 +128,7 @@ const TOO_MUCH = (role: string): string[] => [
   "  SELECT string_agg(DISTINCT found.what, ', ') INTO too_much FROM pg_catalog.pg_roles g, LATERAL (",
   "    SELECT format('%s on %s', r.name, c.oid::regclass) AS what FROM pg_catalog.pg_class c,",
   "      unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) AS r (name)",
-  "    WHERE c.relkind IN ('r', 'p', 'v', 'm') AND c.relnamespace = ours",
+  "    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S') AND c.relnamespace = ours",
   "      AND NOT (r.name = 'SELECT' AND c.oid = 'corral.version'::regclass)",
   "      AND (has_table_privilege(g.oid, c.oid, r.name)",
   "        OR (r.name IN ('SELECT', 'INSERT', 'UPDATE') AND has_any_column_privilege(g.oid, c.oid, r.name)))",
@@ -113,7 +148,10 @@ export async function lackingRights(db: Statements): Promise<string[]> {
   const functions = FUNCTIONS.map((name) => `('${name}')`);
   const rows = await db.query<{ lacking: string }>(
     `SELECT 'EXECUTE on ' || split_part(name, '(', 1) AS lacking FROM (VALUES ${functions}) AS functions (name)
-     WHERE NOT coalesce(has_function_privilege(to_regprocedure(name), 'EXECUTE'), false)`,
+     WHERE NOT coalesce(has_function_privilege(to_regprocedure(name), 'EXECUTE'), false)
+     UNION ALL SELECT 'a count of what it writes' FROM pg_roles WHERE rolname = session_user
+       AND to_regclass('corral.written_by_' || oid) IS NULL
+       AND NOT pg_has_role((SELECT relowner FROM pg_class WHERE oid = to_regclass('corral.version')), 'MEMBER')`,
   );
   return rows.map(({ lacking }) => lacking);
 }

@@ -30,6 +30,7 @@ BEGIN
   IF octet_length(new_json) > 262144 OR question NOT BETWEEN 0 AND 499 THEN
     RAISE EXCEPTION 'this question is too large, or there are too many';
   END IF;
+  PERFORM corral.count_written(octet_length(new_json) + 1000);
   -- One question of a machine after another, so that they are counted.
   SELECT p.name INTO member_name FROM corral.processes p
   WHERE p.id = machine_id AND p.is_machine AND p.lease_until > corral.now_ms() FOR UPDATE;
@@ -57,6 +58,7 @@ END $$;
 CREATE FUNCTION corral.machine_unask(machine_id text, fleet_name text, item integer, item_attempt integer, question integer)
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  PERFORM corral.count_written(500);
   UPDATE corral.questions q SET is_over = true, json = '', answer = NULL
   FROM corral.fleets f
   WHERE f.name = fleet_name AND q.fleet = f.id AND q.position = item AND q.attempt = item_attempt AND q.number = question

@@ -8,7 +8,7 @@ const MAX_PASSWORD = 1000;
 
 /**
  * What the driver needs, from an address like `postgres://user:password@host:5432/database?sslmode=verify-full`. TLS always
- * verifies the server's certificate; `sslrootcert` names the file of its authority.
+ * verifies the server's certificate; `sslrootcert` names the file of its authority. Without `sslmode` another host needs TLS.
  *
  * @throws QueueError if it is no such address
  */
@@ -25,18 +25,30 @@ export function settingsOf(url: string): pg.ClientConfig {
       );
   if (mode !== null && !MODES.includes(mode))
     throw new QueueError(`sslmode of the queue is ${mode}. Use one of ${MODES.join(", ")}`);
+  const host = socket ?? (decodeURIComponent(parsed.hostname.replace(/^\[|\]$/g, "")) || "localhost");
   return {
-    host: socket ?? (decodeURIComponent(parsed.hostname.replace(/^\[|\]$/g, "")) || "localhost"),
+    host,
     ...(parsed.port === "" ? {} : { port: Number(parsed.port) }),
     ...(parsed.username === "" ? {} : { user: decodeURIComponent(parsed.username) }),
     ...passwordOf(parsed),
     ...(parsed.pathname.length > 1 ? { database: decodeURIComponent(parsed.pathname.slice(1)) } : {}),
-    ssl: tlsOf(mode, rootCert),
+    ssl: tlsOf(mode ?? (isThisMachine(host) && rootCert === null ? "disable" : "verify-full"), rootCert),
   };
 }
 
-function tlsOf(mode: string | null, rootCert: string | null): pg.ClientConfig["ssl"] {
-  if (mode === null || mode === "disable") return false;
+/** No other machine can listen in: a socket, or a loopback address. */
+function isThisMachine(host: string): boolean {
+  return host.startsWith("/") || /^(localhost|127(\.\d+){3}|::1)$/i.test(host);
+}
+
+/** Whether what goes to this queue can be read and changed on its way. */
+export function isOpenToOthers(url: string): boolean {
+  const { host = "", ssl } = settingsOf(url);
+  return ssl === false && !isThisMachine(host);
+}
+
+function tlsOf(mode: string, rootCert: string | null): pg.ClientConfig["ssl"] {
+  if (mode === "disable") return false;
   const ca = rootCert === null ? {} : { ca: readCertificate(rootCert) };
   // As libpq has it, `verify-ca` accepts any name that the authority signed.
   return { rejectUnauthorized: true, ...ca, ...(mode === "verify-ca" ? { checkServerIdentity: () => undefined } : {}) };

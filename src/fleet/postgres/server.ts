@@ -12,9 +12,9 @@ import {
   schemaTexts,
   storable,
 } from "./connection.ts";
-import { explainedError } from "./explained-error.ts";
-import { END_HOLDERS } from "./held-locks.ts";
-import { isHeldUp, isPassing, PERSISTENCE, type Persistence, Retries } from "./lost-connection.ts";
+import { explainedError, tooOld } from "./explained-error.ts";
+import { Holders } from "./held-locks.ts";
+import { isCrowded, isHeldUp, isPassing, PERSISTENCE, type Persistence, Retries } from "./lost-connection.ts";
 import { type OpenClients, openClients, streamOf } from "./open-clients.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 
@@ -31,17 +31,69 @@ const HOLD_MS = 1000;
 const CLOSE_MS = 3000;
 /** Before it listens again after the connection was lost. */
 const LISTEN_PAUSE_MS = 1000;
+/** Any user may send notices. Above so many bytes in a second a connection hears none for a while: each process also looks every second. */
+const MAX_NOTICE_BYTES = 1024 ** 2;
+const NOTICE_BYTES = 32;
+const FLOODED_MS = 10_000;
 
-/** Functions and operators that other users made are never meant, whatever schemas they may write to. */
-const OWN_NAMES_ALONE = "-c search_path=pg_catalog,pg_temp";
-/** A plan that was made while a table was empty is used when it is large (docs/architecture.md, fact: plans-without-statistics). */
-const INDEXES_ALONE = "-c enable_seqscan=off -c jit=off";
+/** PostgreSQL before it lets a role revoke itself from those of coordinators, who could no longer end what a machine keeps open. */
+const OLDEST = 15;
+/** The first version that has `transaction_timeout`. */
+const ENDS_TRANSACTIONS = 17;
+const TRANSACTION_ENDED = "25P04";
+
+/**
+ * What each connection begins with. It counts more than what a role or a database has set: any role may write its own settings, and some
+ * would end the connection before its first statement. Functions and operators that other users made are never meant, whatever schemas
+ * they may write to.
+ */
+const SETTINGS = {
+  search_path: "pg_catalog,pg_temp",
+  role: "none",
+  default_transaction_isolation: "read committed",
+  default_transaction_read_only: "off",
+  default_transaction_deferrable: "off",
+  idle_session_timeout: "0",
+  local_preload_libraries: "",
+  tcp_user_timeout: "0",
+  // A plan that was made while a table was empty is used when it is large (docs/architecture.md, fact: plans-without-statistics).
+  enable_seqscan: "off",
+  jit: "off",
+};
+/**
+ * What is not as Corral asks for, and what else the role has set for itself: that gets the value that PostgreSQL is built with, if it can
+ * be set for this connection alone.
+ */
+const LOOK = `
+  SELECT name FROM (VALUES ('default_transaction_isolation', 'read committed'), ('default_transaction_read_only', 'off'),
+    ('default_transaction_deferrable', 'off')) AS wanted (name, value)
+  WHERE current_setting(name) <> value
+  UNION ALL SELECT 'role' WHERE current_user <> session_user
+  UNION ALL SELECT s.name FROM pg_settings s, pg_settings path
+  WHERE path.name = 'search_path' AND s.source IN ('user', 'database user') AND s.context = 'user' AND s.name <> ALL ($1)
+    AND CASE WHEN path.source = 'client' THEN set_config(s.name, coalesce(s.boot_val, ''), false) IS NULL ELSE true END`;
 const OWN_NAMES = new Set(["pg_catalog", "pg_catalog,pg_temp"]);
 
-function otherNames(place: string): string {
-  return (
-    `PostgreSQL at ${place} ignores the search_path that Corral asks for, so functions of other users could run with this user's rights. ` +
-    "A pooler may cause it: as an administrator, run `ALTER ROLE … SET search_path = pg_catalog` for the user of the queue."
+function optionsText(settings: Readonly<Record<string, string>>): string {
+  return Object.entries(settings)
+    .map(([name, value]) => `-c ${name}=${value.replaceAll(" ", "\\ ")}`)
+    .join(" ");
+}
+
+/** A statement before that could call what another user has made. @throws QueueError if this is no connection for Corral */
+async function prepare(client: pg.ClientBase, place: string): Promise<void> {
+  const { rows } = await client.query<{ search_path: string }>("SHOW search_path");
+  if (!OWN_NAMES.has(rows[0]?.search_path.replaceAll(" ", "") ?? ""))
+    throw new QueueError(
+      `PostgreSQL at ${place} ignores the search_path that Corral asks for, so functions of other users could run with this user's rights. ` +
+        "A pooler may cause it: as an administrator, run `ALTER ROLE … SET search_path = pg_catalog` for the user of the queue.",
+    );
+  const others = await client.query<{ name: string }>(LOOK, [Object.keys(SETTINGS)]);
+  if (others.rows.length === 0) return;
+  throw new QueueError(
+    `PostgreSQL at ${place} does not begin as Corral asks for, because of what was set for this user: ` +
+      `${others.rows.map(({ name }) => name).join(", ")}. A pooler may cause it. The user itself can set that, also a hostile machine: ` +
+      "`corral work --grants ROLE` prints what resets it.",
   );
 }
 
@@ -53,10 +105,11 @@ export async function connectServer(
 ): Promise<Connection> {
   const texts = schemaTexts(schema);
   const settings = settingsOf(url);
+  const place = placeOf(url);
   const { default: driver } = await import("pg");
   const types = new driver.TypeOverrides();
   types.setTypeParser(driver.types.builtins.INT8, Number);
-  const options: pg.PoolConfig = {
+  const options: pg.ClientConfig = {
     ...settings,
     types,
     application_name: "corral",
@@ -65,21 +118,28 @@ export async function connectServer(
     statement_timeout: STATEMENT_MS,
     query_timeout: ANSWER_MS,
     lock_timeout: persistence.lockMs,
-    options: `${OWN_NAMES_ALONE} ${INDEXES_ALONE}`,
     // Several statements are in one round trip, if the caller does not wait between them.
     pipeline: true,
   };
-  const clients = openClients(driver, options);
-  const { Client } = clients;
+  const clients = openClients(driver, (version) => ({
+    ...options,
+    options: optionsText(version < ENDS_TRANSACTIONS ? SETTINGS : { ...SETTINGS, transaction_timeout: "0" }),
+  }));
+  const onConnect = async (client: pg.ClientBase): Promise<void> => {
+    if (clients.version < OLDEST) throw new QueueError(tooOld(place));
+    await prepare(client, place);
+  };
   const bounds = { max: MAX_CONNECTIONS, idleTimeoutMillis: IDLE_MS, allowExitOnIdle: true };
-  const pool = new driver.Pool({ ...options, ...bounds, Client });
+  const pool = new driver.Pool({ ...options, ...bounds, Client: clients.Client, onConnect });
   // An idle connection that is lost is replaced when one is needed.
   pool.on("error", () => {});
-  const server = new Server(pool, clients, texts, { place: placeOf(url), persistence });
+  const server = new Server(pool, clients, texts, { place, persistence, onConnect });
   try {
-    const { rows } = await pool.query<{ path: string }>("SELECT current_setting('search_path') AS path");
-    // A pooler may leave out what a connection asks for.
-    if (!OWN_NAMES.has(rows[0]?.path.replaceAll(" ", "") ?? "")) throw new QueueError(otherNames(placeOf(url)));
+    // The first connection may be one that its role's own `transaction_timeout` ends: until then the version is not known.
+    await pool.query("SELECT").catch(async (error: { code?: string }) => {
+      if (error.code !== TRANSACTION_ENDED) throw error;
+      await pool.query("SELECT");
+    });
     return server;
   } catch (error) {
     await server[Symbol.asyncDispose]();
@@ -92,6 +152,9 @@ function hasLostPlan(error: unknown): boolean {
   return ["26000", "42P05"].includes((error as { code?: string }).code ?? "");
 }
 
+/** What a client is prepared with before it is used. */
+type OnConnect = (client: pg.ClientBase) => Promise<void>;
+
 class Server implements Connection {
   readonly #pool: pg.Pool;
   readonly #clients: OpenClients;
@@ -99,6 +162,8 @@ class Server implements Connection {
   readonly #place: string;
   readonly #retries: Retries;
   readonly #lockMs: number;
+  readonly #onConnect: OnConnect;
+  readonly #holders = new Holders();
   /** By the text of the statement: its name on the server and its text there. */
   readonly #plans = new Map<string, { readonly name: string; readonly text: string }>();
   /** False behind a pooler that gives each transaction another connection, and does not know of plans. */
@@ -110,13 +175,18 @@ class Server implements Connection {
     pool: pg.Pool,
     clients: OpenClients,
     texts: (text: string) => string,
-    { place, persistence }: { readonly place: string; readonly persistence: Persistence },
+    {
+      place,
+      persistence,
+      onConnect,
+    }: { readonly place: string; readonly persistence: Persistence; readonly onConnect: OnConnect },
   ) {
     this.#pool = pool;
     this.#clients = clients;
     this.#texts = texts;
     this.#place = place;
     this.#lockMs = persistence.lockMs;
+    this.#onConnect = onConnect;
     this.#retries = new Retries(persistence, (error) => (this.explained(error) as Error).message);
   }
 
@@ -152,7 +222,8 @@ class Server implements Connection {
     try {
       return await work(client);
     } catch (error) {
-      if (isPassing(error)) broken = error as Error;
+      // Without room for locks there is none for a new connection either.
+      if (isPassing(error) && !isCrowded(error)) broken = error as Error;
       else await client.query("ROLLBACK").catch((failure: Error) => (broken = failure));
       throw error;
     } finally {
@@ -194,16 +265,26 @@ class Server implements Connection {
     const client = this.#clients.make();
     this.#listener = client;
     let isOver = false;
-    const again = (): void => {
+    const again = (pauseMs = LISTEN_PAUSE_MS): void => {
       if (isOver) return;
       isOver = true;
       void client.end().catch(() => {});
       heard();
-      void sleep(LISTEN_PAUSE_MS, undefined, { ref: false }).then(() => this.listen(heard));
+      void sleep(pauseMs, undefined, { ref: false }).then(() => this.listen(heard));
     };
-    client.on("error", again).on("end", again).on("notification", heard);
+    let [since, bytes] = [performance.now(), 0];
+    client.on("notification", ({ payload = "" }) => {
+      if (isOver) return;
+      if (performance.now() - since > 1000) [since, bytes] = [performance.now(), 0];
+      bytes += NOTICE_BYTES + payload.length;
+      if (bytes <= MAX_NOTICE_BYTES) return heard();
+      again(FLOODED_MS);
+      streamOf(client).destroy();
+    });
+    client.on("error", () => again()).on("end", () => again());
     try {
       await client.connect();
+      await this.#onConnect(client);
       await client.query(`LISTEN ${SCHEMA}`);
       streamOf(client).unref?.();
     } catch {
@@ -244,11 +325,21 @@ class Server implements Connection {
     return rows as Row[];
   }
 
-  /** What waited for a lock may have waited for a machine that holds it on purpose. */
+  /** What waited for a lock may have waited for a machine that holds it on purpose, or all of them. */
   async #freed(error: unknown): Promise<never> {
-    if (isHeldUp(error))
-      await this.#withClient((client) => this.#ask(client, END_HOLDERS, [this.#lockMs])).catch(() => {});
+    if (isHeldUp(error) || isCrowded(error)) await this.#endHolders(this.#lockMs, isCrowded(error)).catch(() => {});
     throw error;
+  }
+
+  async endHolders(heldMs: number): Promise<number> {
+    return await this.#persistently(() => this.#endHolders(heldMs, false));
+  }
+
+  async #endHolders(heldMs: number, isCrowded: boolean): Promise<number> {
+    return await this.#withClient(async (client) => {
+      const db: Statements = { query: (text, values = []) => this.#ask(client, text, values) };
+      return await this.#holders.end(db, heldMs, isCrowded);
+    });
   }
 
   #planned(text: string): { readonly text: string; readonly name?: string } {

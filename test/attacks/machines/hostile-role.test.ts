@@ -2,17 +2,18 @@ import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
-import { type Content, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
+import { type Content, digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import { PostgresBlobs } from "../../../src/blobs/postgres/postgres-blobs.ts";
 import { deliveredResult } from "../../../src/fleet/elsewhere/delivered-result.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
-import { END_HOLDERS } from "../../../src/fleet/postgres/held-locks.ts";
 import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
 import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
-import { stepsOf } from "../../../src/fleet/postgres/migrate.ts";
+import { migrate, stepsOf } from "../../../src/fleet/postgres/migrate.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { SchemaChecks } from "../../../src/run/model/schema-check.ts";
 import { items, noCollisions, SPEC, settlementOf } from "../../fleet/journal/journal-fixture.ts";
+import { startServer } from "../../fleet/postgres/server-fixture.ts";
 
 const name = (what: string): string => `${what}_${randomBytes(4).toString("hex")}`;
 const [database, owner, role, otherRole] = [name("db"), name("owner"), name("machine"), name("other")];
@@ -31,9 +32,14 @@ function urlOf(user: string): string {
 }
 
 /** A program of its own with the rights of a machine, and with any statement that it likes. */
-async function attacker(user = role): Promise<pg.Client> {
+async function attacker(user = role, where = database): Promise<pg.Client> {
   const { searchParams, port } = new URL(inject("postgres") ?? "");
-  const client = new pg.Client({ user, database, host: searchParams.get("host") ?? "", port: Number(port || 5432) });
+  const client = new pg.Client({
+    user,
+    database: where,
+    host: searchParams.get("host") ?? "",
+    port: Number(port || 5432),
+  });
   client.on("error", () => {});
   await client.connect();
   open.push(client);
@@ -108,7 +114,7 @@ describe("a transaction that a hostile machine leaves open", () => {
     // It may not be waited for by what claims.
     const first = await queue.claim(2, () => ({ run: name("r"), cell: null }));
     expect(first.items).toHaveLength(1);
-    expect(await asOwner.query(END_HOLDERS, [60_000])).toEqual([]);
+    expect(await asOwner.endHolders(60_000)).toBe(0);
     await queue.requeue(1, 1, 0);
     expect(await queue.cancelQueued("it was cancelled")).toBe(2);
     expect(await coordinator.end(fleet)).toBe("cancelled");
@@ -152,7 +158,6 @@ describe("a transaction that a hostile machine leaves open", () => {
     const [dead] = [await joined(before)];
     await asOwner.query("UPDATE corral.processes SET lease_until = 1 WHERE id = $1", [dead]);
     await asOwner.query("INSERT INTO corral.paces VALUES ($1, 1, 1)", [dead]);
-    await asOwner.query("INSERT INTO corral.stored VALUES ($1, 1, 1) ON CONFLICT DO NOTHING", [otherRole]);
     await client.query("BEGIN");
     await joined(client);
     await client.query("SELECT corral.blob_put($1, $2)", [digestOf(Buffer.from("x")), Buffer.from("x")]);
@@ -186,8 +191,94 @@ describe("a transaction that a hostile machine leaves open", () => {
     await client.query("SELECT version FROM corral.version");
     await user.query("BEGIN");
     await user.query("UPDATE corral.version SET version = version");
-    expect(await asOwner.query(END_HOLDERS, [0])).toEqual([]);
+    expect(await asOwner.endHolders(0)).toBe(0);
     for (const each of [client, user]) await each.query("ROLLBACK");
+  });
+});
+
+describe("what a hostile machine holds without a transaction, or in another database of the server", () => {
+  it.each([
+    ["an advisory lock", database, "SELECT pg_advisory_lock(1)"],
+    ["an advisory lock in another database", "postgres", "SELECT pg_advisory_lock(1)"],
+    [
+      "thousands of locks on tables of its own",
+      database,
+      `DO $$ BEGIN FOR n IN 1 .. 1000 LOOP EXECUTE format('CREATE TEMP TABLE t%s (x text)', n); END LOOP; END $$`,
+    ],
+  ])("%s: its session is ended", async (_, where, statement) => {
+    const client = await attacker(role, where);
+    await client.query("SELECT 1");
+    if (!statement.includes("advisory")) await client.query("BEGIN");
+    await client.query(statement);
+    expect(await asOwner.endHolders(60_000)).toBe(1);
+    await expect(client.query("SELECT 1")).rejects.toThrow();
+  });
+
+  it("the server's whole table of locks: the coordinator makes room", async () => {
+    await using server = await startServer();
+    await using first = await connectServer(server.url);
+    await first.query(`CREATE ROLE ${owner} LOGIN`);
+    await first.query(`GRANT CREATE ON DATABASE postgres TO ${owner}`);
+    await using db = await connectServer(server.url.replace("postgres@", `${owner}@`));
+    await migrate(db, "corral");
+    const connect = async (user: string): Promise<pg.Client> => {
+      const client = new pg.Client({ user, database: "postgres", host: server.dir });
+      await client.on("error", () => {}).connect();
+      open.push(client);
+      return client;
+    };
+    await (await connect("postgres")).query(machineRoleScript(role, "0"));
+    // As each coordinator looks, every 15 seconds.
+    expect(await db.endHolders(60_000)).toBe(0);
+    const codes = await Promise.all(
+      [1, 2, 3].map(async (n) => {
+        const client = await connect(role);
+        const locks = client.query("SELECT pg_advisory_lock($1::int, g) FROM generate_series(1, 1000000) g", [n]);
+        return await locks.then(
+          () => "",
+          ({ code }: { code: string }) => code,
+        );
+      }),
+    );
+    expect(codes).toContain("53200");
+    expect(await db.query("UPDATE corral.version SET version = version RETURNING 1 AS n")).toEqual([{ n: 1 }]);
+  });
+
+  it("the queue of notices, which it listens to and never reads: its transaction is ended", async () => {
+    const [reader, sender] = [await attacker(), await attacker(role, "postgres")];
+    await reader.query("LISTEN corral");
+    await reader.query("BEGIN");
+    await reader.query("SELECT 1");
+    const notices = "SELECT count(pg_notify('other', repeat('x', 7900) || g)) FROM generate_series(1, 1500) g";
+    await sender.query(notices);
+    expect(await asOwner.endHolders(0)).toBe(1);
+    await expect(reader.query("SELECT 1")).rejects.toThrow();
+  });
+});
+
+describe("notices without end of a hostile machine", () => {
+  it("are heard no more, and those after a while are", async () => {
+    const client = await attacker();
+    let heard = 0;
+    await asOwner.listen(() => {
+      heard += 1;
+    });
+    await client.query("NOTIFY corral");
+    await expect.poll(() => heard).toBeGreaterThan(0);
+    const listeners = async () =>
+      (
+        await asOwner.query(
+          "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN corral'",
+        )
+      ).length;
+    const before = await listeners();
+    await client.query("SELECT count(pg_notify('corral', repeat('x', 7900) || g)) FROM generate_series(1, 300) g");
+    await expect.poll(listeners).toBe(before - 1);
+    expect(heard).toBeLessThan(200);
+    await expect.poll(listeners).toBe(before);
+    heard = 0;
+    await client.query("NOTIFY corral");
+    await expect.poll(() => heard).toBeGreaterThan(0);
   });
 });
 
@@ -233,6 +324,16 @@ describe("a database of its own for Corral", () => {
     expect(await joined(client)).not.toBe("");
   });
 });
+
+/** What a statement says on every connection, also if its role has settings. */
+const AS_EVER = {
+  user: role,
+  level: "read committed",
+  list: ["a", null],
+  x: 0.1,
+  isReadOnly: "off",
+  time: "2026-11-27 01:02:03+00",
+};
 
 /** Texts of results, of which `null` is not one that can be recorded. */
 const RESULTS: Readonly<Record<string, readonly [text: string, output: unknown]>> = {
@@ -298,6 +399,135 @@ describe("what a hostile machine says of its items", () => {
     }
     expect(found).toEqual(Object.fromEntries(names.map((what) => [what, RESULTS[what]?.[1]])));
     expect(({} as { isAdmin?: boolean }).isAdmin).toBeUndefined();
+  });
+});
+
+describe("what a hostile machine sets for its role", () => {
+  it("keeps no honest machine of the same role from its work, whatever it is", async () => {
+    const client = await attacker();
+    const { rows } = await client.query<{ name: string; values: string[] }>(`
+      SELECT name, CASE vartype WHEN 'bool' THEN '{on,off}' WHEN 'enum' THEN enumvals WHEN 'string' THEN '{x}'
+        ELSE ARRAY[min_val, CASE WHEN min_val = '0' OR min_val = '-1' THEN '1' ELSE boot_val END, max_val] END AS values
+      FROM pg_settings WHERE context = 'user'
+      UNION ALL VALUES ('role', ARRAY[current_user::text]), ('transaction_read_only', ARRAY['on']), ('search_path', '{public}'),
+        ('DateStyle', '{"German, DMY"}'), ('TimeZone', '{Asia/Kathmandu}'), ('default_tablespace', '{pg_default}')`);
+    expect(rows.length).toBeGreaterThan(100);
+    const failed: string[] = [];
+    const content = randomBytes(300);
+    // All settings at once, each with its first value, then with its second, and so on.
+    for (let n = 0; rows.some(({ values }) => values.length > n); n += 1) {
+      for (const { name: setting, values } of rows)
+        await client.query(`ALTER ROLE ${role} SET ${setting} = ${pg.escapeLiteral(values[n] ?? "")}`).catch(() => {});
+      try {
+        await using db = await connectServer(urlOf(role));
+        const blobs = new PostgresBlobs(db);
+        const digest = await putBytes(blobs, content);
+        expect((await wholeBlob(blobs, digest, 1000)).equals(content)).toBe(true);
+        await db.transaction(async (within) => {
+          const [row] = await within.query(
+            `SELECT current_user AS user, current_setting('transaction_isolation') AS level, $1::text[] AS list, 0.1::float8 AS x,
+               current_setting('transaction_read_only') AS "isReadOnly", '2026-11-27 01:02:03+00'::timestamptz::text AS time`,
+            [["a", null]],
+          );
+          expect(row).toEqual(AS_EVER);
+        });
+      } catch (error) {
+        failed.push(`value ${n}: ${(error as Error).message}`);
+      }
+      await client.query(`ALTER ROLE ${role} RESET ALL`);
+    }
+    expect(failed).toEqual([]);
+  });
+
+  it("is reset by the script of `corral work --grants`, but for what a pooler needs", async () => {
+    const client = await attacker();
+    const set = (what: string) => client.query(`ALTER ROLE ${role} ${what}`);
+    const kept = { search_path: "pg_catalog", enable_seqscan: "off", jit: "off" };
+    for (const [setting, value] of Object.entries(kept)) await set(`SET ${setting} = ${value}`);
+    await set("SET default_transaction_read_only = on");
+    await set(`IN DATABASE ${database} SET statement_timeout = 1`);
+    await set("IN DATABASE postgres SET \"DateStyle\" = 'German'");
+    await expect(asOwner.query(machineRoleScript(role, "0"))).rejects.toThrow(
+      /the role \S+ has set \w+ for itself, and this user may not reset it: run this as a superuser, or with CREATEROLE/,
+    );
+    await asOwner.query("ROLLBACK").catch(() => {});
+    const superuser = await attacker("postgres");
+    await superuser.query(`ALTER ROLE ${role} SET temp_file_limit = 1000`);
+    await superuser.query(machineRoleScript(role, "0"));
+    const { rows } = await superuser.query(
+      "SELECT pg_catalog.unnest(setconfig) AS one FROM pg_db_role_setting WHERE setrole = $1::regrole",
+      [role],
+    );
+    expect(rows.map(({ one }) => one).toSorted()).toEqual(
+      ["temp_file_limit=1000", ...Object.entries(kept).map(([setting, value]) => `${setting}=${value}`)].toSorted(),
+    );
+    await superuser.query(`ALTER ROLE ${role} RESET ALL`);
+  });
+
+  it("is named by the script if the script cannot take it: objects of its own, and all connections", async () => {
+    const superuser = await attacker("postgres");
+    await superuser.query(`CREATE SCHEMA of_machine AUTHORIZATION ${role}`);
+    const warnings: string[] = [];
+    superuser.on("notice", ({ message }) => warnings.push(message ?? ""));
+    await superuser.query(`ALTER ROLE ${role} CONNECTION LIMIT -1`);
+    await superuser.query(machineRoleScript(role, "0"));
+    expect(warnings.join("\n")).toMatch(
+      /may take all connections.*CONNECTION LIMIT 50[\s\S]*owns objects.*DROP OWNED BY/,
+    );
+    await superuser.query("DROP SCHEMA of_machine");
+    await superuser.query(`ALTER ROLE ${role} CONNECTION LIMIT 50`);
+  });
+});
+
+describe("what a hostile machine writes and rolls back", () => {
+  it("is counted, and nothing more is written when it has had its share", async () => {
+    fleet = await newFleet(1);
+    const client = await attacker();
+    const id = await joined(client);
+    await client.query("SELECT corral.machine_claim($1, $2, '{t}')", [id, [fleet]]);
+    const [{ used } = { used: "" }] = await asOwner.query<{ used: string }>(
+      `SELECT last_value % 10000000000000 AS used FROM corral.written_by_${await told(client, "SELECT current_user::regrole::oid::text")}`,
+    );
+    await asOwner.query("UPDATE corral.limits SET bytes_per_hour = $1", [Number(used) + 400_000]);
+    const text = "x".repeat(100_000);
+    const calls: readonly (readonly [string, (round: number) => readonly unknown[]])[] = [
+      ["SELECT corral.blob_put(encode(sha256($1), 'hex'), $1)", () => [randomBytes(100_000)]],
+      ["SELECT corral.machine_deliver($1, $2, 0, 1, $3, null, null, null, '{}')", () => [id, fleet, text]],
+      ["SELECT corral.machine_ask($1, $2, 0, 1, 0, $3)", () => [id, fleet, text]],
+      [
+        "SELECT corral.machine_join('m', $1, 1, '0', 1000)",
+        () => [Array.from({ length: 100 }, () => "\u00e9".repeat(200))],
+      ],
+    ];
+    const sizes = async () =>
+      (
+        await asOwner.query<{ size: number }>(
+          "SELECT sum(pg_total_relation_size(oid))::float8 AS size FROM pg_class WHERE relnamespace = 'corral'::regnamespace AND relkind = 'r'",
+        )
+      )[0]?.size ?? 0;
+    for (const [call, values] of calls) {
+      await asOwner.query("SELECT setval($1::regclass, 1)", [
+        `corral.written_by_${await told(client, "SELECT current_user::regrole::oid::text")}`,
+      ]);
+      await asOwner.query("UPDATE corral.limits SET bytes_per_hour = 400000");
+      let refused = 0;
+      let full = 0;
+      for (let round = 0; round < 40; round += 1) {
+        await client.query("BEGIN");
+        const code = await client.query(call, [...values(round)]).then(
+          () => "",
+          (error: { code: string }) => error.code,
+        );
+        await client.query("ROLLBACK");
+        if (code === "53400") refused += 1;
+        else expect(code, call).toBe("");
+        if (refused === 1) full = await sizes();
+      }
+      expect(refused, call).toBeGreaterThan(30);
+      // Autovacuum may have made them smaller.
+      expect(await sizes(), call).toBeLessThanOrEqual(full);
+    }
+    await asOwner.query("UPDATE corral.limits SET bytes_per_hour = DEFAULT");
   });
 });
 

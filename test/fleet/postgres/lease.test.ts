@@ -9,7 +9,7 @@ afterEach(() => void vi.useRealTimers());
 function answering(answer: (text: string, patience: Patience) => Promise<unknown[]>): Connection {
   const query = async (text: string, _values: readonly unknown[] = [], patience: Patience = {}) =>
     await answer(text, patience);
-  return { query, [Symbol.asyncDispose]: async () => {} } as unknown as Connection;
+  return { query, endHolders: async () => 0, [Symbol.asyncDispose]: async () => {} } as unknown as Connection;
 }
 
 it("renews the lease of an owner once at a time, and again when the database has answered", async () => {

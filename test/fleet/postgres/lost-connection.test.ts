@@ -55,6 +55,7 @@ function losingAnswers(connection: Connection): Connection {
   return {
     query: (text, values) => connection.query(text, values),
     listen: (heard) => connection.listen(heard),
+    endHolders: (heldMs) => connection.endHolders(heldMs),
     async transaction(work) {
       count += 1;
       const answer = await connection.transaction((within) => work(within, false));

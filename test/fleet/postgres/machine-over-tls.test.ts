@@ -1,6 +1,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
+import { type AddressInfo, createConnection, createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
@@ -8,6 +9,7 @@ import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { openFleetStore } from "../../../src/fleet/open-store.ts";
 import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
 import { stepsOf } from "../../../src/fleet/postgres/migrate.ts";
+import { examineQueue } from "../../../src/fleet/postgres/open-queue.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { openWorkPlace } from "../../../src/operations/work-place.ts";
 import { sha256 } from "../../../src/platform/sha256.ts";
@@ -128,7 +130,7 @@ describe("the script of `corral work --grants`", () => {
     sql(`CREATE ROLE ${member} NOINHERIT IN ROLE ${owner}; CREATE ROLE ${maker} CREATEROLE;
       CREATE ROLE ${writer} IN ROLE pg_write_server_files`);
     for (const wrong of [owner, member, maker, writer, "postgres"])
-      expect(psql(superUrl, machineRoleScript(wrong, "1"))).toMatch(/has, or can get, all rights on Corral's tables/);
+      expect(psql(superUrl, machineRoleScript(wrong, "1"))).toMatch(/has, or can get, rights that no machine may have/);
     expect((await coordinator.list()).length).toBe(1);
     sql(`DROP ROLE ${member}; DROP ROLE ${maker}; DROP ROLE ${writer}`);
   });
@@ -157,6 +159,22 @@ describe("the script of `corral work --grants`", () => {
       expect(() => machineRoleScript(wrong, "1")).toThrow(/role|keeps this name/);
     },
   );
+});
+
+describe("`corral doctor`", () => {
+  it("says what the administrator of the database should change", async () => {
+    expect(await examineQueue(urlOf(role))).toEqual({
+      detail: expect.stringMatching(/^PostgreSQL 1\d.*, over TLS, with Corral's tables$/),
+      warnings: [],
+    });
+    expect(psql(urlOf(role), `ALTER ROLE ${role} SET statement_timeout = 1`)).toBe("");
+    expect(psql(superUrl, `ALTER ROLE ${role} CONNECTION LIMIT -1`)).toBe("");
+    expect((await examineQueue(urlOf(role))).warnings).toEqual([
+      expect.stringMatching(/^this user has settings of its own \(statement_timeout\)/),
+      expect.stringMatching(/^machines may take all connections.*CONNECTION LIMIT 50/),
+    ]);
+    expect(psql(superUrl, `ALTER ROLE ${role} CONNECTION LIMIT 50; ALTER ROLE ${role} RESET ALL`)).toBe("");
+  });
 });
 
 describe("a machine of another version", () => {
@@ -226,6 +244,46 @@ describe("a connection that is not safe, or not allowed", () => {
   it("is refused by a server that wants TLS, and to one that has none", async () => {
     await refused(urlOf(role, { tls: "" }), /no encryption\. It wants TLS: add `sslmode=verify-full`/);
     await refused(`${superUrl}&sslmode=verify-full`, /does not support SSL connections\. Switch TLS on in the server/);
+  });
+
+  it.each([
+    ["says that it has no TLS", "N", /does not support SSL connections/],
+    [
+      "sends more than its answer, which would be read as if it came over TLS",
+      "SE",
+      /error establishing an SSL connection/,
+    ],
+  ])("is refused by a server that %s, and gets no name and no password", async (_, answer, said) => {
+    const got: Buffer[] = [];
+    await using server = createServer((client) => {
+      client.on("error", () => {}).on("data", (bytes) => got.push(bytes));
+      client.once("data", () => client.write(answer));
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port: at } = server.address() as AddressInfo;
+    const url = `postgres://${role}:${PASSWORD.replace(/\W/g, "")}@127.0.0.1:${at}/x?sslmode=verify-full`;
+    await expect(connectServer(url)).rejects.toThrow(said);
+    // The request for TLS, and nothing more.
+    expect(Buffer.concat(got).toString("hex")).toBe("0000000804d2162f");
+  });
+
+  it("is refused by a server in which a machine could take itself from the coordinator's reach", async () => {
+    const { searchParams } = new URL(superUrl);
+    const path = join(searchParams.get("host") ?? "", `.s.PGSQL.${port}`);
+    await using older = createServer((client) => {
+      const to = createConnection(path);
+      client.pipe(to);
+      to.on("data", (bytes) => {
+        const text = bytes.toString("latin1").replace(/(?<=server_version\0)\d\d/, "14");
+        client.write(Buffer.from(text, "latin1"));
+      });
+      for (const socket of [client, to]) socket.on("error", () => {});
+    });
+    await new Promise<void>((resolve) => older.listen(0, "127.0.0.1", resolve));
+    const { port: at } = older.address() as AddressInfo;
+    await expect(connectServer(`postgres://postgres@127.0.0.1:${at}/postgres`)).rejects.toThrow(
+      /^PostgreSQL at 127\.0\.0\.1:\d+\/postgres is older than version 15.*Use a newer server\.$/,
+    );
   });
 
   it("is refused with a password that is wrong or has expired", async () => {

@@ -35,6 +35,9 @@ afterAll(async () => {
   for (const each of [asMachine, machine, owner]) await each[Symbol.asyncDispose]();
 });
 
+const roleId = async (db: Connection): Promise<number> =>
+  (await db.query<{ oid: number }>("SELECT oid FROM pg_roles WHERE rolname = $1", [role]))[0]?.oid ?? 0;
+
 describe("the role of machines", () => {
   it("can join, claim, deliver and give back", async () => {
     await using member = await machine.work.join({ name: "m", labels: [], slots: 1, version: "0" });
@@ -74,18 +77,20 @@ describe("the role of machines", () => {
     await expect(asStranger.query(join)).rejects.toThrow(/permission denied for function/);
   });
 
-  it("stores no more in an hour than the owner lets it; the owner may store more", async () => {
+  it("writes no more in an hour than the owner lets it; the owner may write more", async () => {
     await using asOwner = await connectServer(inject("postgres") ?? "", schema);
-    await asOwner.query("UPDATE corral.limits SET blob_bytes_per_hour = 100");
+    await asOwner.query(
+      `UPDATE corral.limits SET bytes_per_hour = 5000 + (SELECT last_value % 10000000000000 FROM corral.written_by_${await roleId(asOwner)})`,
+    );
     const blobs = [await machine.work.blobs(), await owner.work.blobs()] as const;
-    const content = (letter: string) => Buffer.from(letter.repeat(60));
+    const content = (letter: string) => Buffer.from(letter.repeat(3000));
     const first = await putBytes(blobs[0], content("a"));
     // What is there already costs nothing.
-    await blobs[0].put({ digest: first, bytes: 60 }, [content("a")] as unknown as Content);
-    await expect(putBytes(blobs[0], content("b"))).rejects.toThrow(/has stored too much in this hour: see .*\.limits/);
+    await blobs[0].put({ digest: first, bytes: 3000 }, [content("a")] as unknown as Content);
+    await expect(putBytes(blobs[0], content("b"))).rejects.toThrow(/has written too much in this hour: see .*\.limits/);
     await putBytes(blobs[1], content("c"));
     expect((await blobs[0].has([first, digestOf(content("b"))])).size).toBe(1);
-    await asOwner.query("UPDATE corral.limits SET blob_bytes_per_hour = DEFAULT");
+    await asOwner.query("UPDATE corral.limits SET bytes_per_hour = DEFAULT");
   });
 
   it("reads the blobs that it can name, in bounded pieces, and makes none look older than it is", async () => {
@@ -186,6 +191,11 @@ describe("the role of machines", () => {
     await expect(machine.reviewed([{ fleet, item: 0, run: "r1", counts: { applied: 1 } }])).rejects.toThrow(denied);
   });
 
+  it("cannot change what is counted of it", async () => {
+    const setting = `SELECT setval('corral.written_by_${await roleId(asMachine)}', 1)`;
+    await expect(asMachine.query(setting)).rejects.toThrow(/permission denied for sequence/);
+  });
+
   it.each([
     "UPDATE corral.fleets SET spec = '{}'",
     "UPDATE corral.fleets SET agreement = '{}', owner = 'me'",
@@ -202,7 +212,8 @@ describe("the role of machines", () => {
     "SELECT json FROM corral.requests",
     "UPDATE corral.version SET version = 99",
     "UPDATE corral.limits SET machines_per_role = 1000000",
-    "DELETE FROM corral.stored",
+    "SELECT corral.count_written(-1)",
+    "SELECT corral.admit_role(current_user)",
     "SELECT digest, content FROM corral.blobs",
     "INSERT INTO corral.blobs (digest, content, used_at) VALUES ('x', 'x', 'infinity')",
     "UPDATE corral.blobs SET used_at = 'infinity'",

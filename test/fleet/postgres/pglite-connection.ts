@@ -40,6 +40,7 @@ export function pgliteConnection(database: PGlite, schema = SCHEMA): Connection 
         for (const { text, values } of statements(again)) rows.push(await within.query(text, values));
         return rows;
       }),
+    endHolders: async () => 0,
     listen: async (heard) => void (await database.listen(SCHEMA, heard)),
     [Symbol.asyncDispose]: async () => {
       isClosed = true;

@@ -3,19 +3,42 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { queueYaml } from "../../../src/declarations/queue-yaml.ts";
-import { placeOf, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
+import { isOpenToOthers, placeOf, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 
 describe("the address of a queue", () => {
   it("verifies the server's certificate with every mode that has TLS", () => {
     const tls = (query: string) => settingsOf(`postgres://u:p%40ss@db:6000/fleets${query}`).ssl;
-    expect([tls(""), tls("?sslmode=disable")]).toEqual([false, false]);
+    expect(tls("?sslmode=disable")).toBe(false);
     expect(tls("?sslmode=require")).toEqual({ rejectUnauthorized: true });
     expect(tls("?sslmode=verify-full")).toEqual({ rejectUnauthorized: true });
     expect(tls("?sslmode=verify-ca")).toMatchObject({ rejectUnauthorized: true });
     expect(settingsOf("postgres://u:p%40ss@db:6000/fleets")).toMatchObject({
       ...{ host: "db", port: 6000, user: "u", password: "p@ss", database: "fleets" },
     });
+  });
+
+  it("has TLS without a word about it, unless its host is this machine", () => {
+    const [hasTls, hasNone] = [{ rejectUnauthorized: true }, false];
+    for (const [host, ssl] of [
+      ["db", hasTls],
+      ["10.0.0.1", hasTls],
+      ["127.0.0.1.example.org", hasTls],
+      ["localhost.example.org", hasTls],
+      ["x?host=db", hasTls],
+      ["localhost?host=127.0.0.1.example.org", hasTls],
+      ["localhost", hasNone],
+      ["127.0.0.2", hasNone],
+      ["[::1]", hasNone],
+      ["db?host=/run/postgresql", hasNone],
+    ] as const) {
+      const [name, query = ""] = host.split("?");
+      const url = `postgres://u@${name}/fleets${query && `?${query}`}`;
+      expect(settingsOf(url).ssl, url).toEqual(ssl);
+      expect(isOpenToOthers(`${url}${query === "" ? "?" : "&"}sslmode=disable`), url).toBe(ssl !== false);
+    }
+    // An authority is named for nothing else.
+    expect(() => settingsOf("postgres://u@localhost/x?sslrootcert=/nowhere/ca.pem")).toThrow(/cannot be read/);
   });
 
   it("may name the file of its password, of which the last line feed is no part", () => {

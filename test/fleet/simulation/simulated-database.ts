@@ -128,6 +128,7 @@ export class SimulatedDatabase {
           for (const { text, values } of statements(again)) rows.push(await within.query(text, values));
           return rows;
         }),
+      endHolders: async () => 0,
       listen: async (heard) => {
         // What the notice is about is committed later than it is sent here, and some are lost.
         const told = (): void => world.as(process, () => void latency().then(() => process.isCut || heard()));
