@@ -1,4 +1,5 @@
 /** Implements `npm start`: runs the job of `examples/inbox`, prints the tree of its runs, and reports every leak. */
+
 import { join } from "node:path";
 import { type Job, runJob } from "../examples/inbox/host/job.ts";
 import { triedIn } from "../examples/inbox/host/tried.ts";
@@ -6,8 +7,8 @@ import { LiveTree } from "../src/cli/run/live-tree.ts";
 import { drawTree } from "../src/cli/run/tree.ts";
 import { Witness } from "../src/cli/run/witness.ts";
 import { colorsFor, terminalOf } from "../src/cli/terminal/terminal.ts";
-import { printableLine } from "../src/operations/wording/printable.ts";
 import { stateDirFrom } from "../src/state/state-dir.ts";
+import { printableLine } from "../src/text/visible.ts";
 
 const terminal = terminalOf(process);
 const { stdout, stderr, env } = terminal;

@@ -23,7 +23,7 @@ interface File {
 
 type Rule = (file: File) => Breach[];
 
-const LAYER_0 = ["sandbox"];
+const LAYER_0 = ["sandbox", "text"];
 /** What knows nothing of ours. */
 const FOUNDATIONS = [...LAYER_0, "platform", "secrets", "json"];
 const LAYERS_0_TO_1 = [...FOUNDATIONS, "declarations", "files", "approval", "state", "blobs"];
@@ -49,6 +49,7 @@ const FACES = ["cli", "mcp", "library", "serve"];
  */
 export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sandbox: [],
+  text: [],
   platform: [],
   secrets: [],
   json: [],
@@ -142,10 +143,16 @@ const RULES: readonly Rule[] = [
       .map((target) => breach(path, `imports ${target}`, "what is not below src/ is not packed"));
   },
   function pureAlgebra({ path, code }) {
-    if (folderOf(path) !== "sandbox") return [];
+    if (!LAYER_0.includes(folderOf(path))) return [];
     return packagesOf(code)
       .filter((name) => name !== "node:path/posix")
-      .map((name) => breach(path, `imports ${name}`, "the sandbox algebra is pure: no I/O, no packages"));
+      .map((name) =>
+        breach(
+          path,
+          `imports ${name}`,
+          "the sandbox algebra and what is shown of a text are pure: no I/O, no packages",
+        ),
+      );
   },
   function engineClient({ path, code }) {
     if (path.startsWith("isolation/engine/")) return [];
@@ -162,9 +169,12 @@ const RULES: readonly Rule[] = [
   },
   function page({ path, code }) {
     const isPage = path.startsWith(PAGE);
-    const across = ownImports(path, code).filter((target) => target.startsWith(PAGE) !== isPage);
+    const across = ownImports(path, code).filter(
+      (target) => target.startsWith(PAGE) !== isPage && !(isPage && target.startsWith("text/")),
+    );
     const packages = isPage ? packagesOf(code).filter((name) => !/^preact(\/|$)/.test(name)) : [];
-    const why = "the page runs in a browser: it knows the service by its API alone, and is small";
+    const why =
+      "the page runs in a browser: it knows the service by its API alone, shares only what is shown of a text, and is small";
     return [...across, ...packages].map((what) => breach(path, `imports ${what}`, why));
   },
   function disks({ path, code }) {

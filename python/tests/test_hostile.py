@@ -206,7 +206,7 @@ class Answers(unittest.TestCase):
             assert isinstance(error, ServiceError)
             self.assertTrue(all(c.isprintable() for c in str(error)), ascii(str(error)))
             self.assertEqual(error.violations, [{"code": "A"}])
-        self.assertEqual(shown("a\nb\x1b"), "a\nb\N{REPLACEMENT CHARACTER}")
+        self.assertEqual(shown("a\nb\x1b"), "a\nb\\u{1b}")
 
     def test_fields_that_are_new_are_kept_and_values_that_are_new_are_text(self) -> None:
         run: dict[str, Any] = {

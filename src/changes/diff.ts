@@ -1,5 +1,5 @@
 import { isText, textDiff } from "../files/diff/text-diff.ts";
-import { visible, visibleName } from "../files/diff/visible.ts";
+import { visibleLine, visibleName } from "../text/visible.ts";
 import { OpenMounts } from "./apply/open-mounts.ts";
 import { impossible, isVerdict, refused, type Verdict } from "./apply/verdict.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
@@ -139,7 +139,7 @@ function modeOf({ kind, type, base, next }: Change): string {
 }
 
 function marked(change: Change, verdict: Verdict): ChangeDiff {
-  const line = `${verdict.outcome}: ${heading(change)}: ${visible(verdict.reason ?? "")}`;
+  const line = `${verdict.outcome}: ${heading(change)}: ${visibleLine(verdict.reason ?? "")}`;
   return { change, verdict, lines: [line] };
 }
 

@@ -1,5 +1,5 @@
-import { visibleName } from "../files/diff/visible.ts";
 import { sha256 } from "../platform/sha256.ts";
+import { visibleName } from "../text/visible.ts";
 import type { CommitDiff } from "./repository.ts";
 import type { StagedFile } from "./tree-state.ts";
 

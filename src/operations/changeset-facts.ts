@@ -30,6 +30,8 @@ export interface ShownChangeset extends Pick<Changeset, "id" | "run" | "root" | 
   /** The changed directories: as the worker saw them, and on the host. */
   readonly mounts: readonly { readonly path: string; readonly host: string }[];
   readonly changes: readonly KeptChange[];
+  /** What of the names in it may be taken for something else, in words. */
+  readonly lookAlike: readonly string[];
 }
 
 /** Whom `apply` asks: as a run of the project would. Absent fields: the project's mode, with no person to ask. */
@@ -75,6 +77,8 @@ export interface ForeseenChangeset extends Omit<Foreseen, "parts">, Pick<Changes
   /** The project's approval mode. */
   readonly mode: ApprovalMode;
   readonly parts: readonly RuledPart[];
+  /** What of the names in it may be taken for something else, in words. */
+  readonly lookAlike: readonly string[];
 }
 
 /** `ruled`: the decision of the project's rules; null: a person decides. */

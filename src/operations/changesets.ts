@@ -12,6 +12,8 @@ import { changesetStore } from "../run/changes/into-project.ts";
 import { withheldAs } from "../run/changes/settle.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
 import type { Env } from "../secrets/read-secret.ts";
+import { lookAlikeTexts } from "../text/look-alike.ts";
+import { printableLine } from "../text/visible.ts";
 import { ChangeDeciders } from "./change-deciders.ts";
 import type {
   AppliedChange,
@@ -29,7 +31,6 @@ import { RequestError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
 import { chosenChanges, selectChanges } from "./selected-changes.ts";
 import { expectEnded } from "./unended-item.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /**
  * The changesets of a state directory: changes of runs that were not applied yet. Opening finishes what a dead process had
@@ -99,7 +100,18 @@ export class Changesets implements AsyncDisposable {
       return { ...facts(change), bytes, outcome, reason };
     });
     const digest = digestOf(changeset);
-    return { id, run, root, worker, project, createdAt, digest, mounts: places, changes: shown };
+    return {
+      id,
+      run,
+      root,
+      worker,
+      project,
+      createdAt,
+      digest,
+      mounts: places,
+      changes: shown,
+      lookAlike: lookAlikeTexts(changes.map(({ path }) => path)),
+    };
   }
 
   /** What it would do now, part by part, and what the project's rules alone say of each. @throws as `show` */
@@ -125,6 +137,7 @@ export class Changesets implements AsyncDisposable {
       waiting: kept.waiting.size,
       ...rest,
       parts: decided,
+      lookAlike: lookAlikeTexts(kept.changeset.changes.map(({ path }) => path)),
     };
   }
 

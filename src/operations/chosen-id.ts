@@ -1,5 +1,5 @@
+import { printableLine } from "../text/visible.ts";
 import { RequestError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /** One thing that a user can name by its id. */
 export interface Nameable {

@@ -4,9 +4,9 @@ import type { Transcripts } from "../agent/transcript/transcript.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Continued } from "../run/model/job.ts";
 import { currentOwner, isDead, parseOwner } from "../state/owner.ts";
+import { printableLine } from "../text/visible.ts";
 import { RequestError } from "./request-error.ts";
 import { transcriptId } from "./transcripts.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /**
  * The conversation of an agent's run that has ended, for another run of the same worker. It carries no rights: the new run's

@@ -10,10 +10,10 @@ import { openCorralFor } from "../run/open/corral.ts";
 import { imagePlaceOf } from "../run/open/image-place.ts";
 import { removeEnvironment, storedEnvironments } from "../state/environments/stored-environments.ts";
 import { projectMark } from "../state/state-paths.ts";
+import { printableLine } from "../text/visible.ts";
 import type { Machine } from "./machine.ts";
 import { IMAGES_DIR } from "./package-version.ts";
 import { RequestError, unknownError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /** An image, or what is prepared on one. */
 export interface ListedImage {

@@ -1,6 +1,6 @@
 import { nearest } from "../declarations/yaml/issue.ts";
 import type { DescribedViolation } from "../run/model/result.ts";
-import { printableLine } from "./wording/printable.ts";
+import { printableLine } from "../text/visible.ts";
 
 export type RequestErrorCode =
   | "UNKNOWN_WORKER"

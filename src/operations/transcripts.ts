@@ -1,9 +1,9 @@
 import type { KeptTranscript, Transcripts } from "../agent/transcript/transcript.ts";
 import { TranscriptFolder } from "../agent/transcript/transcript-folder.ts";
+import { printableLine } from "../text/visible.ts";
 import type { ProjectPlace } from "./audit.ts";
 import { chosenId } from "./chosen-id.ts";
 import { RequestError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /** The conversations of the project's agents, the newest first. */
 export async function listTranscripts({ stateDir, projectDir }: ProjectPlace): Promise<KeptTranscript[]> {

@@ -1,7 +1,7 @@
 import type { Changeset } from "../changes/model/changeset.ts";
 import type { FleetStores } from "../fleet/fleet-stores.ts";
+import { printableLine } from "../text/visible.ts";
 import { RequestError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /**
  * What an item left whose process died belongs to its fleet, which finishes it, or runs the item again.

@@ -7,9 +7,9 @@ import { permissionOf, rootSandbox } from "../run/model/permission.ts";
 import { describeAll, type RunResult } from "../run/model/result.ts";
 import { run } from "../run/run.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { printableLine } from "../text/visible.ts";
 import { continuedRun } from "./continued-run.ts";
 import { RequestError, refusedError } from "./request-error.ts";
-import { printableLine } from "./wording/printable.ts";
 
 /**
  * A file for a worker to read, by its path: a file of the host, or else, if nothing is there, a virtual path of the

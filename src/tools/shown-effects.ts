@@ -1,7 +1,7 @@
 import { isText, textDiff } from "../files/diff/text-diff.ts";
-import { MAX_LINE, visible, visibleName } from "../files/diff/visible.ts";
 import type { Effect, Foreseen, Intended, Version } from "../files/model/foreseen.ts";
 import { sha256 } from "../platform/sha256.ts";
+import { MAX_LINE, visibleLine, visibleName } from "../text/visible.ts";
 import type { CoveredEffect, CoveredWrite } from "./hands.ts";
 
 /** For a longer file no diff is computed; all of its new content is shown instead. */
@@ -147,5 +147,5 @@ function allOf(content: Buffer): string[] {
   return content
     .toString()
     .split("\n")
-    .map((line) => visible(`+${line}`));
+    .map((line) => visibleLine(`+${line}`));
 }

@@ -259,9 +259,11 @@ describe("corral changes apply at a terminal", () => {
   });
 });
 
-describe("file by file, corral changes apply", () => {
-  const DOWN = "\u001b[B";
+const DOWN = "\u001b[B";
+/** On one file; and on those that were not shown. */
+const QUESTION = /Apply it\?|without having seen all of it\?/;
 
+describe("file by file, corral changes apply", () => {
   /** Presses the next keys at each new question. */
   async function answering(answers: readonly (readonly string[])[], options: object, onQuestion = (_: number) => {}) {
     const { terminal, stdin, stdout, stderr } = fakeTerminal();
@@ -270,7 +272,7 @@ describe("file by file, corral changes apply", () => {
     const typed = setInterval(() => {
       const questions = stderr().split("◆ ").length - 1;
       if (keys.length > 0) stdin.write(keys.shift() ?? "");
-      else if (questions > asked && stderr().split("Apply it?").length > asked + 1) {
+      else if (questions > asked && stderr().split(QUESTION).length > asked + 1) {
         asked += 1;
         onQuestion(asked);
         keys = [...(answers[asked - 1] ?? ["\u0003"])];
@@ -300,6 +302,17 @@ describe("file by file, corral changes apply", () => {
     expect(changed.length + others.length).toBe(1);
   });
 
+  it("applies what was not shown only after a second question, which names it", async () => {
+    const { status, stdout, stderr } = await answering([[DOWN, DOWN, "\r"], ["\r"], ["\u0003"]], {});
+    expect([status, stdout()]).toEqual([130, ""]);
+    const names = stderr()
+      .split("\n")
+      .filter((line) => / {2}┊ \/work\/\S+ \+\d+ -\d+$/.test(line));
+    expect(names).toHaveLength(3);
+    expect(stderr()).toContain("Apply the 3 files above without having seen all of it?");
+    expect(tree()).toMatchObject({ "a.txt": "old\n" });
+  });
+
   it("refuses a changeset that is not the one that was agreed to with all the rest", async () => {
     using second = stagedFolder({ a: "1" }, { a: "2" });
     const later = "111111111111";
@@ -311,7 +324,14 @@ describe("file by file, corral changes apply", () => {
         record,
         fs.readFileSync(record, "utf8").replaceAll('"w"', '"v"').replace('"size":1', '"size":9'),
       );
-    const { status, stderr } = await answering([[DOWN, DOWN, DOWN, "\r"]], { all: true }, exchange);
+    const { status, stderr } = await answering(
+      [
+        [DOWN, DOWN, DOWN, "\r"],
+        [DOWN, "\r"],
+      ],
+      { all: true },
+      exchange,
+    );
     expect(status).toBe(1);
     expect(stderr()).toContain("the changeset is not what was shown any more");
     expect(tree()).toMatchObject({ "a.txt": "new\n" });
@@ -327,13 +347,17 @@ describe("Ctrl-C at a question of corral changes apply --all", () => {
       await store.keep({ ...changeset, createdAt: `2026-11-2${3 + index}T00:00:00.000Z` }, "held");
     }
     const { terminal, stdin, stdout, stderr } = fakeTerminal();
-    // All files of the first changeset, and then Ctrl-C.
-    const left = ["\u001b[B", "\u001b[B", "\r", "\u0003"];
+    // All files of the first changeset, also those that were not shown, and then Ctrl-C.
+    const left = [[DOWN, DOWN, "\r"], [DOWN, "\r"], ["\u0003"]];
+    let keys: string[] = [];
     let asked = 0;
     const typed = setInterval(() => {
-      const questions = stderr().split("Apply it?").length - 1;
-      if (questions > asked || left.length > 1) stdin.write(left.shift() ?? "");
-      asked = questions;
+      const questions = stderr().split(QUESTION).length - 1;
+      if (keys.length === 0 && questions > asked) {
+        keys = left.shift() ?? [];
+        asked += 1;
+      }
+      stdin.write(keys.shift() ?? "");
     }, 100);
     try {
       expect(await applyVerb([], { project: project.dir, all: true, only: [] }, terminal)).toBe(130);

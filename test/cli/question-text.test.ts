@@ -194,7 +194,11 @@ describe("the answers that a person may give", () => {
   });
 
   it("offer the rest only where there is one", () => {
-    expect(choiceTexts(question, 7).at(-1)).toEqual({ value: "all", label: "Show all", hint: "7 more lines" });
+    expect(choiceTexts(question, 7).at(-1)).toEqual({
+      value: "all",
+      label: "Show all",
+      hint: "7 more lines; then it can be allowed",
+    });
     expect(choiceTexts(question, 0).map(({ value }) => value)).not.toContain("all");
   });
 });

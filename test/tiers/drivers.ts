@@ -58,6 +58,7 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/secrets/masking.test.ts": ON_HOST,
   "test/attacks/service/contents.test.ts": ON_HOST,
   "test/attacks/service/hostile-texts.test.ts": ON_HOST,
+  "test/attacks/service/unseen.test.ts": ON_HOST,
   "test/attacks/service/other-sites.test.ts": NO_CELL,
   "test/attacks/service/page-policy.test.ts": NO_CELL,
   "test/attacks/service/requests.test.ts": NO_CELL,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
+from ._visible import printable
+
 if TYPE_CHECKING:
     from .results import CommandResult, Result
 
@@ -11,8 +13,8 @@ _MAX_SHOWN = 4000
 
 
 def shown(text: str) -> str:
-    """The text without what a terminal would obey: it may come from a worker."""
-    return "".join(c if c == "\n" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:_MAX_SHOWN])
+    """The text with codes for what a terminal would obey, or a person could not see: it may come from a worker."""
+    return printable(text[:_MAX_SHOWN])
 
 
 class CorralError(Exception):

@@ -45,6 +45,8 @@ class Approval:
     """ISO 8601, UTC."""
     question: Question
     """What is asked, by whom and why, with the diff; its texts may come from a worker."""
+    look_alike: list[str]
+    """What of its names may be taken for something else, in words."""
     decided_at: str | None
     outcome: Literal["approved", "denied", "timed_out", "withdrawn"] | str | None
     scope: Literal["once", "tree", "session"] | str | None
@@ -71,6 +73,7 @@ class Approval:
             digest=d.as_text(o.get("digest"), "Approval.digest"),
             asked_at=d.as_text(o.get("askedAt"), "Approval.askedAt"),
             question=Question.read(o.get("question"), "Approval.question"),
+            look_alike=d.list_of(d.as_text)(o.get("lookAlike"), "Approval.lookAlike"),
             decided_at=d.optional(d.as_text)(o.get("decidedAt"), "Approval.decidedAt"),
             outcome=d.optional(d.as_text)(o.get("outcome"), "Approval.outcome"),
             scope=d.optional(d.as_text)(o.get("scope"), "Approval.scope"),
@@ -319,6 +322,8 @@ class Changeset:
     changes: list[Change]
     diff: str
     """A unified diff with the files as they are now."""
+    look_alike: list[str]
+    """What of its names may be taken for something else, in words."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -334,6 +339,7 @@ class Changeset:
             digest=d.as_text(o.get("digest"), "Changeset.digest"),
             changes=d.list_of(Change.read)(o.get("changes"), "Changeset.changes"),
             diff=d.as_text(o.get("diff"), "Changeset.diff"),
+            look_alike=d.list_of(d.as_text)(o.get("lookAlike"), "Changeset.lookAlike"),
             raw=o,
         )
 
@@ -1333,6 +1339,8 @@ class Review:
     """What cannot be applied now."""
     not_shown: int
     """Changes beyond the limit of a diff."""
+    look_alike: list[str]
+    """What of its names may be taken for something else, in words."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1351,6 +1359,7 @@ class Review:
             parts=d.list_of(ReviewedPart.read)(o.get("parts"), "Review.parts"),
             unfit=d.list_of(d.as_object)(o.get("unfit"), "Review.unfit"),
             not_shown=d.as_integer(o.get("notShown"), "Review.notShown"),
+            look_alike=d.list_of(d.as_text)(o.get("lookAlike"), "Review.lookAlike"),
             raw=o,
         )
 

@@ -2,9 +2,9 @@ import { z } from "zod";
 import { type Digest, isDigest } from "../../blobs/model/blob.ts";
 import { pathFromText } from "../../blobs/tree/manifest.ts";
 import { pathFault, TREE_LIMITS } from "../../blobs/tree/tree.ts";
-import { visible } from "../../files/diff/visible.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { type PathParse, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { visibleLine } from "../../text/visible.ts";
 import { type RawName, rawNameOf } from "../model/raw-name.ts";
 import { MAX_CHANGES } from "../scan/draft.ts";
 
@@ -137,7 +137,7 @@ function wireChange(path: string, { kind, type, base, next, refusal }: z.infer<t
     type,
     base: base === null ? null : wireEntry(base),
     next: next === null ? null : wireEntry(next),
-    refusal: refusal === null ? null : visible(refusal) || "it was refused there",
+    refusal: refusal === null ? null : visibleLine(refusal) || "it was refused there",
   };
   if (!isSound(made)) throw refused("a change contradicts itself");
   return made;
@@ -164,7 +164,7 @@ function wireEntry(said: z.infer<typeof entry>): WireEntry {
 }
 
 function firstIssue({ issues: [first] }: z.ZodError): string {
-  return `${visible(first?.path.map(String).join(".") ?? "").slice(0, 200)}: ${first?.message.slice(0, 200)}`;
+  return `${visibleLine(first?.path.map(String).join(".") ?? "").slice(0, 200)}: ${first?.message.slice(0, 200)}`;
 }
 
 function refused(reason: string): WireRefused {

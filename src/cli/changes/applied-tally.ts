@@ -1,6 +1,5 @@
-import { visibleName } from "../../files/diff/visible.ts";
 import type { AppliedChange, AppliedChangeset } from "../../operations/changeset-facts.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine, visibleName } from "../../text/visible.ts";
 import { printJson, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
 import { countsText } from "./changes-text.ts";
 import type { Target } from "./targets.ts";

@@ -7,9 +7,9 @@ import type {
   ForeseenChangeset,
 } from "../../operations/changeset-facts.ts";
 import type { Changesets } from "../../operations/changesets.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { printableLine } from "../../text/visible.ts";
 import { personAt } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";

@@ -1,7 +1,6 @@
-import { visibleName } from "../../files/diff/visible.ts";
 import type { KeptChange, ListedChangeset } from "../../operations/changeset-facts.ts";
-import { type Colors, printableLine } from "../../operations/wording/printable.ts";
-import { quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { type Colors, quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { printableLine, visibleName } from "../../text/visible.ts";
 import { paintOf } from "../terminal/diff-colors.ts";
 import { columns } from "../terminal/terminal.ts";
 

@@ -1,6 +1,6 @@
 import type { ListedChangeset } from "../../operations/changeset-facts.ts";
 import type { Changesets } from "../../operations/changesets.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
 import { colorsFor, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { changesText, diffText, listText } from "./changes-text.ts";
@@ -45,6 +45,7 @@ export async function showVerb(
   await using changesets = await openChangesets(terminal);
   return await forEachShown(changesets, asked, options, terminal, async (id) => {
     const shown = await changesets.show(id);
+    tellLookAlike(shown.lookAlike, options, terminal);
     return { value: shown, text: changesText(shown.changes) };
   });
 }
@@ -66,9 +67,14 @@ export async function diffVerb(
       return { value: { id, digest, diffs: shown, notShown }, text: "" };
     }
     const diff = await changesets.diff(id);
+    tellLookAlike((await changesets.show(id)).lookAlike, options, terminal);
     const text = stdout.isTTY ? diffText(diff, stdout.columns || DEFAULT_COLUMNS, colorsFor(stdout, env)) : diff;
     return { value: null, text };
   });
+}
+
+function tellLookAlike(texts: readonly string[], { json }: ProjectOptions, terminal: Terminal): void {
+  if (!json) for (const text of texts) say(terminal, `corral: careful: ${text}`);
 }
 
 /** One changeset; or each of a fleet, under the name of its item, in JSON one a line. */

@@ -1,9 +1,8 @@
-import { visibleName } from "../../files/diff/visible.ts";
 import { counted, countText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
 import type { ForeseenChangeset } from "../../operations/changeset-facts.ts";
 import type { Changesets } from "../../operations/changesets.ts";
 import { type Amount, sum, type UnfitChange } from "../../operations/foreseen-changes.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine, visibleName } from "../../text/visible.ts";
 import { amountText } from "../consent/amount-text.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { fittedText, paddedText } from "../terminal/fitted-text.ts";

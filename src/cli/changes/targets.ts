@@ -2,8 +2,8 @@ import { setImmediate as turn } from "node:timers/promises";
 import { Changesets } from "../../operations/changesets.ts";
 import { pendingItems } from "../../operations/pending-items.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, placeOf, projectFolder, UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 

@@ -1,8 +1,8 @@
 import { isCancel, select } from "@clack/prompts";
 import type { Decision } from "../../approval/approver.ts";
 import type { Answer, Ask, Question } from "../../approval/question.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import { type Choice, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
+import { visibleName } from "../../text/visible.ts";
 import type { Pausable } from "../terminal/screen.ts";
 import { colorsFor, type Terminal } from "../terminal/terminal.ts";
 
@@ -37,7 +37,9 @@ export function promptAt(terminal: PromptTerminal, screen: Pausable): Ask {
         directory = around;
         // The question again, for what would be granted now.
         const { wider: _, ...chosen } = { ...question, directory, paths: [directory] };
-        answer = await pick(0, questionText(chosen, stderr.columns || DEFAULT_COLUMNS, colorsFor(stderr, env)), chosen);
+        const about = questionText(chosen, stderr.columns || DEFAULT_COLUMNS, colorsFor(stderr, env));
+        writeLines(stderr, [...about.above, ...about.rest]);
+        answer = await pick(0, about, chosen);
       }
       signal.throwIfAborted();
       // While a prompt is open the terminal is raw, and Ctrl-C is a key like any other.
@@ -51,7 +53,7 @@ export function promptAt(terminal: PromptTerminal, screen: Pausable): Ask {
 }
 
 function directories({ directory = "", wider = [] }: Question) {
-  return [directory, ...wider].map((path) => ({ value: path, label: printableLine(path, 200) }));
+  return [directory, ...wider].map((path) => ({ value: path, label: visibleName(path) }));
 }
 
 function writeLines(stderr: Terminal["stderr"], lines: readonly string[]): void {

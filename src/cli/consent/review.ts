@@ -1,9 +1,8 @@
 import { isCancel, select } from "@clack/prompts";
-import { visibleName } from "../../files/diff/visible.ts";
 import { counted } from "../../fleet/report/measures/quantity.ts";
 import type { ForeseenChangeset, RuledPart } from "../../operations/changeset-facts.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import { quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { printableLine, visibleName } from "../../text/visible.ts";
 import { paintOf } from "../terminal/diff-colors.ts";
 import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
 import { amountText } from "./amount-text.ts";
@@ -37,7 +36,7 @@ export async function reviewed(seen: ForeseenChangeset, terminal: Terminal, aske
   if (byRules.length > 0) await asked.apply(indexesOf(byRules));
   const open = seen.parts.filter(({ ruled }) => ruled === null);
   for (const [at, part] of open.entries()) {
-    const choice = await choiceOn(part, { at, of: open.length }, terminal, asked);
+    const choice = await choiceOn(part, open.slice(at), open.length, terminal, asked);
     if (choice === "stop") return "stop";
     if (choice === "one") await asked.apply(part.indexes);
     if (choice === "all" || choice === "rest") {
@@ -48,7 +47,8 @@ export async function reviewed(seen: ForeseenChangeset, terminal: Terminal, aske
   return "next";
 }
 
-function tellUnfit({ unfit, parts, notShown }: ForeseenChangeset, terminal: Terminal): void {
+function tellUnfit({ unfit, parts, notShown, lookAlike }: ForeseenChangeset, terminal: Terminal): void {
+  for (const text of lookAlike) say(terminal, `  careful: ${text}`);
   for (const { path, outcome, reason } of unfit.slice(0, MAX_UNFIT))
     say(terminal, `  ${outcome}: ${visibleName(path)}: ${printableLine(reason, 500)}`);
   if (unfit.length > MAX_UNFIT) say(terminal, `  and ${unfit.length - MAX_UNFIT} more that cannot be applied`);
@@ -57,38 +57,63 @@ function tellUnfit({ unfit, parts, notShown }: ForeseenChangeset, terminal: Term
   if (notShown > 0) say(terminal, `  ${counted(notShown, "change")} beyond the limit of a diff wait`);
 }
 
+/** `left`: this file, and those after it. A file is applied when all of it was on the screen, or when a person agrees to its name alone. */
 async function choiceOn(
   part: RuledPart,
-  { at, of }: { readonly at: number; readonly of: number },
+  left: readonly RuledPart[],
+  of: number,
   terminal: Terminal,
   { signal, further }: Reviewing,
 ): Promise<Exclude<Choice, "whole">> {
-  const { stderr, env } = terminal;
+  const { stdin, stderr, env } = terminal;
   const columns = stderr.columns || DEFAULT_COLUMNS;
   const colors = colorsFor(stderr, env);
   const lines = part.lines.flatMap((line) => quotedLines(line, columns, paintOf(line, colors)));
+  const streams = { input: stdin, output: stderr, signal };
   // The name comes first, by itself: no line of a file can be taken for it.
   stderr.write(`${[...quotedLines(visibleName(part.path), columns), ...lines.slice(0, MAX_LINES)].join("\n")}\n`);
   const what = part.type === "file" ? part.kind : `${part.kind} ${part.type}`;
-  const message = `File ${at + 1} of ${of}: ${what}, +${part.added} -${part.removed}. Apply it?`;
-  for (let rest = lines.slice(MAX_LINES); ; rest = []) {
+  const message = `File ${of - left.length + 1} of ${of}: ${what}, +${part.added} -${part.removed}. Apply it?`;
+  for (let rest = lines.slice(MAX_LINES); ; ) {
     const options: { value: Choice; label: string }[] = [
       { value: "skip", label: "Skip it: it waits" },
-      { value: "one", label: "Apply this file" },
-      ...(of - at > 1 ? [{ value: "all", label: `Apply all ${of - at} files left here` } as const] : []),
+      rest.length > 0
+        ? { value: "whole", label: `Show the other ${rest.length} lines; then it can be applied` }
+        : { value: "one", label: "Apply this file" },
+      ...(left.length > 1 ? [{ value: "all", label: `Apply all ${left.length} files left here` } as const] : []),
       ...(further > 0
         ? [{ value: "rest", label: `Apply all the rest: ${counted(further, "more changeset")}` } as const]
         : []),
-      ...(rest.length > 0 ? [{ value: "whole", label: `Show the other ${rest.length} lines` } as const] : []),
       { value: "stop", label: "Stop: the rest waits" },
     ];
-    const answer = await select<Choice>({
-      ...{ message, options, initialValue: "skip", signal },
-      ...{ input: terminal.stdin, output: stderr },
-    });
+    const answer = await select<Choice>({ message, options, initialValue: "skip", ...streams });
     if (isCancel(answer) || signal.aborted) return "stop";
-    if (answer !== "whole") return answer;
-    stderr.write(`${rest.join("\n")}\n`);
+    if (answer === "whole") {
+      stderr.write(`${rest.join("\n")}\n`);
+      rest = [];
+    } else if (answer !== "all" && answer !== "rest") return answer;
+    else {
+      const unseen = rest.length > 0 ? left : left.slice(1);
+      const names = unseen.flatMap(({ path, added, removed }) =>
+        quotedLines(`${visibleName(path)} +${added} -${removed}`, columns),
+      );
+      if (names.length > 0) stderr.write(`${names.join("\n")}\n`);
+      const which = [
+        ...(unseen.length > 0 ? [`the ${counted(unseen.length, "file")} above`] : []),
+        ...(answer === "rest" ? [counted(further, "more changeset")] : []),
+      ];
+      const agreed = await select<"no" | "yes">({
+        message: `Apply ${which.join(" and ")} without having seen all of it?`,
+        options: [
+          { value: "no", label: "No, go on one by one" },
+          { value: "yes", label: "Yes" },
+        ],
+        initialValue: "no",
+        ...streams,
+      });
+      if (isCancel(agreed) || signal.aborted) return "stop";
+      if (agreed === "yes") return answer;
+    }
   }
 }
 

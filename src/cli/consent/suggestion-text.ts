@@ -1,9 +1,9 @@
 import { relative, resolve } from "node:path";
 import type { Project } from "../../declarations/project.ts";
 import { readDeclarationFile } from "../../declarations/yaml/declaration-file.ts";
-import { printable, printableLine } from "../../operations/wording/printable.ts";
 import { suggestedConfiguration } from "../../run/grants/suggestion/suggestion.ts";
 import type { GrantRecord } from "../../run/model/grant.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 
 /**
  * What was granted, and the changes to the project's files that would have made the questions unnecessary; null where

@@ -4,7 +4,7 @@ import { DeclarationError, type Problem } from "../../declarations/yaml/problem.
 import { NameTaken, writeNewFiles } from "../../files/host/new-files.ts";
 import { type ImpliedProject, impliedTexts } from "../../operations/implied-project.ts";
 import { withArguments, workerNamed } from "../../operations/named-worker.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { type ImpliedOptions, impliedOptionsIn } from "./given-options.ts";

@@ -7,8 +7,8 @@ import {
   type ImpliedProject,
   impliedName,
 } from "../../operations/implied-project.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import { shellWord } from "../../platform/shell-word.ts";
+import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { ImpliedOptions } from "./given-options.ts";
 import { namedPath } from "./named-path.ts";

@@ -1,5 +1,6 @@
 import { counted, countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
-import { type Colors, printableLine } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import { printableLine } from "../../text/visible.ts";
 import { columnsOf, fittedLine, type Piece, paddedText } from "../terminal/fitted-text.ts";
 import type { FleetView } from "./witness.ts";
 

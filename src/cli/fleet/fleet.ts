@@ -13,7 +13,7 @@ import {
   removeFleets,
   showFleet,
 } from "../../operations/fleets.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { countOf, dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { columns, printCutList, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { placeOf } from "./fleet-place.ts";

@@ -3,7 +3,7 @@ import type { EarlierAttempt, ItemLog } from "../../fleet/model/stored-item.ts";
 import { durationText } from "../../fleet/report/measures/quantity.ts";
 import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
 import { type FleetItem, fleetLogs, showItem } from "../../operations/fleets.ts";
-import { printable, printableLine } from "../../operations/wording/printable.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { printResult, type Terminal } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";

@@ -1,6 +1,6 @@
 import type { MachineOfFleet } from "../../operations/fleets.ts";
 import { listMachines } from "../../operations/queue-machines.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
 import { placeOf } from "./fleet-place.ts";

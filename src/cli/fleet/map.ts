@@ -11,7 +11,7 @@ import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import type { RequestsOf } from "../../fleet/requests.ts";
 import { itemsOfNamed } from "../../operations/fleet-start.ts";
 import { workerNamed } from "../../operations/named-worker.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { ranFleet, type WatchOptions } from "./ran-fleet.ts";

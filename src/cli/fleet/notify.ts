@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { FleetSummary } from "../../fleet/events.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 

@@ -3,7 +3,7 @@ import type { FailureGroup } from "../../fleet/model/cause.ts";
 import { type ItemResult, isFailure } from "../../fleet/model/item.ts";
 import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/outcome.ts";
 import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
-import { printable, printableLine } from "../../operations/wording/printable.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 import type { FleetView } from "./witness.ts";
 
 /** How a fleet ended: the status of its items, why some did not succeed, and what the user can do. */

@@ -1,9 +1,9 @@
 import { constants } from "node:fs";
 import type { FleetSummary } from "../../fleet/events.ts";
 import { type FleetPlace, showFleet } from "../../operations/fleets.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import { openRegular } from "../../platform/open-regular.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { printableLine } from "../../text/visible.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { fleetHtml, runHtml } from "./summary-html.ts";
 

@@ -1,8 +1,9 @@
 import type { FleetSummary } from "../../fleet/events.ts";
-import { escaped, shortened } from "../../fleet/report/measures/escaped.ts";
+import { escaped } from "../../fleet/report/measures/escaped.ts";
 import { counted, countText, durationText } from "../../fleet/report/measures/quantity.ts";
 import type { FleetDetails } from "../../operations/fleets.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { clipped } from "../../text/visible.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
 
 /*
@@ -83,5 +84,5 @@ function details(title: string, output: string): string {
   if (end === "") return "";
   const kept = end.length > MAX_OUTPUT_CHARS ? `…${end.slice(-MAX_OUTPUT_CHARS)}` : end;
   const lines = kept.split(/\r\n?|\n/).map((line) => escaped(line, MAX_OUTPUT_CHARS + 1));
-  return `<details><summary>${shortened(title, 40)}</summary><pre>${lines.join("&#10;")}</pre></details>`;
+  return `<details><summary>${clipped(title, 40)}</summary><pre>${lines.join("&#10;")}</pre></details>`;
 }

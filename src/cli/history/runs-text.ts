@@ -1,6 +1,6 @@
 import { durationText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
 import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-record.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { columns } from "../terminal/terminal.ts";
 
 const MAX_NAME = 80;

@@ -1,6 +1,6 @@
 import { counted, durationText } from "../../fleet/report/measures/quantity.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { agreesTo } from "../terminal/agrees.ts";
 import { countOf, dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
 import { printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";

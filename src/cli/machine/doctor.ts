@@ -1,5 +1,5 @@
 import { examineMachine, type Finding } from "../../operations/machine.ts";
-import type { Colors } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { colorsFor, printResult, type Terminal } from "../terminal/terminal.ts";
 

@@ -1,6 +1,6 @@
 import { listGrants, revokeGrant } from "../../operations/grants.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printableLine } from "../../text/visible.ts";
 import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 /** `corral grants ls`. Needs no Engine. */

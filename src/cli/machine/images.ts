@@ -11,8 +11,8 @@ import {
   removableImages,
   removeImages,
 } from "../../operations/images.ts";
-import { printable, printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { stoppable } from "../terminal/stop.ts";

@@ -1,7 +1,7 @@
 import { roughBytesText } from "../../fleet/report/measures/quantity.ts";
 import { collectState, measureState } from "../../operations/stored/stored-state.ts";
-import { printable, printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 import { ageOf } from "../terminal/arguments.ts";
 import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
 

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { checkProject } from "../../operations/checked-project.ts";
-import type { Colors } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { CheckReport } from "../../run/explain/check.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";

@@ -1,6 +1,6 @@
 import { ENVIRONMENT_PLACE } from "../../isolation/plan/environments.ts";
 import { type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
-import type { Colors } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
 import { LIMIT_NAMES } from "../../sandbox/limits.ts";
 import type { Mount } from "../../sandbox/mount.ts";

@@ -1,5 +1,5 @@
 import { listWorkers } from "../../operations/listed-workers.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 

@@ -1,6 +1,7 @@
 import type { AgentEvent } from "../../agent/events.ts";
-import { type Colors, printableLine } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { RunEvent } from "../../run/model/events.ts";
+import { printableLine } from "../../text/visible.ts";
 
 /** Characters of one line of what an agent says, and of what it calls a tool with. */
 const MAX_LINE = 400;

@@ -1,7 +1,7 @@
 import { deniedLines } from "../../operations/wording/denied-traffic.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { printableLine } from "../../text/visible.ts";
 import { ImageLines } from "../terminal/image-lines.ts";
 import type { RunScreen } from "../terminal/screen.ts";
 import { colorsFor, printJson, say, type Terminal } from "../terminal/terminal.ts";

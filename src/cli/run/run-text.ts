@@ -1,6 +1,6 @@
-import { printable, printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 
 /** What the Engine or the host said; it is for people, and may hold host paths. */
 export function troubleText({ worker, detail }: RunEvent & { readonly type: "trouble" }): string {

@@ -1,7 +1,8 @@
 import pc from "picocolors";
-import { type Colors, printableLine } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { RunStatus } from "../../run/model/result.ts";
 import { formatDuration } from "../../sandbox/units.ts";
+import { printableLine } from "../../text/visible.ts";
 
 /** What a run's container had, in the paths of that container. */
 export interface SeenMount {

@@ -1,11 +1,11 @@
 import { noTerminal } from "../../approval/approver.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { deniedLine } from "../../operations/wording/denied-traffic.ts";
-import { printable } from "../../operations/wording/printable.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printable } from "../../text/visible.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
 import { EXIT } from "../terminal/exit-status.ts";

@@ -1,5 +1,5 @@
 import type { Argument, Command, Option } from "commander";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { CompletedShell } from "./kinds.ts";
 import { type NameKind, namesOf } from "./known-names.ts";

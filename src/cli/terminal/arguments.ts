@@ -1,8 +1,8 @@
 import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { ProjectPlace } from "../../operations/audit.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printableLine } from "../../text/visible.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** The command line cannot be understood, or names what is not there. Nothing has been run; the exit status is 2. */

@@ -1,4 +1,4 @@
-import type { Colors } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
 
 /** The colour of one line of a unified diff. */
 export function paintOf(line: string, colors: Colors): (text: string) => string {

@@ -1,5 +1,5 @@
-import { printable, printableLine } from "../../operations/wording/printable.ts";
 import type { RunEvent } from "../../run/model/events.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 
 /** What is said while an image is made: milestones, and each step of a build once. */
 export class ImageLines {

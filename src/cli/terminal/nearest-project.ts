@@ -1,6 +1,6 @@
 import { relative } from "node:path";
 import { foundProject } from "../../declarations/place/found-project.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "./arguments.ts";
 import type { Terminal } from "./terminal.ts";
 

@@ -1,6 +1,6 @@
 import pc from "picocolors";
-import { escapedJson } from "../../json/escaped-json.ts";
-import { type Colors, printable, printableLine } from "../../operations/wording/printable.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import { escapedJson, printable, printableLine } from "../../text/visible.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 

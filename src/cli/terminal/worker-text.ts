@@ -1,5 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
-import { printable } from "../../operations/wording/printable.ts";
+import { printable } from "../../text/visible.ts";
 
 /** What is written of the bytes of one stream of a worker. */
 export interface WorkerText {
@@ -57,7 +57,7 @@ class HarmlessText implements WorkerText {
     if (text === "") return "";
     const before = this.#styles.join("");
     const shown = text.split(HARMLESS).map((part, index) => {
-      if (index % 2 === 0) return withoutControls(part);
+      if (index % 2 === 0) return printable(part, "\n\t\r", "stream");
       return part.endsWith("m") ? this.#styled(part) : part;
     });
     return `${before}${shown.join("")}${this.#styles.length === 0 ? "" : RESET}`;
@@ -72,13 +72,6 @@ class HarmlessText implements WorkerText {
     else this.#styles = [...this.#styles, style].slice(-MAX_STYLES);
     return style;
   }
-}
-
-function withoutControls(text: string): string {
-  return text
-    .split(/([\t\r])/)
-    .map((part, index) => (index % 2 === 1 ? part : printable(part)))
-    .join("");
 }
 
 /** All but the one that hides text, 8, which is also a number of colours: `38;5;8`. */

@@ -1,5 +1,5 @@
 import type { SealedRecord } from "../../audit/seal.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { columns } from "../terminal/terminal.ts";
 
 const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];

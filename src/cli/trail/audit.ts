@@ -6,7 +6,7 @@ import {
   type ProjectPlace,
   verifyAudit,
 } from "../../operations/audit.ts";
-import { printableLine } from "../../operations/wording/printable.ts";
+import { printableLine } from "../../text/visible.ts";
 import { dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
 import { printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { auditTable } from "./audit-text.ts";

@@ -1,5 +1,5 @@
 import type { TranscriptEntry } from "../../agent/transcript/transcript.ts";
-import { printable, printableLine } from "../../operations/wording/printable.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 
 const MAX_RESULT_LINES = 20;
 /** Of what is a name: a model says which tool it calls, and may call any. */

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { structuredPatch } from "diff";
-import { visible } from "./visible.ts";
+import { visibleLine } from "../../text/visible.ts";
 
 const CONTEXT_LINES = 3;
 /** A longer diff helps no reader, and computing it takes long. */
@@ -16,7 +16,7 @@ export function textDiff(before: Buffer, after: Buffer): string[] | null {
   if (patch === undefined) return null;
   return patch.hunks.flatMap(({ oldStart, oldLines, newStart, newLines, lines }) => [
     `@@ -${rangeOf(oldStart, oldLines)} +${rangeOf(newStart, newLines)} @@`,
-    ...lines.map(visible),
+    ...lines.map(visibleLine),
   ]);
 }
 

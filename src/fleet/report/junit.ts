@@ -1,6 +1,7 @@
+import { clipped, printable } from "../../text/visible.ts";
 import type { SummaryLine } from "../model/fleet-record.ts";
 import type { ReportFleet, ReportItem } from "./measures/data.ts";
-import { escaped, shortened, withoutControls } from "./measures/escaped.ts";
+import { escaped } from "./measures/escaped.ts";
 import { type Outcome, outcomeOf } from "./measures/outcome.ts";
 
 /** The input of a report in the form of JUnit. */
@@ -85,7 +86,7 @@ function attribute(text: string): string {
 
 /** Text with its line breaks. A `>` is always escaped, so it cannot end a section. */
 function content(text: string, max: number): string {
-  const lines = withoutControls(shortened(possible(text), max), "\n\t");
+  const lines = printable(clipped(possible(text), max), "\n\t");
   return lines.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 

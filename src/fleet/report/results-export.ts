@@ -1,6 +1,5 @@
-import { escapedJson } from "../../json/escaped-json.ts";
+import { clipped, escapedJson, printable } from "../../text/visible.ts";
 import type { ItemResult } from "../model/item.ts";
-import { shortened, withoutControls } from "./measures/escaped.ts";
 
 /** A spreadsheet accepts 32,767 characters in one cell. */
 const MAX_CELL = 32_000;
@@ -52,7 +51,7 @@ function line(values: readonly (string | number | null)[]): string {
 function cell(value: string | number | null | undefined): string {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
-  const text = withoutFormula(withoutControls(shortened(value, MAX_CELL), "\n\r\t"));
+  const text = withoutFormula(printable(clipped(value, MAX_CELL), "\n\r\t", "kept"));
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

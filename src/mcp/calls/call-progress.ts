@@ -1,6 +1,6 @@
 import { StringDecoder } from "node:string_decoder";
 import type { Progress } from "@modelcontextprotocol/server";
-import { printable } from "../../operations/wording/printable.ts";
+import { printable } from "../../text/visible.ts";
 
 /** The most of an output that waits to be sent; what is older is left out here, and is in the answer. */
 const MAX_WAITING_CHARS = 4000;

@@ -1,9 +1,9 @@
 import type { Approver } from "../../approval/approver.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { printable } from "../../operations/wording/printable.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import type { Session } from "../../run/session/session.ts";
+import { printable } from "../../text/visible.ts";
 import type { QuestionRoutes } from "../questions/question-routes.ts";
 import { narrowToRoots } from "../roots/narrow-to-roots.ts";
 

@@ -1,6 +1,6 @@
 import type { RunResult } from "../../run/model/result.ts";
 import type { DeniedTraffic } from "../../sandbox/network/report.ts";
-import { printableLine } from "./printable.ts";
+import { printableLine } from "../../text/visible.ts";
 
 /** So many hosts are named one by one. */
 const MAX_DENIED = 20;

@@ -1,8 +1,9 @@
 import { type ApprovalOperation, isGrant } from "../../approval/approver.ts";
 import { type Asked, type Lasting, lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import type { Answer } from "../../approval/question.ts";
-import { type Colors, printable, printableLine } from "./printable.ts";
-import { quotedLines, widthOf } from "./quoted-lines.ts";
+import { lookAlikeTexts } from "../../text/look-alike.ts";
+import { printable, printableLine, visibleName } from "../../text/visible.ts";
+import { type Colors, quotedLines, widthOf } from "./quoted-lines.ts";
 
 /** Of paths and of lines of a diff, how many are shown above the question. */
 interface Room {
@@ -35,6 +36,7 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
   const short = `${asks} ${shortDeed(question)}. Allow it?`;
   const fits = isPlain(question) && widthOf(short) <= columns - 4;
   const subject = fits ? { above: [], rest: [] } : subjectLines(question, columns, room);
+  const alike = lookAlikeTexts(placesOf(question)).flatMap((text) => quotedLines(`careful: ${text}`, columns));
   const callers = through.slice(0, -1).map((name) => printableLine(name, 80));
   const called = callers.length === 0 ? [] : quotedLines(`called through ${callers.join(" > ")}`, columns);
   const from =
@@ -42,7 +44,7 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
   const why = question.why === undefined ? [] : quotedLines(`reason: ${printableLine(question.why, 500)}`, columns);
   const diff = diffLines(question.diff, columns, colors, room);
   return {
-    above: [...subject.above, ...called, ...from, ...why, ...reachedLines(question, columns), ...diff.above],
+    above: [...alike, ...subject.above, ...called, ...from, ...why, ...reachedLines(question, columns), ...diff.above],
     rest: [...subject.rest, ...diff.rest],
     message: fits ? short : `${asks} ${longDeed(question)}. Allow it?`,
   };
@@ -69,14 +71,20 @@ export interface ChoiceText {
   readonly hint?: string;
 }
 
-/** What a person may answer, and what each answer means. What is never remembered is only approved once. */
+/**
+ * What a person may answer, and what each answer means. What is never remembered is only approved once. While lines are left to show, there
+ * is no yes: a person approves what is on the screen.
+ */
 export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceText[] {
   const { runs, worker } = question;
   const these = runs > 1 ? `these ${runs} runs` : "this run";
   const lasting = lastingOf(question);
   const where = lasting === null ? "" : `${printableLine(worker, 40)} ${extentOf(lasting)}`;
+  const no = { value: "no", label: "No" } as const;
+  if (restLines > 0)
+    return [no, { value: "all", label: "Show all", hint: `${restLines} more lines; then it can be allowed` }];
   return [
-    { value: "no", label: "No" },
+    no,
     ...(mayBeOnce(question)
       ? [
           {
@@ -106,7 +114,6 @@ export function choiceTexts(question: AskedOfPerson, restLines: number): ChoiceT
     ...(question.wider === undefined || question.wider.length === 0
       ? []
       : [{ value: "wider", label: "A directory around it…", hint: `${question.wider.length} can be chosen` } as const]),
-    ...(restLines === 0 ? [] : [{ value: "all", label: "Show all", hint: `${restLines} more lines` } as const]),
   ];
 }
 
@@ -136,7 +143,9 @@ function isPlain(question: Asked): boolean {
     question.command === undefined &&
     question.input === undefined &&
     places.length <= 3 &&
-    places.every((place) => (question.to === undefined ? PLAIN_PATH : PLAIN_HOST).test(place))
+    places.every((place) =>
+      question.to === undefined ? PLAIN_PATH.test(place) && visibleName(place) === place : PLAIN_HOST.test(place),
+    )
   );
 }
 
@@ -199,8 +208,7 @@ function subjectLines(
 ): { readonly above: string[]; readonly rest: string[] } {
   const said = question.command ?? question.input;
   const command = said === undefined ? [] : quotedLines(shownCommand(said), columns);
-  const lines = (paths: readonly string[]) =>
-    paths.flatMap((path) => quotedLines(printableLine(path, Number.POSITIVE_INFINITY), columns));
+  const lines = (paths: readonly string[]) => paths.flatMap((path) => quotedLines(visibleName(path), columns));
   const places = placesOf(question);
   const more = places.length - room.paths;
   const left = more <= 0 ? [] : quotedLines(`and ${more} more`, columns);

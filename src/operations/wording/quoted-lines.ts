@@ -1,4 +1,8 @@
-import { printable } from "./printable.ts";
+import type pc from "picocolors";
+import { printable, unidirectional } from "../../text/visible.ts";
+
+/** How a text is coloured; whether it is at all, its stream decides. */
+export type Colors = ReturnType<typeof pc.createColors>;
 
 /**
  * Text that a worker chose, line by line, with a mark before each. Lines that are too long for the terminal are broken
@@ -7,7 +11,8 @@ import { printable } from "./printable.ts";
 export function quotedLines(text: string, columns: number, paint: (line: string) => string = (line) => line): string[] {
   const room = Math.max(20, columns - FURTHER.length - 1);
   return text.split("\n").flatMap((line) => {
-    const painted = broken(printable(line.replaceAll("\t", TAB)), room).map(paint);
+    const whole = printable(line.replaceAll("\t", TAB));
+    const painted = (widthOf(whole) <= room ? [whole] : broken(unidirectional(whole), room)).map(paint);
     return painted.map((part, index) => `${index === 0 ? FIRST : FURTHER}${part}`);
   });
 }
@@ -28,8 +33,9 @@ function broken(line: string, room: number): string[] {
   const parts: string[] = [];
   let part = "";
   let width = 0;
-  for (const character of line) {
-    const more = columnsOf(character);
+  // A mark stays with its letter: at the beginning of a line it would be drawn over Corral's own.
+  for (const [character] of line.matchAll(/.\p{M}*/gsu)) {
+    const more = widthOf(character);
     if (width + more > room) {
       parts.push(part);
       part = "";

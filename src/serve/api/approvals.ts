@@ -47,6 +47,7 @@ const approval = z
       })
       .meta({ id: "Question" })
       .describe("What is asked, by whom and why, with the diff; its texts may come from a worker"),
+    lookAlike: z.array(z.string()).describe("What of its names may be taken for something else, in words"),
     decidedAt: time.nullable(),
     outcome: z.enum(["approved", "denied", "timed_out", "withdrawn"]).nullable(),
     scope: z.enum(["once", "tree", "session"]).nullable(),

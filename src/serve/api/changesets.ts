@@ -38,6 +38,7 @@ const shown = z
     digest,
     changes: z.array(change),
     diff: z.string().describe("A unified diff with the files as they are now"),
+    lookAlike: z.array(z.string()).describe("What of its names may be taken for something else, in words"),
   })
   .meta({ id: "Changeset" });
 const amount = { files: z.int(), added: z.int(), removed: z.int(), bytes: z.int() };
@@ -76,6 +77,7 @@ const review = z
       .array(z.looseObject({ ...place, index: z.int(), outcome: z.enum(["refused", "conflict"]), reason: z.string() }))
       .describe("What cannot be applied now"),
     notShown: z.int().describe("Changes beyond the limit of a diff"),
+    lookAlike: z.array(z.string()).describe("What of its names may be taken for something else, in words"),
   })
   .meta({ id: "Review" });
 const inChangeset = z.strictObject({ changeset: changesetId });

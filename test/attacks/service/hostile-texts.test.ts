@@ -47,7 +47,7 @@ beforeAll(async () => {
     yaml: {
       version: 1,
       sandbox: { paths: { out: { root: "out", mode: "rw", stage: true } } },
-      approval: { mode: "interactive", timeout: "100s" },
+      approval: { mode: "interactive", timeout: "10m" },
     },
     workers: {
       prints: { image: "corral/base", command: printf(HOSTILE), description: MARKUP },

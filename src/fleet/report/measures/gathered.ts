@@ -1,6 +1,7 @@
+import { clipped } from "../../../text/visible.ts";
 import { causeOf, causeText } from "../../model/cause.ts";
 import type { ReportData, ReportItem } from "./data.ts";
-import { LONGEST, shortened } from "./escaped.ts";
+import { LONGEST } from "./escaped.ts";
 import { isPending, isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";
 import { DurationStatistics } from "./statistics.ts";
 import { TimeBins } from "./time-bins.ts";
@@ -134,7 +135,7 @@ class Gathering {
     this.#work.addSpan(series, startMs, endMs);
     this.#addSlow(item);
     const { status, run } = item;
-    this.#cells?.push({ key: shortened(item.key, LONGEST.key), status, outcome, run, startMs, endMs });
+    this.#cells?.push({ key: clipped(item.key, LONGEST.key), status, outcome, run, startMs, endMs });
     if (this.#cells !== null && this.#cells.length > MAX_CELLS) this.#cells = null;
   }
 
@@ -148,17 +149,17 @@ class Gathering {
 
   #addFailure(item: ReportItem): void {
     this.#failed += 1;
-    const code = shortened(item.error?.code ?? item.status, LONGEST.word);
+    const code = clipped(item.error?.code ?? item.status, LONGEST.word);
     const group = bounded(this.#reasons, `${code} ${causeOf(item) ?? ""}`, LONGEST.message);
     const reason = this.#reasons.get(group);
     if (reason === undefined) {
-      const text = shortened(causeText(item), LONGEST.message);
+      const text = clipped(causeText(item), LONGEST.message);
       const isOthers = group === OTHERS;
       this.#reasons.set(group, {
         code: isOthers ? OTHERS : code,
         count: 1,
         text: isOthers ? "" : text,
-        example: shortened(item.key, LONGEST.key),
+        example: clipped(item.key, LONGEST.key),
       });
     } else reason.count += 1;
     if (this.#failures.length < MAX_FAILURES) this.#failures.push(kept(item));
@@ -168,8 +169,8 @@ class Gathering {
 /** Only the fields that are shown, without the output and the item's own, which may be large. */
 function kept({ output: _, key, error, ...rest }: ReportItem & { readonly output?: unknown }): ReportItem {
   const shown = { ...rest, fields: {} };
-  const short = error && { code: error.code, message: shortened(error.message, LONGEST.message) };
-  return { ...shown, key: shortened(key, LONGEST.key), error: short };
+  const short = error && { code: error.code, message: clipped(error.message, LONGEST.message) };
+  return { ...shown, key: clipped(key, LONGEST.key), error: short };
 }
 
 function addOne<Key>(counts: Map<Key, number>, key: Key): void {
@@ -180,6 +181,6 @@ const OTHERS = "others";
 
 /** The name, or `others` if there are too many names. */
 function bounded(seen: ReadonlyMap<string, unknown>, name: string, longest: number = LONGEST.word): string {
-  const short = shortened(name, longest);
+  const short = clipped(name, longest);
   return seen.has(short) || seen.size < MAX_NAMES ? short : OTHERS;
 }

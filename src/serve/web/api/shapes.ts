@@ -19,6 +19,8 @@ export type Approval = {
   /** ISO 8601, UTC. */
   readonly askedAt: string;
   readonly question: Question;
+  /** What of its names may be taken for something else, in words. */
+  readonly lookAlike: readonly string[];
   readonly decidedAt: string | null;
   readonly outcome: "approved" | "denied" | "timed_out" | "withdrawn" | null;
   readonly scope: "once" | "tree" | "session" | null;
@@ -123,6 +125,8 @@ export type Changeset = {
   readonly changes: readonly Change[];
   /** A unified diff with the files as they are now. */
   readonly diff: string;
+  /** What of its names may be taken for something else, in words. */
+  readonly lookAlike: readonly string[];
 };
 
 export type ChangesetList = {
@@ -512,6 +516,8 @@ export type Review = {
   }[];
   /** Changes beyond the limit of a diff. */
   readonly notShown: number;
+  /** What of its names may be taken for something else, in words. */
+  readonly lookAlike: readonly string[];
 };
 
 export type ReviewedPart = {

@@ -19,7 +19,7 @@ export function CodeBlock({ text, label = "Copy" }: { readonly text: string; rea
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard. */}
       <pre tabIndex={0}>
         <code>
-          <Visible text={text} max={100_000} />
+          <Visible text={text} />
         </code>
       </pre>
       <button type="button" class="button button-quiet" onClick={() => void copy()}>

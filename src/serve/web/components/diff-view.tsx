@@ -1,66 +1,111 @@
-import { useState } from "preact/hooks";
-import { countText } from "../text/amounts.ts";
-import { type FileDiff, parseDiff, type Row } from "../text/diff.ts";
+import { plural } from "../text/amounts.ts";
+import type { FileDiff, Left, Row } from "../text/diff.ts";
+import { Button } from "./button.tsx";
+import { Confirm } from "./dialog.tsx";
 import { Visible } from "./visible.tsx";
 
-const AT_FIRST = 300;
-const MORE = 2000;
-const MAX_LINE_CHARS = 4000;
+/** Lines of a diff that are drawn at first. */
+export const ROOM = 300;
 
-/** A unified diff: numbers of lines, and what differs within a line. Long ones are drawn in parts. */
+/** A unified diff: numbers of lines, and what differs within a line. `left`: what of it is not drawn. */
 export function DiffView({
-  lines,
+  files,
+  left,
   label,
   path = null,
+  showAll,
 }: {
-  readonly lines: readonly string[];
+  readonly files: readonly FileDiff[];
+  readonly left: readonly Left[];
   readonly label: string;
   /** Of its only file, if that is named above it. */
   readonly path?: string | null;
+  readonly showAll: () => void;
 }) {
-  const [limit, setLimit] = useState(AT_FIRST);
-  const files = parseDiff(lines);
-  const total = lines.length;
-  let left = limit;
   return (
     <div class="diff">
-      {files.map((file, index) => {
-        if (left <= 0) return null;
-        const room = left;
-        left -= file.headings.length + file.hunks.reduce((sum, { rows }) => sum + rows.length, 0);
-        return <OneFile key={index} file={file} room={room} label={label} path={path} />;
-      })}
-      {left < 0 ? (
-        <button type="button" class="button button-quiet" onClick={() => setLimit(limit + MORE)}>
-          Show more of {countText(total)} lines
+      {files.map((file, index) => (
+        <OneFile key={index} file={file} label={label} path={path} />
+      ))}
+      {left.length === 0 ? null : (
+        <button type="button" class="button button-quiet" onClick={showAll}>
+          {leftText(left)} not shown: show all
         </button>
-      ) : null}
+      )}
     </div>
   );
 }
 
+/** What was not drawn when a person wants to say yes: beside the buttons, with one that draws it. */
+export function LeftNote({ left, showAll }: { readonly left: readonly Left[]; readonly showAll: () => void }) {
+  return left.length === 0 ? null : (
+    <p class="left-note" role="status">
+      {leftText(left)} not shown yet.{" "}
+      <Button kind="quiet" act={showAll}>
+        Show all
+      </Button>
+    </p>
+  );
+}
+
+/** The only yes while something is not drawn: it names what that is. */
+export function ConfirmUnseen({
+  left,
+  deed,
+  act,
+  close,
+}: {
+  readonly left: readonly Left[];
+  readonly deed: string;
+  readonly act: () => void;
+  readonly close: () => void;
+}) {
+  return (
+    <Confirm title="Not all of it was shown" deed={`${deed}, unseen`} act={act} close={close}>
+      <p>{leftText(left)} not shown:</p>
+      <ul class="left-names">
+        {left.map(({ name, lines }, index) => (
+          <li key={index}>
+            <code>
+              <Visible text={name} />
+            </code>{" "}
+            {lines === 0 ? "" : plural(lines, "line")}
+          </li>
+        ))}
+      </ul>
+    </Confirm>
+  );
+}
+
+function leftText(left: readonly Left[]): string {
+  const lines = left.reduce((sum, one) => sum + one.lines, 0);
+  const places = plural(left.length, "name");
+  const what = lines === 0 ? places : `${plural(lines, "line")} of ${places}`;
+  return `${what} ${left.length === 1 && lines < 2 ? "is" : "are"}`;
+}
+
 function OneFile({
-  file,
-  room,
+  file: { headings, hunks },
   label,
   path,
 }: {
   readonly file: FileDiff;
-  readonly room: number;
   readonly label: string;
   readonly path: string | null;
 }) {
-  let left = room;
   return (
     <>
-      {file.headings
-        .filter((heading) => !heading.startsWith("--- ") && heading !== `+++ ${path}`)
+      {headings
+        .filter(
+          (heading, at) =>
+            !(heading.startsWith("--- ") && headings[at + 1]?.startsWith("+++ ")) && heading !== `+++ ${path}`,
+        )
         .map((heading, index) => (
           <p key={index} class="diff-heading">
-            <Visible text={heading.replace(/^\+\+\+ /, "")} max={1000} />
+            <Visible text={heading.replace(/^\+\+\+ /, "")} />
           </p>
         ))}
-      {file.hunks.length === 0 ? null : (
+      {hunks.length === 0 ? null : (
         <table class="diff-table" aria-label={label}>
           <thead class="unseen">
             <tr>
@@ -70,18 +115,13 @@ function OneFile({
               <th scope="col">Text</th>
             </tr>
           </thead>
-          {file.hunks.map(({ rows }, index) => {
-            if (left <= 0) return null;
-            const shown = rows.slice(0, left);
-            left -= rows.length;
-            return (
-              <tbody key={index}>
-                {shown.map((row, at) => (
-                  <DiffRow key={at} row={row} />
-                ))}
-              </tbody>
-            );
-          })}
+          {hunks.map(({ rows }, index) => (
+            <tbody key={index}>
+              {rows.map((row, at) => (
+                <DiffRow key={at} row={row} />
+              ))}
+            </tbody>
+          ))}
         </table>
       )}
     </>
@@ -98,7 +138,7 @@ function DiffRow({ row: { kind, before, after, text, mark } }: { readonly row: R
       <td class="diff-sign">{SIGNS[kind]}</td>
       <td class="diff-text">
         {mark === null ? (
-          <Visible text={text} max={MAX_LINE_CHARS} />
+          <Visible text={text} />
         ) : (
           <>
             <Visible text={text.slice(0, mark[0])} />

@@ -17,6 +17,36 @@ export interface FileDiff {
   readonly hunks: readonly Hunk[];
 }
 
+/** Of one file, the lines that are not drawn. */
+export interface Left {
+  readonly name: string;
+  readonly lines: number;
+}
+
+/**
+ * What is drawn of a diff: all that is said of each file, and the first `room` lines. What of it is not drawn, file by file: the two together
+ * are always all of it.
+ */
+export function cutDiff(
+  files: readonly FileDiff[],
+  room: number,
+): { readonly files: FileDiff[]; readonly left: Left[] } {
+  const left: Left[] = [];
+  let free = room;
+  const drawn = files.map(({ headings, hunks }): FileDiff => {
+    let lines = 0;
+    const cut = hunks.map(({ rows }): Hunk => {
+      const seen = rows.slice(0, Math.max(0, free));
+      free -= seen.length;
+      lines += rows.length - seen.length;
+      return { rows: seen };
+    });
+    if (lines > 0) left.push({ name: (headings.at(-1) ?? "").replace(/^\+\+\+ /, ""), lines });
+    return { headings, hunks: cut.filter(({ rows }) => rows.length > 0) };
+  });
+  return { files: drawn, left };
+}
+
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 /** Above, both lines are shown without marks. */
 const MAX_MARKED_CHARS = 2000;

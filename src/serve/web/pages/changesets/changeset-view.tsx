@@ -1,4 +1,5 @@
-import { useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { visibleName } from "../../../../text/visible.ts";
 import type { ApiError } from "../../api/client.ts";
 import type { AppliedChangeset, Review, ReviewedPart } from "../../api/shapes.ts";
 import { useApp, useMay, useShortcuts } from "../../app/context.ts";
@@ -6,19 +7,20 @@ import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { Confirm } from "../../components/dialog.tsx";
-import { DiffView } from "../../components/diff-view.tsx";
+import { ConfirmUnseen, DiffView, LeftNote, ROOM } from "../../components/diff-view.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { useRowKeys } from "../../components/row-keys.ts";
 import { Ago } from "../../components/time.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { Name, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, countText, plural } from "../../text/amounts.ts";
-import { visibleText } from "../../text/visible.ts";
+import { cutDiff, type FileDiff, type Left, parseDiff } from "../../text/diff.ts";
 import { outcomeText } from "./outcome.ts";
 
 const AT_FIRST = 100;
 /** Diffs that are open at first. */
 const OPEN = 20;
+const MOST_UNFIT = 500;
 
 /** A changeset for a decision: what each path would become, and which of them are applied. */
 export function ChangesetView({ id }: { readonly id: string }) {
@@ -51,12 +53,36 @@ function Decision({
   const now = useNow(10_000);
   const [left, setLeft] = useState<ReadonlySet<string>>(new Set());
   const [isAsked, setAsked] = useState(false);
-  const [limit, setLimit] = useState(AT_FIRST);
+  const [unseen, setUnseen] = useState(false);
+  const [isAll, setAll] = useState(false);
+  /** Which differ from how they are at first. */
+  const [turned, setTurned] = useState<ReadonlySet<string>>(new Set());
   const list = useRef<HTMLDivElement>(null);
   useRowKeys(list, "Files");
   const { parts, unfit, total, notShown, digest, worker, run, project, createdAt } = review;
+  const isWhole = left.size === 0;
+  const shown = useMemo(() => parts.map((part) => ({ part, files: parseDiff(part.lines) })), [parts]);
+  const limit = isAll ? parts.length : AT_FIRST;
+  const drawn = shown.map(({ part, files }, index) => {
+    const isOpen = (isAll || index < OPEN) !== turned.has(part.path);
+    return { part, isOpen, isChosen: !left.has(part.path), ...cutDiff(files, isAll ? Number.POSITIVE_INFINITY : ROOM) };
+  });
   const chosen = parts.filter((part) => !left.has(part.path));
-  const isAll = left.size === 0;
+  /** What would be applied, and is not on the page. */
+  const hidden: Left[] = [
+    ...drawn.flatMap(({ part, isOpen, isChosen, left }, index) => {
+      const lines =
+        index < limit && isOpen ? left.reduce((sum, one) => sum + one.lines, 0) : Math.max(1, part.lines.length);
+      return isChosen && lines > 0 ? [{ name: visibleName(part.path, "kept"), lines }] : [];
+    }),
+    ...(isWhole && notShown > 0
+      ? [{ name: `${plural(notShown, "change")} beyond the limit, which have no names here`, lines: 0 }]
+      : []),
+  ];
+  const showAll = (): void => {
+    setAll(true);
+    setTurned(new Set());
+  };
   const act = async (what: "apply" | "discard", body: object): Promise<void> => {
     try {
       const done = await client.post<AppliedChangeset>(`${path}/${what}`, { digest, ...body });
@@ -83,17 +109,17 @@ function Decision({
       reload();
     }
   };
-  const apply = (): Promise<void> => act("apply", isAll ? {} : { which: chosen.flatMap(({ indexes }) => indexes) });
+  const apply = (): Promise<void> => act("apply", isWhole ? {} : { which: chosen.flatMap(({ indexes }) => indexes) });
+  const ask = (): Promise<void> | void => (hidden.length === 0 ? apply() : setUnseen(true));
+  const turn = (one: string): void => setTurned(withTurned(turned, one));
   const toggle = (one: string): void => {
-    const next = new Set(left);
-    if (!next.delete(one)) next.add(one);
-    setLeft(next);
+    setLeft(withTurned(left, one));
   };
   const focused = (): string | undefined =>
     (document.activeElement as HTMLElement | null)?.closest<HTMLElement>("[data-path]")?.dataset.path;
   useShortcuts("This changeset", [
     ...(may && chosen.length > 0
-      ? [{ keys: "a", does: isAll ? "Apply all" : "Apply what is chosen", act: () => void apply() }]
+      ? [{ keys: "a", does: isWhole ? "Apply all" : "Apply what is chosen", act: () => void ask() }]
       : []),
     ...(may ? [{ keys: "x", does: "Discard it", act: () => setAsked(true) }] : []),
     ...(may
@@ -121,8 +147,8 @@ function Decision({
         <div class="actions">
           {may ? (
             <>
-              <Button kind="primary" shortcut="a" disabled={chosen.length === 0 && notShown === 0} act={apply}>
-                {isAll ? "Apply all" : `Apply ${countText(chosen.length)} of ${countText(parts.length)}`}
+              <Button kind="primary" shortcut="a" disabled={chosen.length === 0 && notShown === 0} act={ask}>
+                {isWhole ? "Apply all" : `Apply ${countText(chosen.length)} of ${countText(parts.length)}`}
               </Button>
               <Button kind="danger" shortcut="x" act={() => setAsked(true)}>
                 Discard
@@ -141,26 +167,47 @@ function Decision({
         </a>{" "}
         · made <Ago at={createdAt} now={now} />
       </p>
+      {may ? <LeftNote left={hidden} showAll={showAll} /> : null}
+      {review.lookAlike.length === 0 ? null : (
+        <ul class="look-alike" aria-label="Names that look alike">
+          {review.lookAlike.map((text, index) => (
+            <li key={index}>
+              <Visible text={text} />
+            </li>
+          ))}
+        </ul>
+      )}
       <div ref={list} class="changes">
-        {parts.slice(0, limit).map((part, index) => (
+        {drawn.slice(0, limit).map((one) => (
           <Part
-            key={part.path}
-            part={part}
-            isOpen={index < OPEN}
-            isChosen={!left.has(part.path)}
-            toggle={may ? () => toggle(part.path) : null}
+            key={one.part.path}
+            {...one}
+            turn={() => turn(one.part.path)}
+            toggle={may ? () => toggle(one.part.path) : null}
+            showAll={showAll}
           />
         ))}
       </div>
       {parts.length > limit ? (
-        <Button kind="quiet" act={() => setLimit(limit + 500)}>
-          Show more of {plural(parts.length, "path")}
+        <Button kind="quiet" act={showAll}>
+          {plural(parts.length - limit, "more path")} not shown: show all
         </Button>
       ) : null}
       {notShown > 0 ? (
         <p class="quiet">{plural(notShown, "more change")} cannot be shown, and are applied only with all.</p>
       ) : null}
       {unfit.length === 0 ? null : <Unfit review={review} />}
+      {unseen ? (
+        <ConfirmUnseen
+          left={hidden}
+          deed={isWhole ? "Apply all" : "Apply them"}
+          act={() => {
+            setUnseen(false);
+            void apply();
+          }}
+          close={() => setUnseen(false)}
+        />
+      ) : null}
       {isAsked ? (
         <Confirm
           title="Discard these changes?"
@@ -175,37 +222,45 @@ function Decision({
   );
 }
 
+function withTurned(set: ReadonlySet<string>, one: string): ReadonlySet<string> {
+  const next = new Set(set);
+  if (!next.delete(one)) next.add(one);
+  return next;
+}
+
 const KINDS = { create: "new", modify: "changed", delete: "deleted" } as const;
 
 function Part({
-  part: { path, kind, type, added, removed, lines, ruled },
-  isOpen: isOpenAtFirst,
+  part: { path, kind, type, added, removed, ruled },
+  files,
+  left,
+  isOpen,
   isChosen,
+  turn,
   toggle,
+  showAll,
 }: {
   readonly part: ReviewedPart;
+  readonly files: readonly FileDiff[];
+  readonly left: readonly Left[];
   readonly isOpen: boolean;
   readonly isChosen: boolean;
+  readonly turn: () => void;
   readonly toggle: (() => void) | null;
+  readonly showAll: () => void;
 }) {
-  const [isOpen, setOpen] = useState(isOpenAtFirst);
   return (
     <div class={isChosen ? "change" : "change change-left"} data-path={path}>
       <div class="change-head">
         {toggle === null ? null : (
-          <input
-            type="checkbox"
-            checked={isChosen}
-            onChange={toggle}
-            aria-label={`Apply ${visibleText(path.slice(0, 200))}`}
-          />
+          <input type="checkbox" checked={isChosen} onChange={toggle} aria-label={`Apply ${visibleName(path)}`} />
         )}
-        <button type="button" data-row class="change-name" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        <button type="button" data-row class="change-name" aria-expanded={isOpen} onClick={turn}>
           <span class="change-arrow" aria-hidden="true">
             {isOpen ? "▾" : "▸"}
           </span>
           <code>
-            <Visible text={path} max={500} />
+            <Name text={path} />
           </code>
         </button>
         <span class={`kind-${kind}`}>{`${KINDS[kind]}${type === "file" ? "" : ` ${type}`}`}</span>
@@ -220,8 +275,8 @@ function Part({
           A rule of the project: <StatusBadge status={ruled.outcome} /> <Visible text={ruled.reason} max={300} />
         </p>
       )}
-      {isOpen && lines.length > 0 ? (
-        <DiffView lines={lines} label={`Changes of ${visibleText(path.slice(0, 200))}`} path={path} />
+      {isOpen && files.length > 0 ? (
+        <DiffView {...{ files, left, showAll }} label={`Changes of ${visibleName(path)}`} path={visibleName(path)} />
       ) : null}
     </div>
   );
@@ -234,17 +289,20 @@ function Unfit({ review: { unfit } }: { readonly review: Review }) {
         <h2 id="unfit-title">Cannot be applied</h2>
       </div>
       <ul class="files">
-        {unfit.slice(0, 500).map(({ index, path, outcome, reason }) => (
+        {unfit.slice(0, MOST_UNFIT).map(({ index, path, outcome, reason }) => (
           <li key={index}>
             <StatusBadge status={outcome} />
             <code>
-              <Visible text={path} max={500} />
+              <Name text={path} />
             </code>
             <span class="quiet">
               <Visible text={reason} max={500} />
             </span>
           </li>
         ))}
+        {unfit.length > MOST_UNFIT ? (
+          <li class="quiet">and {plural(unfit.length - MOST_UNFIT, "more change")}</li>
+        ) : null}
       </ul>
     </section>
   );

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { printable } from "../../../../text/visible.ts";
 import type { Fleet, ShownItem } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -9,7 +10,6 @@ import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, durationText } from "../../text/amounts.ts";
-import { visibleText } from "../../text/visible.ts";
 
 const EVERY_MS = 3000;
 
@@ -26,7 +26,7 @@ export function ItemDialog({
   const path = `/v1/fleets/${encodeURIComponent(fleet.id)}/item?key=${encodeURIComponent(itemKey)}`;
   const { data, error, reload } = useResource<ShownItem>(path, { everyMs: EVERY_MS });
   return (
-    <Dialog title={visibleText(itemKey)} close={close}>
+    <Dialog title={printable(itemKey)} close={close}>
       <div class="item-details">
         {data !== null ? (
           <Details item={data} project={fleet.project} />

@@ -80,13 +80,6 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
       does: isHistory ? "Show what waits" : "Show what was decided",
       act: () => (location.hash = hrefTo(["inbox"], isHistory ? {} : { state: "decided" })),
     },
-    ...(mayNow
-      ? [
-          { keys: "a", does: "Allow once", act: () => void decide("once") },
-          { keys: "t", does: "Allow for this tree of runs", act: () => void decide("tree") },
-          { keys: "x", does: "Deny", act: () => void decide("no") },
-        ]
-      : []),
   ]);
   return (
     <>

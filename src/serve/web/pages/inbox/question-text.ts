@@ -1,3 +1,4 @@
+import { visibleName } from "../../../../text/visible.ts";
 import type { Question } from "../../api/shapes.ts";
 
 const VERBS: Readonly<Record<string, string>> = {
@@ -15,9 +16,13 @@ const VERBS: Readonly<Record<string, string>> = {
 /** What is asked for, without who asks: `write /out/a.txt`. Its words but the verbs may come from a worker. */
 export function deedOf({ operations, paths, directory, to, callee, command }: Question): string {
   const verbs = [...new Set(operations.map((operation) => VERBS[operation] ?? operation))].join(" and ");
-  const place = directory ?? to ?? callee ?? (command === undefined ? undefined : firstLine(command));
+  const place =
+    (directory === undefined ? undefined : visibleName(directory, "kept")) ??
+    to ??
+    callee ??
+    (command === undefined ? undefined : firstLine(command));
   if (place !== undefined) return `${verbs} ${place}`;
-  return paths.length === 1 ? `${verbs} ${paths[0]}` : `${verbs} ${paths.length} paths`;
+  return paths.length === 1 ? `${verbs} ${visibleName(paths[0] ?? "", "kept")}` : `${verbs} ${paths.length} paths`;
 }
 
 function firstLine(command: string): string {

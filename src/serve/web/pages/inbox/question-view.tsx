@@ -1,16 +1,20 @@
+import { useMemo, useState } from "preact/hooks";
+import { printable, visibleName } from "../../../../text/visible.ts";
 import type { Approval } from "../../api/shapes.ts";
+import { useShortcuts } from "../../app/context.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
-import { DiffView } from "../../components/diff-view.tsx";
+import { ConfirmUnseen, DiffView, LeftNote, ROOM } from "../../components/diff-view.tsx";
 import { Ago } from "../../components/time.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { Name, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
-import { visibleText } from "../../text/visible.ts";
+import { cutDiff, parseDiff } from "../../text/diff.ts";
 import { type Answer, answersOf, deedOf } from "./question-text.ts";
 
-const MAX_PATHS = 50;
+/** Paths that are drawn at first. */
+const PATHS = 50;
 
 const ANSWERS: readonly {
   readonly answer: Answer;
@@ -41,6 +45,26 @@ export function QuestionView({
 }) {
   const { question, project, state } = approval;
   const { worker, through = [], why, runs = 1, command, input, to, reaches = [], wider = [], paths, diff } = question;
+  const [isAll, setAll] = useState(false);
+  const [unseen, setUnseen] = useState<Answer | null>(null);
+  const files = useMemo(() => (diff === undefined ? [] : parseDiff(diff.split("\n"))), [diff]);
+  const cut = cutDiff(files, isAll ? Number.POSITIVE_INFINITY : ROOM);
+  const more = isAll ? [] : paths.slice(PATHS);
+  const left = [...more.map((name) => ({ name: visibleName(name, "kept"), lines: 0 })), ...cut.left];
+  const showAll = (): void => setAll(true);
+  const mayNow = mayDecide && state === "waiting";
+  const may = answersOf(approval);
+  // A yes is about what is on the page, or about what its own dialog names.
+  const answer = (one: Answer): Promise<void> | void =>
+    one === "no" || left.length === 0 ? decide(one) : setUnseen(one);
+  useShortcuts(
+    "Inbox",
+    mayNow
+      ? ANSWERS.filter((one) => may.includes(one.answer)).map(({ answer: one, text, key }) => ({
+          ...{ keys: key, does: text, act: () => void answer(one) },
+        }))
+      : [],
+  );
   return (
     <article class="question" aria-labelledby="question-title">
       <h2 id="question-title">
@@ -63,7 +87,7 @@ export function QuestionView({
       {why === undefined ? null : (
         <blockquote class="why">
           <p>
-            <Visible text={why} max={2000} />
+            <Visible text={why} />
           </p>
           <footer class="quiet">why, as it was asked; these may be the worker's words</footer>
         </blockquote>
@@ -71,8 +95,8 @@ export function QuestionView({
       {state === "waiting" ? (
         <div class="actions decide">
           {mayDecide ? (
-            ANSWERS.filter(({ answer }) => answersOf(approval).includes(answer)).map(({ answer, text, key, kind }) => (
-              <Button key={answer} kind={kind} shortcut={key} act={() => decide(answer)}>
+            ANSWERS.filter((one) => may.includes(one.answer)).map(({ answer: one, text, key, kind }) => (
+              <Button key={one} kind={kind} shortcut={key} act={() => answer(one)}>
                 {text}
               </Button>
             ))
@@ -81,7 +105,17 @@ export function QuestionView({
           )}
         </div>
       ) : null}
-      {state === "waiting" && mayDecide && wider.length > 0 ? (
+      {mayNow ? <LeftNote left={left} showAll={showAll} /> : null}
+      {approval.lookAlike.length === 0 ? null : (
+        <ul class="look-alike" aria-label="Names that look alike">
+          {approval.lookAlike.map((text, index) => (
+            <li key={index}>
+              <Visible text={text} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {mayNow && wider.length > 0 ? (
         <label class="wider">
           Grant
           <select
@@ -91,7 +125,7 @@ export function QuestionView({
             <option value="">what it asks for</option>
             {wider.map((one) => (
               <option key={one} value={one}>
-                {visibleText(one)}, around it
+                {printable(one)}, around it
               </option>
             ))}
           </select>
@@ -105,24 +139,35 @@ export function QuestionView({
             "It reaches no host yet."
           ) : (
             <>
-              It already reaches <Visible text={reaches.join(", ")} max={1000} />.
+              It already reaches <Visible text={reaches.join(", ")} />.
             </>
           )}
         </p>
       )}
-      {paths.length > 1 || (paths.length === 1 && diff === undefined) ? (
+      {paths.length > 0 ? (
         <ul class="paths">
-          {paths.slice(0, MAX_PATHS).map((path) => (
+          {paths.slice(0, isAll ? paths.length : PATHS).map((path) => (
             <li key={path}>
               <code>
-                <Visible text={path} max={500} />
+                <Name text={path} />
               </code>
             </li>
           ))}
-          {paths.length > MAX_PATHS ? <li class="quiet">and {plural(paths.length - MAX_PATHS, "more path")}</li> : null}
+          {more.length > 0 ? <li class="quiet">and {plural(more.length, "more path")}, not shown</li> : null}
         </ul>
       ) : null}
-      {diff === undefined ? null : <DiffView lines={diff.split("\n")} label="What would change" />}
+      {diff === undefined ? null : <DiffView {...cut} label="What would change" showAll={showAll} />}
+      {unseen === null || !mayNow ? null : (
+        <ConfirmUnseen
+          left={left}
+          deed={ANSWERS.find((one) => one.answer === unseen)?.text ?? "Allow"}
+          act={() => {
+            setUnseen(null);
+            void decide(unseen);
+          }}
+          close={() => setUnseen(null)}
+        />
+      )}
       <p class="quiet digest">
         A decision is on exactly this: digest <code>{approval.digest.slice(0, 12)}</code>.
       </p>

@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
+import { printable } from "../../../../text/visible.ts";
 import type { CalledRun, Run } from "../../api/shapes.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { bytesText, countText, durationText, plural } from "../../text/amounts.ts";
-import { visibleText } from "../../text/visible.ts";
 import { type Compared, type ComparedLimit, compared, isLower, isNarrowed, LIMIT_NAMES } from "./narrowed.ts";
 
 /** Calls of one run that are drawn at first. */
@@ -115,7 +115,7 @@ function Sight({ difference }: { readonly difference: Compared }) {
           <span
             key={`${change} ${path}`}
             class={`chip chip-${change}`}
-            title={instead === undefined ? undefined : `its caller has ${visibleText(instead)}`}
+            title={instead === undefined ? undefined : `its caller has ${printable(instead)}`}
           >
             {change === "narrowed" ? "↓ " : ""}
             {change === "lost" ? <span class="unseen">not: </span> : null}
