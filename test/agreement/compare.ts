@@ -60,7 +60,7 @@ export async function compared(scenario: Scenario, stateDir: string): Promise<Co
   }
 }
 
-async function sandboxOf(worker: WorkerDefinition, environment: RunEnvironment): Promise<Sandbox> {
+export async function sandboxOf(worker: WorkerDefinition, environment: RunEnvironment): Promise<Sandbox> {
   const project = await rootSandbox(environment, null);
   const derivation = await permissionOf(worker, project, null, environment);
   if (!derivation.ok) throw new Error(JSON.stringify(derivation.violations));

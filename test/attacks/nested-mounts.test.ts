@@ -58,7 +58,7 @@ for place in sys.argv[1:]:
     for end in range(len(parts), 0, -1):
         at = "/site/" + "/".join(parts[:end])
         rest = "/" + "/".join(parts[end:])
-        if end <= 2 and end < len(parts) - 1: continue
+        if parts[0] != 'conf' and end <= 2 and end < len(parts) - 1: continue
         attempt("unmount " + at, lambda: unmount(at))
         attempt("rename " + at, lambda: (os.rename(at, "/site/gone"), put(at + rest)))
         attempt("exchange " + at, lambda: exchange(at, "/site/mine"))
@@ -129,6 +129,46 @@ describe("a folder between a writable mount and a mount inside of it", () => {
       const file = join(s.project.dir, zone, "conf/a/locked/f.txt");
       expect(await readFile(file, "utf8")).toBe("original");
     }
+  });
+});
+
+/** Calls a worker over the socket of its own cell, and prints how that ended and what it printed. */
+const CALLER = `
+import http.client, json, os, socket
+class Connection(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(os.environ["CORRAL_SOCKET"])
+connection = Connection("corral")
+connection.request("POST", "/v1/calls", json.dumps({"worker": "evil"}))
+told = json.load(connection.getresponse())
+print(told["status"], told["stdout"].strip(), open("/site/conf/a/locked/f.txt").read())
+`;
+
+describe("a folder above an inner mount, for a called worker", () => {
+  it.each([
+    ["directly", {}],
+    ["in the view of its caller", { stage: true }],
+  ])("is held in its place too: %s", async (_, staging) => {
+    await using project = await openProject({
+      workers: {
+        caller: { ...worker(python(CALLER), { inherit: true }), calls: ["evil"] },
+        evil: worker([...python(ATTACK), "conf/a/locked"], { inherit: true }),
+      },
+      zones: { site: "rw" },
+      files: { "site/conf/a/locked/f.txt": "original" },
+      sandbox: {
+        zones: {
+          site: { ...zones.site, ...staging },
+          locked: { path: "./site/conf/a/locked", at: "/site/conf/a/locked" },
+        },
+      },
+    });
+    const result = await project.run("caller");
+    expect(result, result.stderr).toMatchObject({ status: "succeeded", stdout: "succeeded  original\n" });
+    const anchors = project.planOf("evil").mounts.filter(({ origin }) => origin === "anchor");
+    expect(anchors.map(({ path }) => path)).toEqual(["/site/conf", "/site/conf/a"]);
+    expect(await readFile(join(project.dir, "site/conf/a/locked/f.txt"), "utf8")).toBe("original");
   });
 });
 

@@ -7,8 +7,8 @@ import { joinVirtual } from "../../sandbox/virtual-path.ts";
 
 /*
  * A project's own files say what the next run may do. A worker that can write them grants itself what it likes, one run
- * later; so no worker writes them. What protects them is the mount at the first step below the writable one:
- * anything deeper could be renamed away, together with the directory that it is in.
+ * later; so no worker writes them. What protects them is the mount at the first step below the writable one: it needs no folder
+ * that is held in its place, and it also protects what is added beside them.
  */
 
 /** Takes the project's own files out of what the root form lets workers write: each is a read-only mount of its own. */

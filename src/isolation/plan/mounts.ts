@@ -132,7 +132,7 @@ export interface Anchor {
 }
 
 /** The most folders of one cell that are held in their places. Each is a mount more, and on the Engine a volume. */
-export const MAX_ANCHORS = 100;
+export const MAX_ANCHORS = 250;
 
 /**
  * Every folder strictly between a writable mount and a mount inside of it. A mount protects its own mount point alone: the
