@@ -1,4 +1,4 @@
-import { type AllowedWays, allows, has, is, narrowedProfile } from "./narrowed-profile.ts";
+import { type AllowedWays, allows, is, narrowedProfile } from "./narrowed-profile.ts";
 
 /**
  * Commands of fcntl(2) with which the kernel signals a process later, also when the item has ended: F_SETOWN, F_SETSIG,
@@ -6,15 +6,8 @@ import { type AllowedWays, allows, has, is, narrowedProfile } from "./narrowed-p
  */
 const LATER_SIGNALS = [8, 10, 15, 1024, 1026, 1040];
 
-/**
- * Every command of ioctl(2) but FIOSETOWN (0x8901) and SIOCSPGRP (0x8902), which do what F_SETOWN does. A rule can only
- * compare bits for equality: the second byte is another than 0x89, or one of the upper six bits of the first is set.
- */
-const IOCTL_COMMANDS = [
-  ...[8, 9, 10, 11, 12, 13, 14, 15].map((bit) => has(1, 1 << bit, ~0x8900 & (1 << bit))),
-  ...[2, 3, 4, 5, 6, 7].map((bit) => has(1, 1 << bit, 1 << bit)),
-  has(1, 0xffff, 0x8903),
-];
+/** Commands of ioctl(2) that do what F_SETOWN does: FIOSETOWN and SIOCSPGRP. */
+const LATER_SIGNALS_BY_IOCTL = [0x8901, 0x8902];
 
 /**
  * By system call, the arguments with which it acts on the caller itself and ends with it, each list a way that is allowed.
@@ -28,7 +21,6 @@ const ON_ITSELF: AllowedWays = {
   sched_setattr: [[is(0, 0)]],
   sched_setparam: [[is(0, 0)]],
   sched_setscheduler: [[is(0, 0)]],
-  ioctl: IOCTL_COMMANDS.map((argument) => [argument]),
 };
 
 /**
@@ -40,6 +32,8 @@ export function servingSeccomp(profile: string): string {
   return narrowedProfile(
     profile,
     ON_ITSELF,
-    (rule) => rule.names.includes("fcntl") && LATER_SIGNALS.some((command) => allows(rule, 1, command)),
+    (rule) =>
+      (rule.names.includes("fcntl") && LATER_SIGNALS.some((command) => allows(rule, 1, command))) ||
+      (rule.names.includes("ioctl") && LATER_SIGNALS_BY_IOCTL.some((command) => allows(rule, 1, command))),
   );
 }

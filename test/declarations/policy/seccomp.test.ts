@@ -44,7 +44,7 @@ describe("the corral seccomp profile", () => {
   )("never allows %s", (name) => expect(allowed(name)).toEqual([]));
 
   it.each(
-    `futex rseq membarrier statx openat2 close_range landlock_create_ruleset memfd_create epoll_pwait2 prlimit64
+    `futex rseq membarrier statx openat2 close_range landlock_create_ruleset epoll_pwait2 prlimit64
     sched_getaffinity getrandom execve wait4 capset prctl setgroups fchmodat2 arch_prctl`.split(/\s+/),
   )("allows %s, which ordinary programs or the Engine's own start need", (name) => {
     expect(allowed(name)).toHaveLength(1);
@@ -64,16 +64,70 @@ describe("the corral seccomp profile", () => {
     for (const rule of rules) expect(rule).toMatchObject([{ action: "SCMP_ACT_ERRNO", errnoRet: 38 }]);
   });
 
-  it("allows four socket families, and of netlink only routing", () => {
-    const families = allowed("socket").map(({ args }) => args?.map(({ index, value, op }) => [index, value, op]));
-    expect(families).toEqual([
-      [[0, 1, "SCMP_CMP_EQ"]],
-      [[0, 2, "SCMP_CMP_EQ"]],
-      [[0, 10, "SCMP_CMP_EQ"]],
-      [
-        [0, 16, "SCMP_CMP_EQ"],
-        [2, 0, "SCMP_CMP_EQ"],
-      ],
+  it("allows Unix sockets, the named protocols of two families, and of netlink only routing", () => {
+    const kinds = Array.from({ length: 11 }, (_, kind) => kind);
+    const protocols = [...Array.from({ length: 512 }, (_, protocol) => protocol), 2 ** 20];
+    const allows = (...values: number[]): boolean =>
+      allowed("socket").some(({ args = [] }) =>
+        args.every(({ index, value, valueTwo = 0, op }) =>
+          op === "SCMP_CMP_EQ" ? values[index] === value : ((values[index] ?? 0) & value) >>> 0 === valueTwo,
+        ),
+      );
+    const of = (family: number): string[] =>
+      kinds.flatMap((kind) =>
+        protocols.filter((protocol) => allows(family, kind, protocol)).map((protocol) => `${kind}/${protocol}`),
+      );
+    expect(of(2)).toEqual(["1/0", "1/6", "2/0", "2/1", "2/17"]);
+    expect(of(10)).toEqual(["1/0", "1/6", "2/0", "2/17", "2/58"]);
+    expect(of(16).map((each) => each.split("/")[1])).toEqual(Array(kinds.length).fill("0"));
+    const families = Array.from({ length: 64 }, (_, family) => family).filter((family) => of(family).length > 0);
+    expect(families).toEqual([1, 2, 10, 16]);
+    // A new descriptor may close on exec, and need not wait.
+    expect(allows(2, 1 | 0x80000 | 0x800, 0)).toBe(true);
+  });
+
+  it("allows requests of terminals and sockets to ioctl, and of files only two that read", () => {
+    const allows = (command: number): boolean =>
+      allowed("ioctl").some(({ args = [] }) =>
+        args.every(({ index, value, valueTwo }) => index === 1 && (command & value) >>> 0 === valueTwo),
+      );
+    expect([0x5401, 0x5413, 0x541b, 0x5421, 0x5451, 0x8912, 0x802c542a].filter((command) => !allows(command))).toEqual(
+      [],
+    );
+    const denied = {
+      BTRFS_IOC_SUBVOL_CREATE: 0x5000940e,
+      BTRFS_IOC_SUBVOL_CREATE_V2: 0x50009418,
+      BTRFS_IOC_SNAP_CREATE: 0x50009401,
+      BTRFS_IOC_SNAP_CREATE_V2: 0x50009417,
+      FICLONE: 0x40049409,
+      FICLONERANGE: 0x4020940d,
+      FIDEDUPERANGE: 0xc0189436,
+      FS_IOC_SETFLAGS: 0x40086602,
+      FS_IOC_FSSETXATTR: 0x401c5820,
+      EXT4_IOC_MOVE_EXT: 0xc028660f,
+      XFS_IOC_RESVSP64: 0x4030582a,
+      XFS_IOC_OPEN_BY_HANDLE: 0x4038586b,
+      FS_IOC_ENABLE_VERITY: 0x40806685,
+      FS_IOC_SET_ENCRYPTION_POLICY: 0x800c6613,
+      TIOCSTI: 0x5412,
+      TIOCSETD: 0x5423,
+      TIOCLINUX: 0x541c,
+      TUNSETIFF: 0x400454ca,
+      SIOCSIFFLAGS: 0x8914,
+      SIOCETHTOOL: 0x8946,
+      NS_GET_USERNS: 0xb701,
+    };
+    for (const [name, command] of Object.entries(denied)) expect([name, allows(command)]).toEqual([name, false]);
+    // Of all numbers without a size few are allowed: a mask that is too wide would show here.
+    const plain = Array.from({ length: 0x10000 }, (_, command) => command).filter(allows);
+    expect(plain.filter((command) => command >> 8 !== 0x54 && command >> 8 !== 0x89)).toEqual([]);
+    expect(plain).toHaveLength(52);
+  });
+
+  it("makes files in memory only if they can never be executed", () => {
+    expect(rulesFor("memfd_create")).toMatchObject([
+      { action: "SCMP_ACT_ERRNO", errnoRet: 38, args: [{ index: 1, value: 8, valueTwo: 0 }] },
+      { action: "SCMP_ACT_ALLOW", args: [{ index: 1, value: 8, valueTwo: 8 }] },
     ]);
   });
 
