@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
+import { readFileSync, readlinkSync } from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { decodedMountField } from "../../files/host/kernel-mounts.ts";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import { onAbort } from "../../platform/on-abort.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
@@ -15,7 +17,18 @@ export async function listedUsage(root: Descriptor, enough: number, signal: Abor
   signal.throwIfAborted();
   const sum = new UsageSum(enough);
   using folder = root.again().reopenFolder();
-  const args = ["/proc/self/fd/3/.", ..."-mindepth 1 -xdev -ignore_readdir_race -printf".split(" "), FORMAT];
+  const mounts = mountsBelow(root);
+  if (mounts.length > MAX_MOUNTS) return null;
+  // Not by their devices: a subvolume has one of its own, and any program can have made it.
+  const pruned = mounts.flatMap((path) => [
+    "-path",
+    `/proc/self/fd/3/./${escaped(path)}`,
+    "-prune",
+    "-printf",
+    FORMAT,
+    "-o",
+  ]);
+  const args = ["/proc/self/fd/3/.", "-mindepth", "1", "-ignore_readdir_race", ...pruned, "-printf", FORMAT];
   const child = spawn("find", args, { stdio: ["ignore", "pipe", "ignore", folder.fd], env: SYSTEM_ENV });
   const ended = new Promise<number | null>((resolve) => {
     child.once("error", () => resolve(null)).once("close", resolve);
@@ -40,6 +53,23 @@ export async function listedUsage(root: Descriptor, enough: number, signal: Abor
     stop();
     await ended;
   }
+}
+
+/** More of them make a command line long. */
+const MAX_MOUNTS = 500;
+
+/** Relative to the directory. */
+function mountsBelow(root: Descriptor): string[] {
+  const above = `${readlinkSync(root.path()).replace(/\/$/, "")}/`;
+  const paths = readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .map((line) => decodedMountField(line.split(" ")[4] ?? ""));
+  return [...new Set(paths)].filter((path) => path.startsWith(above)).map((path) => path.slice(above.length));
+}
+
+/** Of a pattern. */
+function escaped(path: string): string {
+  return path.replace(/[*?[\\]/g, "\\$&");
 }
 
 function addLine(sum: UsageSum, line: string): void {

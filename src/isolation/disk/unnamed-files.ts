@@ -15,7 +15,7 @@ const BLOCK_BYTES = 512;
 const TMPFS = 0x01021994;
 
 /**
- * The bytes of deleted regular files that processes still hold open or mapped: they take space, and no directory shows
+ * The bytes of deleted regular files and directories that processes still hold open or mapped, or are in: they take space, and no directory shows
  * them. A file that is in transit between two processes cannot be measured, and counts as infinite; one that no process
  * can receive any more is freed. `pids`: as this machine sees them. Each counts only if `counts` is still true after it
  * was checked.
@@ -61,6 +61,7 @@ class HeldFiles {
       if (hasCode(error, "ENOENT", "ESRCH")) return [];
       throw error;
     });
+    for (const place of ["cwd", "root"]) unlessGone(() => void this.#addFile(`${thread}/${place}`));
     for (const name of names.slice(0, MAX_FILES)) {
       await this.#turn();
       unlessGone(() => this.#addOpen(thread, name));
@@ -92,7 +93,7 @@ class HeldFiles {
   #addFile(path: string): fs.Stats {
     const stats = fs.statSync(path);
     const file = `${stats.dev}:${stats.ino}`;
-    if (!stats.isFile() || stats.nlink > 0 || this.#seen.has(file) || fs.statfsSync(path).type === TMPFS) return stats;
+    if (this.#seen.has(file) || !isDeleted(path, stats) || fs.statfsSync(path).type === TMPFS) return stats;
     this.#seen.add(file);
     this.bytes += stats.blocks * BLOCK_BYTES;
     return stats;
@@ -102,6 +103,12 @@ class HeldFiles {
     this.#looked += 1;
     if (this.#looked % SLICE === 0) await nextTurn();
   }
+}
+
+/** A directory keeps the blocks of the names that it once had. Its number of links says nothing on some file systems. */
+function isDeleted(path: string, stats: fs.Stats): boolean {
+  if (stats.isFile()) return stats.nlink === 0;
+  return stats.isDirectory() && fs.readlinkSync(path).endsWith(" (deleted)");
 }
 
 /** The names in `map_files` of deleted files, without shared memory, which takes no disk space. */

@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Descriptor } from "../../files/host/descriptor.ts";
+import { mountIdOf } from "../../files/host/kernel-mounts.ts";
 import { hasCode } from "../../platform/errno.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
 
@@ -15,7 +16,7 @@ export async function walkedUsage(
   { enough, names }: { readonly enough: number; readonly names: number },
   signal: AbortSignal,
 ): Promise<TreeUsage | null> {
-  const walk = new Walk(new UsageSum(enough), names, root.stat().dev, signal);
+  const walk = new Walk(new UsageSum(enough), names, root, signal);
   return (await walk.through(root, 0)) ? walk.sum.usage() : null;
 }
 
@@ -23,12 +24,14 @@ class Walk {
   readonly sum: UsageSum;
   readonly #maxNames: number;
   readonly #device: number;
+  readonly #mount: string;
   readonly #signal: AbortSignal;
 
-  constructor(sum: UsageSum, maxNames: number, device: number, signal: AbortSignal) {
+  constructor(sum: UsageSum, maxNames: number, root: Descriptor, signal: AbortSignal) {
     this.sum = sum;
     this.#maxNames = maxNames;
-    this.#device = device;
+    this.#device = root.stat().dev;
+    this.#mount = mountIdOf(root);
     this.#signal = signal;
   }
 
@@ -42,16 +45,22 @@ class Walk {
       const stats = this.#ifAllowed(() => fs.lstatSync(folder.path(name), { throwIfNoEntry: false }));
       if (!stats) continue;
       this.sum.add(stats.blocks, stats.nlink > 1 && !stats.isDirectory() ? `${stats.dev}:${stats.ino}` : null);
-      if (!stats.isDirectory() || stats.dev !== this.#device) continue;
+      if (!stats.isDirectory()) continue;
       if (depth >= MAX_DEPTH) this.sum.leaveOut();
-      else if (!(await this.#below(folder, name, depth))) return false;
+      else if (!(await this.#below(folder, name, { depth, isOther: stats.dev !== this.#device }))) return false;
     }
     return true;
   }
 
-  async #below(folder: Descriptor, name: Buffer, depth: number): Promise<boolean> {
+  /** Another device may be another mount, or a subvolume of the same file system, which any program can have made. */
+  async #below(
+    folder: Descriptor,
+    name: Buffer,
+    { depth, isOther }: { readonly depth: number; readonly isOther: boolean },
+  ): Promise<boolean> {
     try {
       using inner = folder.child(name, true);
+      if (isOther && mountIdOf(inner) !== this.#mount) return true;
       return await this.through(inner, depth + 1);
     } catch (error) {
       // It was removed or replaced meanwhile.

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
 import * as fc from "fast-check";
@@ -99,5 +99,32 @@ describe("what a tree takes", () => {
       await expect(counting).rejects.toThrow();
       await expect(listedUsage(root, ALL.enough, over.signal)).rejects.toThrow();
     });
+  });
+});
+
+/** Of a program that needs root and the package btrfs-progs. */
+const hasBtrfs = process.getuid?.() === 0 && spawnSync("mkfs.btrfs", ["--version"]).status === 0;
+
+it.skipIf(!hasBtrfs)("a subvolume counts, and a mount does not, whoever adds it up", async () => {
+  await inFolder(async (path) => {
+    const [image, place] = [join(path, "image"), join(path, "place [*]")];
+    fs.writeFileSync(image, "");
+    fs.truncateSync(image, 200 * 1024 ** 2);
+    fs.mkdirSync(place);
+    execFileSync("mkfs.btrfs", ["-q", image]);
+    execFileSync("mount", ["-o", "loop", image, place]);
+    try {
+      execFileSync("btrfs", ["-q", "subvolume", "create", join(place, "sub")]);
+      fs.mkdirSync(join(place, "other"));
+      execFileSync("mount", ["-t", "tmpfs", "x", join(place, "other")]);
+      for (const dir of ["sub", "other"]) fs.writeFileSync(join(place, dir, "large"), Buffer.alloc(3 * 1024 ** 2, 1));
+      execFileSync("sync", ["-f", place]);
+      using root = Descriptor.name(place, true).reopenFolder();
+      const walked = await walkedUsage(root, ALL, signal);
+      expect(walked).toEqual({ bytes: 3 * 1024 ** 2 + 2 * NAME, names: 3, complete: true });
+      expect(await listedUsage(root, ALL.enough, signal)).toEqual(walked);
+    } finally {
+      for (const mounted of [join(place, "other"), place]) execFileSync("umount", [mounted]);
+    }
   });
 });

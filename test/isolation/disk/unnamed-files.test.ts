@@ -12,6 +12,12 @@ import mmap, os, socket, sys
 path = sys.argv[1]
 file = open(path, "wb+"); file.write(b"x" * (3 << 20)); file.flush(); os.fsync(file.fileno())
 if sys.argv[2] != "named": os.unlink(path)
+if sys.argv[2].startswith("directory"):
+    file.close(); os.mkdir(path); held = os.open(path, os.O_RDONLY)
+    for n in range(500): os.close(os.open("%s/%s%d" % (path, "x" * 240, n), os.O_CREAT))
+    for name in os.listdir(held): os.unlink(path + "/" + name)
+    if sys.argv[2] == "directory, as its place": os.chdir(path); os.close(held)
+    if sys.argv[2] != "directory, named": os.rmdir(path)
 if sys.argv[2] == "mapped": held = mmap.mmap(file.fileno(), 4096); file.close()
 if sys.argv[2] == "travelling":
     held = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); socket.send_fds(held[0], [b"x"], [file.fileno()]); file.close()
@@ -71,6 +77,11 @@ describe("deleted files that a process holds", () => {
     ["named", 0],
   ])("are counted if they are %s", async (way, bytes) => {
     expect(await held(way)).toBe(bytes);
+  });
+
+  it.each(["directory", "directory, as its place"])("are counted if they are a %s", async (way) => {
+    // File systems give the space of names back that were removed, or not.
+    expect(await held(way)).toBeGreaterThanOrEqual(4096);
   });
 
   it("are not counted where they are in memory", async () => {
