@@ -119,11 +119,12 @@ async function stateDirFinding(stateDir: string): Promise<Finding> {
 }
 
 async function capabilityFindings({ driver }: EnginePort): Promise<Finding[]> {
-  const { engine, version, missing, facts } = await driver.capabilities();
+  const { engine, version, missing, weaknesses = [], facts } = await driver.capabilities();
   const about = Object.entries(facts).map(([name, fact]) => `${name} ${fact}`);
   return [
     { what: "engine", state: "ok", detail: `${engine} ${version}: ${about.join("; ")}` },
     ...missing.map((need): Finding => ({ what: "engine", state: "missing", detail: need })),
+    ...weaknesses.map((weakness): Finding => ({ what: "engine", state: "warning", detail: weakness })),
   ];
 }
 

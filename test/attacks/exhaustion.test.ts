@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { openProject, python, sh, writable } from "../run/project-fixture.ts";
 import { isAgain } from "../tiers/again.ts";
@@ -91,4 +92,31 @@ print(sockets[0].recv(15).decode())`;
       expect(peak / 2 ** 20).toBeLessThan(600);
     },
   );
+});
+
+/** Fills the queues of connections to itself, and says how many MiB wait in them. */
+const FILL = `
+import socket
+kept, total, blob = [], 0, b"x" * 65536
+listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+for n in range(40):
+    client = socket.create_connection(listener.getsockname()); client.setblocking(False); server, _ = listener.accept(); kept += [client, server]
+    for again in range(400):
+        try: total += client.send(blob)
+        except BlockingIOError: break
+print(total >> 20)
+`;
+
+describe("a worker that fills its own sockets", () => {
+  // Version 1 of control groups takes such a limit from root alone.
+  const isCounted = process.getuid?.() === 0 || existsSync("/sys/fs/cgroup/cgroup.controllers");
+  it.skipIf(!isCounted)("holds no more memory in them than it was given", async () => {
+    await using project = await openProject({
+      workers: { w: { image: "corral/python", command: python(FILL), limits: { memory: "64m" } } },
+    });
+    const result = await project.run("w");
+    expect(result.enforcement?.socketMemory).toBe("counted");
+    // With version 2 the kernel may end the worker instead.
+    expect(Number(result.stdout), JSON.stringify(result.error)).toBeLessThan(64);
+  });
 });

@@ -24,7 +24,10 @@ const EngineInfo = z.object({
   InitBinary: z.string().nullish(),
 });
 
-const EngineVersion = z.object({ ApiVersion: z.string() });
+const EngineVersion = z.object({
+  ApiVersion: z.string(),
+  Components: z.array(z.looseObject({ Name: z.string(), Version: z.string() })).nullish(),
+});
 
 /** What `doctor` reports before anything runs. A run does not rely on it: each cell is verified from inside. */
 export async function capabilities(docker: Docker): Promise<Capabilities> {
@@ -45,6 +48,10 @@ export async function capabilities(docker: Docker): Promise<Capabilities> {
     engine: "docker",
     version: info.ServerVersion,
     missing: needs.filter(([met]) => !met).map(([, need]) => need),
+    weaknesses: [
+      ...holesOfRunc(version.Components?.find(({ Name }) => Name === "runc")?.Version ?? ""),
+      ...(process.getuid?.() !== 0 && info.CgroupVersion !== "2" ? [SOCKETS_NOT_COUNTED] : []),
+    ],
     facts: {
       api: version.ApiVersion,
       system: info.OperatingSystem,
@@ -58,6 +65,29 @@ export async function capabilities(docker: Docker): Promise<Capabilities> {
       security: security || "none",
     },
   };
+}
+
+const SOCKETS_NOT_COUNTED =
+  "what waits in the sockets of a cell counts for no limit: control groups of version 1 need root for that. Use version 2, or run Corral as root";
+
+/**
+ * What is known of a version of runc and applies to cells. A distribution may have mended it without another number. That a link at `/dev` of
+ * an image is followed (CVE-2026-41579, before 1.3.6) does not apply: neither driver leaves such a link to runc.
+ */
+export function holesOfRunc(version: string): string[] {
+  const [, major = "", minor = "", patch = "", candidate] = /^(\d+)\.(\d+)\.(\d+)(?:-rc\.?(\d+))?/.exec(version) ?? [];
+  if (major !== "1") return [];
+  const [at, fix] = [Number(minor), Number(patch)];
+  const isMended =
+    at >= 5 ||
+    (at === 4 && (candidate === undefined || Number(candidate) >= 3)) ||
+    (at === 3 && fix >= 3) ||
+    (at === 2 && fix >= 8);
+  if (isMended) return [];
+  const what = "whoever can change what a container mounts while it starts can have files of the host written";
+  return [
+    `runc ${version} has known holes (CVE-2025-31133, CVE-2025-52565, CVE-2025-52881), unless your distribution has mended them: ${what}. No worker of Corral can do that to its own cell; one of another container might. Update runc to 1.2.8, 1.3.3 or newer`,
+  ];
 }
 
 /** What the Engine says of itself when it is opened. */

@@ -1,7 +1,8 @@
 import type Docker from "dockerode";
-import { type ControlGroup, findControlGroup } from "../kernel/control-group.ts";
+import { type ControlGroup, findControlGroup, socketBytes } from "../kernel/control-group.ts";
 import { type FirstProcess, findFirstProcess } from "../kernel/first-process.ts";
 import type { Measure } from "../kernel/usage-sampler.ts";
+import type { Enforcement } from "../plan/enforcement.ts";
 import type { CellUsage } from "../port/cell.ts";
 
 /** Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither place, as with an Engine that runs in a container. */
@@ -12,6 +13,12 @@ function controlGroupOf(container: string): ControlGroup | null {
 /** Process 1 of a container; null if this machine does not show it, e.g. with a runtime that has processes of its own. */
 export function firstProcessOf(container: string): FirstProcess | null {
   return findFirstProcess(controlGroupOf(container));
+}
+
+/** Bounds what waits in the sockets of a container. Absent if this machine does not show its control groups. */
+export function socketMemoryOf(container: string, memoryBytes: number): Pick<Enforcement, "socketMemory"> {
+  const group = controlGroupOf(container);
+  return group === null ? {} : { socketMemory: group.boundSockets(socketBytes(memoryBytes)) };
 }
 
 /** How to measure a container. */

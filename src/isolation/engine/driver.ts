@@ -26,6 +26,7 @@ import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
 import { CellRemains } from "./cell-remains.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
+import { socketMemoryOf } from "./container-files.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { pinnedVolumes } from "./pinned-volume.ts";
@@ -231,9 +232,10 @@ async function startVerified(
   if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
   const report = parseGateReport(await reportWithin(attachment.report, signal));
 
-  const { enforcement, violations } = verifyCell(plan, report, "engine");
-  const refusals = [...violations, ...misplacedMounts(plan.mounts, request.pins)];
+  const verified = verifyCell(plan, report, "engine");
+  const refusals = [...verified.violations, ...misplacedMounts(plan.mounts, request.pins)];
   if (refusals.length > 0) return { ok: false, violations: refusals };
+  const enforcement = { ...verified.enforcement, ...socketMemoryOf(container.id, plan.limits.memoryBytes) };
   const namespace = report.namespaces.get("/proc/self/ns/net") ?? "";
   const listen: Cell["listen"] = (places, accept) => network.listen(namespace, places, accept);
   const remove = (): Promise<void> => remains.remove();

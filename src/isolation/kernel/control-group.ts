@@ -1,4 +1,5 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import type { SocketMemory } from "../plan/enforcement.ts";
 import type { CellUsage } from "../port/cell.ts";
 
 const ROOT = "/sys/fs/cgroup";
@@ -11,9 +12,20 @@ export interface ControlGroup {
   processes(): number[];
   /** Null if it is gone. */
   usage(): CellUsage | null;
+  /**
+   * Bounds what waits in sockets of its processes that are made from now on: version 1 counts that for no limit otherwise, and version 2 always
+   * counts it as memory. Words for the report: what holds now.
+   */
+  boundSockets(maxBytes: number): SocketMemory;
   /** How many processes of it the kernel has killed for memory; null if that is not known. */
   oomKills(): number | null;
 }
+
+/** A part of the memory limit, beside it: a kernel of version 1 has no limit of both together. */
+export function socketBytes(memoryBytes: number): number {
+  return Math.floor(memoryBytes / 4 / PAGE_BYTES) * PAGE_BYTES;
+}
+const PAGE_BYTES = 4096;
 
 /** `places`: where it may be, below the mount point of a hierarchy. Null if this machine does not show it. */
 export function findControlGroup(places: readonly string[]): ControlGroup | null {
@@ -27,6 +39,15 @@ export function findControlGroup(places: readonly string[]): ControlGroup | null
 function version1(place: string): ControlGroup {
   return {
     processes: () => numbersOf(`${ROOT}/pids/${place}/cgroup.procs`),
+    boundSockets(maxBytes) {
+      const file = `${ROOT}/memory/${place}/memory.kmem.tcp.limit_in_bytes`;
+      try {
+        writeFileSync(file, String(maxBytes));
+      } catch {
+        // Only root may, and a kernel need not have it.
+      }
+      return numberIn(file) === maxBytes ? "counted" : "not counted";
+    },
     oomKills: () => fieldIn(`${ROOT}/memory/${place}/memory.oom_control`, "oom_kill"),
     usage() {
       const nanoseconds = numberIn(`${ROOT}/cpuacct/${place}/cpuacct.usage`);
@@ -42,6 +63,7 @@ function version2(place: string): ControlGroup {
   const dir = `${ROOT}/${place}`;
   return {
     processes: () => numbersOf(`${dir}/cgroup.procs`),
+    boundSockets: () => "counted",
     oomKills: () => fieldIn(`${dir}/memory.events`, "oom_kill"),
     usage() {
       const microseconds = fieldIn(`${dir}/cpu.stat`, "usage_usec");

@@ -2,6 +2,8 @@
 export const DRIVER_NAMES = ["engine", "runc"] as const;
 export type DriverName = (typeof DRIVER_NAMES)[number];
 
+export type SocketMemory = "counted" | "not counted";
+
 /** What a plan requests for isolation, each line as the text that is compared. */
 export type EnforcementLine =
   | "mounts"
@@ -26,4 +28,9 @@ export interface Enforcement {
   readonly driver: DriverName;
   readonly requested: EnforcementLines;
   readonly actual: EnforcementLines;
+  /**
+   * Whether what waits in sockets of the cell counts: as memory with version 2 of control groups, for a limit beside it with version 1, which
+   * only root can set. Absent: not known.
+   */
+  readonly socketMemory?: SocketMemory;
 }

@@ -58,6 +58,8 @@ export interface Capabilities {
   readonly version: string;
   /** What a plan may request and this engine cannot enforce, as texts. Empty on a suitable engine. */
   readonly missing: readonly string[];
+  /** What cells do not have here, or what is known of its runtime, as sentences. They can be used. */
+  readonly weaknesses?: readonly string[];
   /** More facts for `doctor`. */
   readonly facts: Readonly<Record<string, string>>;
 }
