@@ -1,3 +1,4 @@
+import type { Violation, ViolationCode } from "../sandbox/violation.ts";
 import type { Plan } from "./plan/plan.ts";
 import { type CellInfo, type Driver, EngineTrouble, type Reaped, type Start } from "./port/driver.ts";
 import { DriverUnavailableError, type Driving } from "./port/engine.ts";
@@ -14,6 +15,14 @@ export interface OtherDriver {
   reap(): Promise<string[]>;
 }
 
+/** What images have that cells must not, whichever driver makes them. */
+export interface ImageJudge {
+  /** Why no cell of the plan's image is made; null if there is no reason. */
+  objection(plan: Plan): Promise<Violation | null>;
+  /** Why the Engine did not make mounts where they were planned, if that is the image's doing; else null. */
+  obstacle(plan: Plan): Promise<Violation | null>;
+}
+
 /** Which driver makes cells, with what makes them if it is not the Engine. `demanded`: no other may take its place. */
 export interface Chosen {
   readonly driving: Driving;
@@ -21,18 +30,42 @@ export interface Chosen {
   readonly demanded: boolean;
 }
 
+/** Refusals of a cell whose mounts are not where they were planned. */
+const OF_MOUNTS: ReadonlySet<ViolationCode> = new Set(["MOUNT_SOURCE_REFUSED", "ENFORCEMENT_MISSING"]);
+
 /**
  * One driver over both: each plan goes to the one that was chosen, or to the Engine if the other cannot carry it and was not
  * demanded. Cells of both are listed and reaped, whichever makes new ones.
  */
-export function bothDrivers(engine: Driver, other: OtherDriver, choose: () => Promise<Chosen>): Driver {
+export function bothDrivers(
+  engine: Driver,
+  other: OtherDriver,
+  { choose, images }: { readonly choose: () => Promise<Chosen>; readonly images: ImageJudge },
+): Driver {
+  const onEngine = async (plan: Plan, start: (cells: CellMaker) => Promise<Start>): Promise<Start> => {
+    const started = await start(engine).catch((error: unknown) => {
+      if (error instanceof EngineTrouble) return error;
+      throw error;
+    });
+    if (
+      !(started instanceof EngineTrouble) &&
+      (started.ok || !started.violations.some(({ code }) => OF_MOUNTS.has(code)))
+    )
+      return started;
+    const obstacle = await images.obstacle(plan).catch(() => null);
+    if (obstacle !== null) return { ok: false, violations: [obstacle] };
+    if (started instanceof EngineTrouble) throw started;
+    return started;
+  };
   const starting = async (plan: Plan, start: (cells: CellMaker) => Promise<Start>): Promise<Start> => {
     const { driving, cells, demanded } = await choose();
     if (driving.driver === null) throw new EngineTrouble(new DriverUnavailableError(driving.why).message);
-    if (cells === null) return await start(engine);
+    const refused = await images.objection(plan);
+    if (refused !== null) return { ok: false, violations: [refused] };
+    if (cells === null) return await onEngine(plan, start);
     const against = await other.objection(plan);
     if (against === null) return await start(cells);
-    if (!demanded) return await start(engine);
+    if (!demanded) return await onEngine(plan, start);
     return {
       ok: false,
       violations: [

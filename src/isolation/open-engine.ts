@@ -22,7 +22,7 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
   const { stateDir, engineEnv, looksOnly = false, triesAgain = false } = request;
   const choice = driverChoice(engineEnv);
   if (!looksOnly) await makeStateDir(stateDir);
-  const { ground, maker, seccomp, ...engine } = await openDockerEngine(request);
+  const { ground, maker, seccomp, examined, ...engine } = await openDockerEngine(request);
   const runc = new Runc({ stateDir, maker, seccomp, ground });
   const needs: ProbeNeeds = {
     image: () => engine.driver.imageFacts(`${IMAGE_PREFIX}/${BASE_NAME}`),
@@ -37,7 +37,7 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
   return {
     ...engine,
     images: { ...engine.images, remove: (reference) => removeImage(reference, engine.images, runc) },
-    driver: bothDrivers(engine.driver, runc, choose),
+    driver: bothDrivers(engine.driver, runc, { choose, images: examined }),
     driving: async () => (await choose()).driving,
     letGo: (options) => runc.images.letGo(options),
   };

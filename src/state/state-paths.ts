@@ -25,6 +25,8 @@ export function statePaths(stateDir: string) {
     runc: join(stateDir, "runc"),
     /** Which Debian the images are built on. */
     imagesRecord: join(stateDir, "images.json"),
+    /** What was seen in images that are not Corral's. */
+    examinedImages: join(stateDir, "images-examined.json"),
     /** Held by the one process that builds images. */
     imagesLock: join(stateDir, "images.lock"),
     /** What is kept of runs that users and programs started, by project. */

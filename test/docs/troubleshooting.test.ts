@@ -6,7 +6,7 @@ const ROOT = join(import.meta.dirname, "../..");
 
 /** Words in capitals of the sources that are no codes of errors: of the system, of protocols, of the Engine, of variables. */
 const NO_CODES =
-  /^(E[A-Z]+|SIG[A-Z]+|(ERR|HPE|SCMP|CSV|UV)_\w+|[A-Z]+_(HOST|API_KEY|ENV|COMMAND)|ABORT_ERR|[A-Z]+_PROXY)$/;
+  /^(E[A-Z]+|SIG[A-Z]+|(ERR|HPE|SCMP|CSV|UV|CAP)_\w+|[A-Z]+_(HOST|API_KEY|ENV|COMMAND)|ABORT_ERR|[A-Z]+_PROXY)$/;
 /** What this matches as well. */
 const CODES_ALL_THE_SAME: ReadonlySet<string> = new Set(["EDIT", "SIGNALED"]);
 

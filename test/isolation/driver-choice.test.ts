@@ -132,6 +132,8 @@ describe("CORRAL_DRIVER", () => {
   });
 });
 
+const images = { objection: async () => null, obstacle: async () => null };
+
 it("auto gives a plan that the other driver cannot carry to the Engine", async () => {
   const made: string[] = [];
   const recording = (name: string): Driver => ({
@@ -145,7 +147,8 @@ it("auto gives a plan that the other driver cannot carry to the Engine", async (
   const driving = { driver: "runc", why: "" } as const;
   const choose = async () => ({ driving, cells: recording("runc"), demanded: false });
   const { plan, pins } = await runc.plan({ command: ["true"] });
-  await expect(bothDrivers(recording("engine"), other, choose).start({ plan, pins, ...undisturbed })).rejects.toThrow();
+  const both = bothDrivers(recording("engine"), other, { choose, images });
+  await expect(both.start({ plan, pins, ...undisturbed })).rejects.toThrow();
   expect(made).toEqual(["engine"]);
 });
 
@@ -159,7 +162,8 @@ it("the directory of a dead owner goes when the cells of the other driver have e
     const left = await makeOwnerDir(live, dead);
     const cells = Promise.withResolvers<string[]>();
     const other = { objection: async () => null, list: async () => [], reap: () => cells.promise };
-    const reaping = bothDrivers(driver, other, async () => Promise.reject(new Error("nothing starts"))).reap();
+    const choose = async () => Promise.reject(new Error("nothing starts"));
+    const reaping = bothDrivers(driver, other, { choose, images }).reap();
     reaping.catch(() => {});
     await driver.list();
     await pause(200);

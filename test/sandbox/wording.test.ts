@@ -67,6 +67,11 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   USER_NOT_ALLOWED: { code: "USER_NOT_ALLOWED", reason: "the files belong to root" },
   COMMAND_NOT_FOUND: { code: "COMMAND_NOT_FOUND", command: "pdftotext", image: "corral/base" },
   IMAGE_MISSING: { code: "IMAGE_MISSING", image: "corral/base" },
+  IMAGE_REFUSED: {
+    code: "IMAGE_REFUSED",
+    image: "img",
+    reason: "it has a file at /data, where the cell needs a directory",
+  },
   IMAGE_NOT_MADE: {
     code: "IMAGE_NOT_MADE",
     image: "images/ocr",

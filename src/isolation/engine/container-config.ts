@@ -95,8 +95,8 @@ function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
 function mountConfig(mount: PlannedMount, volumes: ContainerSources["volumes"]): Docker.MountSettings {
   const volume = volumes.get(mount);
   if (volume === undefined) return bindConfig(mount.host, mount.path, mount.mode);
-  // Read-only by its own mount, as the cell's report shows it.
-  const o = mount.mode === "ro" ? "bind,ro" : "bind";
+  // Read-only by its own mount, as the cell's report shows it. To a writable one the Engine gives no flags of its own.
+  const o = mount.mode === "ro" ? "bind,ro,nosuid,nodev" : "bind";
   const options = { type: "none", o, device: volume.device };
   return {
     Target: mount.path,

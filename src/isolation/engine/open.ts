@@ -9,6 +9,7 @@ import type { Maker } from "../port/labels.ts";
 import { connect } from "./connect.ts";
 import { dockerDriver } from "./driver.ts";
 import { describeEndpoint } from "./endpoint.ts";
+import { ExaminedImages } from "./examined-images.ts";
 import { gateBinary, knownGate } from "./images/gate.ts";
 import { layerStore } from "./images/layer-store.ts";
 
@@ -17,6 +18,7 @@ export interface DockerEngine extends Omit<EnginePort, "driving" | "letGo"> {
   readonly ground: EngineGround;
   readonly maker: Maker;
   readonly seccomp: string;
+  readonly examined: ExaminedImages;
 }
 
 /** The Docker Engine of this machine, as the port that the rest of Corral uses. */
@@ -73,5 +75,6 @@ export async function openDockerEngine({
     },
     maker,
     seccomp,
+    examined: new ExaminedImages({ docker, maker, stateDir, seccomp }),
   };
 }

@@ -25,6 +25,7 @@ export function verifyCell(
     .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
     .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
   missing.push(...hostNamespaces(plan, report));
+  missing.push(...mountFlags(plan, report, driver));
   // Parts of a report that the gate does not write may hide what it wrote.
   missing.push(...report.flaws.map((flaw) => `report: planned the gate's own, found ${flaw}`));
   if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
@@ -50,6 +51,25 @@ function hostNamespaces({ hardening }: Plan, { namespaces }: GateReport): string
     return own === undefined || own === ofTheHost
       ? [`namespace ${path.slice(-3)}: planned its own, found ${found}`]
       : [];
+  });
+}
+
+/**
+ * No device of a granted directory can be opened, and no file of it gives the rights of its owner. To a single file, and to a directory that is
+ * writable, the Engine gives only what the source's own mount has. A stronger runtime has mounts of its own.
+ */
+function mountFlags({ mounts, hardening }: Plan, report: GateReport, driver: Enforcement["driver"]): string[] {
+  if (hardening.runtime !== undefined) return [];
+  const flagged = mounts.filter(
+    (mount) => isInPlace(mount, report) && (driver === "runc" || (mount.kind === "directory" && mount.mode === "ro")),
+  );
+  const needed: [path: string, flags: string[]][] = flagged.map(({ path }) => [path, ["nosuid", "nodev"]]);
+  if (driver === "runc") needed.push(["/", ["nodev"]]);
+  return needed.flatMap(([path, flags]) => {
+    const seen = report.mounts.findLast((mount) => mount.path === path);
+    const found = flags.filter((flag) => seen?.options.includes(flag));
+    if (found.length === flags.length) return [];
+    return [`mount ${path}: planned ${flags.join(" and ")}, found ${found.join(" and ") || "neither"}`];
   });
 }
 
@@ -132,6 +152,7 @@ const ENGINE_MOUNTS = new Set([
   "/etc/hosts",
   "/sbin/docker-init",
   "/usr/sbin/docker-init",
+  "/.corral/docker-init",
   "/dev/shm",
 ]);
 const KERNEL_TYPES = new Set(["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"]);

@@ -12,7 +12,7 @@ export const SOUND_REPORT = `==> /proc/self/mountinfo <==
 177 173 0:32 /docker/98 /sys/fs/cgroup/memory ro,nosuid,nodev,noexec,relatime - cgroup cgroup rw,memory
 184 170 0:73 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs shm rw,size=65536k
 185 168 254:0 /usr/bin/tini-static /sbin/docker-init ro,relatime - ext4 /dev/vda rw,discard
-186 168 254:0 /srv/the\\040data /the\\040data ro,relatime - ext4 /dev/vda rw,discard
+186 168 254:0 /srv/the\\040data /the\\040data ro,nosuid,nodev,relatime - ext4 /dev/vda rw,discard
 187 168 254:0 /srv/out /out rw,relatime - ext4 /dev/vda rw,discard
 188 168 0:74 / /tmp rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,size=65536k
 189 168 254:0 /state/gate/busybox /.corral/busybox ro,relatime - ext4 /dev/vda rw,discard

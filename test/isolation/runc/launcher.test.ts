@@ -215,7 +215,7 @@ describe("a launcher", () => {
     });
   }
 
-  const request = { run: "run", id: "id", root: "read-only", config: "{}" } as const;
+  const request = { run: "run", id: "id", root: "read-only", config: "{}", mountPoints: [] } as const;
 
   it("that does not mount its image is given up", async () => {
     const launcher = await launcherOf("exec sleep 1000");

@@ -1,8 +1,8 @@
 /**
  * Mounts an image several times in a mount namespace of its own, and then waits in each place to start runc once: so starting a
- * cell takes no program but runc, and the mounts end with the last process of the cells. `$0` is the gate's binary, whose
- * programs depend on nothing of this machine. In a read-only root file system only mount points are made: in memory they are
- * made faster, and need not be removed. runc makes them for every user of the cell, so this process's umask is not taken.
+ * cell takes few programs but runc, and the mounts end with the last process of the cells. `$0` is the gate's binary, whose
+ * programs depend on nothing of this machine. Corral makes the mount points of a cell in its root
+ * file system, in memory, before the shell reads the request of its place; then that is made read-only. A device of the image is never opened there.
  *
  * Each place has three descriptors from 3 on, which become the streams of its runc, and ends without one if its input ends. It
  * holds no descriptor of another place. What is in the background ignores SIGINT; runc undoes that for the cell.
@@ -24,7 +24,7 @@ prepared() {
   "$gate" mkdir -m 755 $made || return
   at=0
   while [ $at -lt $places ]; do
-    "$gate" mount -t overlay -o "volatile,lowerdir=$layers,upperdir=$at/upper,workdir=$at/work" corral $at/root || return
+    "$gate" mount -t overlay -o "nodev,volatile,lowerdir=$layers,upperdir=$at/upper,workdir=$at/work" corral $at/root || return
     at=$((at + 1))
   done
 }
@@ -45,8 +45,11 @@ place() {
     exec >&$1 2>&$2
     eval "exec $1>&- $2>&-"
     shift 2
-    [ "$root" = writable ] || exec "$@"
-    export gate layers bundle
+    if [ "$root" != writable ]; then
+      "$gate" mount -o remount,bind,ro,nodev "$bundle/root" && exec "$@"
+      exit
+    fi
+    export gate bundle
     exec "$gate" unshare --mount "$gate" sh -c "$writable" "$gate" "$@"
   )
   echo $1 $?
@@ -54,8 +57,8 @@ place() {
 
 writable='
 "$gate" mkdir -m 755 over/upper over/work &&
-"$gate" mount -t overlay -o "volatile,lowerdir=$layers,upperdir=over/upper,workdir=over/work" corral "$bundle/root" &&
-unset gate layers bundle && exec "$@"'
+"$gate" mount -t overlay -o "nodev,volatile,lowerdir=$bundle/root,upperdir=over/upper,workdir=over/work" corral "$bundle/root" &&
+unset gate bundle && exec "$@"'
 
 "$gate" mount -t tmpfs -o size=16m,mode=0700 corral "$memory" && (prepared) || exit
 echo ready

@@ -7,10 +7,12 @@ import { join } from "node:path";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
 import { onAbort } from "../../../platform/on-abort.ts";
 import { formatOwner, type Owner } from "../../../state/owner.ts";
+import type { MountPoint } from "../../plan/mount-points.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { ImageRoot } from "../model/images.ts";
 import { launcherName, type RuncPaths } from "../model/layout.ts";
 import { LAUNCHER_SCRIPT } from "./launcher-script.ts";
+import { makeMountPoints } from "./mount-points.ts";
 import { asByTheEngine } from "./passed-on.ts";
 
 export interface LauncherRequest {
@@ -30,7 +32,7 @@ export interface LaunchPlace {
   readonly stdin: Socket;
   readonly stdout: Socket;
   readonly stderr: Socket;
-  /** Has runc started in the directory of the cell. Rejects with `EngineTrouble`, and with the signal's reason. */
+  /** Has runc started in the directory of the cell. Rejects with `EngineTrouble`, with `ImageInTheWay`, and with the signal's reason. */
   start(request: PlaceRequest): Promise<StartedRunc>;
   /** It is not used any more. */
   letGo(): void;
@@ -42,6 +44,7 @@ export interface PlaceRequest {
   readonly root: "read-only" | "writable";
   /** Of the bundle, in which the root file system is `root`. */
   readonly config: string;
+  readonly mountPoints: readonly MountPoint[];
   readonly signal: AbortSignal;
 }
 
@@ -133,11 +136,12 @@ export class Launcher {
       stdin,
       stdout,
       stderr,
-      start: async ({ run, id, root, config, signal }) => {
+      start: async ({ run, id, root, config, mountPoints, signal }) => {
         this.#use(1);
         for (const stream of [stdin, stdout, stderr]) stream.ref();
         try {
           await this.#mounted(signal);
+          makeMountPoints(join(seen, "root"), mountPoints);
         } catch (error) {
           for (const stream of [stdin, stdout, stderr]) stream.unref();
           this.#use(-1);

@@ -3,7 +3,7 @@ import { gateCommand } from "../../gate/script.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
 import { cgroupsPath } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
-import { hasInit, INIT_PATH, type MountSources, ociMounts } from "./oci-mounts.ts";
+import { hasInit, INIT_PATH, type OciMount } from "./oci-mounts.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
 
 /** The kernel's own default. */
@@ -13,14 +13,13 @@ const CPU_PERIOD_US = 100_000;
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const HOSTNAME = "corral";
 
-/** Characters 1:3 null, 1:5 zero, 1:8 random, 1:9 urandom, 5:0 tty, 5:1 console; runc adds those of terminals. */
+/** Characters 1:3 null, 1:5 zero, 1:8 random, 1:9 urandom, 5:0 tty; runc adds those of terminals. */
 const DEVICES = [
   [1, 5],
   [1, 3],
   [1, 9],
   [1, 8],
   [5, 0],
-  [5, 1],
 ] as const;
 
 /** As the Engine's containers have them, old versions' and new ones'. */
@@ -40,8 +39,9 @@ const MASKED_PATHS = [
 ];
 const READ_ONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-export interface ConfigRequest extends MountSources {
+export interface ConfigRequest {
   readonly plan: Plan;
+  readonly mounts: readonly OciMount[];
   readonly id: string;
   /** Relative to the cell's directory. */
   readonly root: string;
@@ -52,7 +52,7 @@ export interface ConfigRequest extends MountSources {
 }
 
 /** Translates a plan for runc (OCI runtime specification 1.0.2), and decides nothing. */
-export function ociConfig({ plan, id, root, options, filters, ownCgroupNamespace, ...sources }: ConfigRequest): object {
+export function ociConfig({ plan, mounts, id, root, options, filters, ownCgroupNamespace }: ConfigRequest): object {
   const { hardening, limits, keeper: first = plan.user } = plan;
   const gate = gateCommand(plan);
   return {
@@ -63,9 +63,10 @@ export function ociConfig({ plan, id, root, options, filters, ownCgroupNamespace
       env: plan.env,
       terminal: false,
     }),
-    root: { path: root, readonly: hardening.readOnlyRoot },
+    // It is mounted read-only and without devices before runc starts: to make it read-only, runc would allow devices again.
+    root: { path: root, readonly: false },
     hostname: HOSTNAME,
-    mounts: ociMounts(plan, sources),
+    mounts,
     linux: {
       // Its namespace has a loopback device and nothing else, so these give nothing away.
       sysctl: { "net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647" },

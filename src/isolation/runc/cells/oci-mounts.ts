@@ -12,8 +12,8 @@ export interface OciMount {
   readonly options: readonly string[];
 }
 
-/** Where the Engine's containers have their init, and where the gate expects it. */
-export const INIT_PATH = "/sbin/docker-init";
+/** The init is called as in the Engine's containers. In a directory of Corral's own, no link of the image leads elsewhere. */
+export const INIT_PATH = "/.corral/docker-init";
 
 /** A first process of the worker's user is its own init: the worker could signal any other process of its user. */
 export function hasInit({ serves, startsCommands }: Plan): boolean {

@@ -2,7 +2,7 @@ import { GateStreams } from "../../gate/gate-streams.ts";
 import { GO } from "../../gate/script.ts";
 import type { StartRequest } from "../../port/driver.ts";
 import { endStarters } from "../remains/starters.ts";
-import type { LaunchPlace } from "./launcher.ts";
+import type { LaunchPlace, PlaceRequest } from "./launcher.ts";
 
 /** How the process of runc ended, which stays for as long as its cell. */
 export type RuncEnd =
@@ -38,6 +38,7 @@ export interface LaunchRequest {
   readonly root: "read-only" | "writable";
   /** What runc reads. */
   readonly config: string;
+  readonly mountPoints: PlaceRequest["mountPoints"];
   readonly input: "at-once" | "lasting";
   readonly onOutput: StartRequest["onOutput"];
   readonly signal: AbortSignal;
@@ -51,6 +52,7 @@ export async function startRunc({
   dir,
   root,
   config,
+  mountPoints,
   signal,
   ...request
 }: LaunchRequest): Promise<RuncProcess> {
@@ -62,7 +64,7 @@ export async function startRunc({
   ] as const)
     stream.on("data", (chunk: Buffer) => streams.add(name, chunk));
   const closed = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once("close", done))));
-  const started = await place.start({ run, id, root, config, signal }).catch((error: unknown) => {
+  const started = await place.start({ run, id, root, config, mountPoints, signal }).catch((error: unknown) => {
     place.letGo();
     throw error;
   });

@@ -7,11 +7,12 @@ import { reportWithin } from "../../gate/await-report.ts";
 import { parseGateReport } from "../../gate/report.ts";
 import { gateSecrets, secretLines } from "../../gate/script.ts";
 import { verifyCell } from "../../gate/verify.ts";
-import { findControlGroup } from "../../kernel/control-group.ts";
+import { findControlGroup, socketBytes } from "../../kernel/control-group.ts";
 import { type FirstProcess, findFirstProcess } from "../../kernel/first-process.ts";
 import { CellNetwork, enterFromOutside } from "../../network/cell-network.ts";
 import type { OpenPlaces } from "../../network/listen-in.ts";
 import type { NameFileSet } from "../../network/name-files.ts";
+import { mountPointsOf, refusalOfEntries } from "../../plan/mount-points.ts";
 import { gateOf } from "../../plan/plan.ts";
 import { refusalFrom } from "../../plan/start-refusal.ts";
 import type { Cell } from "../../port/cell.ts";
@@ -27,7 +28,9 @@ import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
 import type { CommandPlace } from "./exec.ts";
 import type { LaunchPlace } from "./launcher.ts";
 import type { Launchers } from "./launchers.ts";
+import { ImageInTheWay } from "./mount-points.ts";
 import { ociConfig } from "./oci-config.ts";
+import { hasInit, INIT_PATH, ociMounts } from "./oci-mounts.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
 import { type LaunchRequest, type RuncProcess, startRunc } from "./runc-process.ts";
 
@@ -93,6 +96,7 @@ async function undone(error: unknown, { plan, signal }: StartRequest, remains: C
     throw new EngineTrouble(`${(error as Error).message}; and a cell could not be removed: ${left.message}`, {
       cause: error,
     });
+  if (error instanceof ImageInTheWay) return refusalOfEntries(plan, error.entries);
   return refusalFrom((error as Error).message, plan);
 }
 
@@ -177,16 +181,8 @@ async function startOnce(
   );
   placing.catch(() => {});
   remains.placing = placing;
-  const sources = { pins, names: await nameFiles.files(), init: programs.init };
-  const config = ociConfig({
-    plan,
-    id,
-    root: "root",
-    options,
-    filters,
-    ownCgroupNamespace: isUnified(),
-    ...sources,
-  });
+  const mounts = ociMounts(plan, { pins, names: await nameFiles.files(), init: programs.init });
+  const config = ociConfig({ plan, mounts, id, root: "root", options, filters, ownCgroupNamespace: isUnified() });
 
   const folder = makeCellFolder(paths, maker, plan);
   remains.folder = folder;
@@ -198,6 +194,7 @@ async function startOnce(
     id,
     dir: folder.dir,
     config: JSON.stringify(config),
+    mountPoints: mountPointsOf(plan, hasInit(plan) ? [{ path: INIT_PATH, kind: "file" }] : []),
     root: plan.hardening.readOnlyRoot ? "read-only" : "writable",
     input,
     onOutput: request.onOutput,
@@ -220,7 +217,7 @@ async function startOnce(
     process,
     first,
     group,
-    enforcement,
+    enforcement: { ...enforcement, socketMemory: group.boundSockets(socketBytes(plan.limits.memoryBytes)) },
     ahead: secretLines(gateSecrets(plan), request.secrets ?? new Map()),
     namespace: report.namespaces.get("/proc/self/ns/net") ?? "",
     network,

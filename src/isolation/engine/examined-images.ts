@@ -1,0 +1,207 @@
+import { randomBytes } from "node:crypto";
+import type { Duplex } from "node:stream";
+import type Docker from "dockerode";
+import { z } from "zod";
+import { within } from "../../platform/within.ts";
+import { writeAtomically } from "../../platform/write-file.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { makeClosedDir } from "../../state/state-dir.ts";
+import { statePaths } from "../../state/state-paths.ts";
+import {
+  directoriesAbove,
+  type EntryKind,
+  type InTheWay,
+  mountPointsOf,
+  refusalOfEntries,
+} from "../plan/mount-points.ts";
+import { gateOf, type Plan } from "../plan/plan.ts";
+import { EngineTrouble } from "../port/driver.ts";
+import { IMAGE_PREFIX } from "../port/images.ts";
+import { labelsFor, type Maker } from "../port/labels.ts";
+import { inTime, untilGone } from "./answers/asked.ts";
+import { engineMessage } from "./answers/engine-error.ts";
+import { Demultiplexer } from "./demux.ts";
+import { imageFacts } from "./images/inspect.ts";
+import { readRecord } from "./images/record.ts";
+
+/** Of Corral's own Dockerfiles: who may give these names to another image may give cells another gate, too. */
+const OWN_IMAGES: ReadonlySet<string> = new Set(
+  ["base", "documents", "node", "python", "debian:bookworm"].map((name) => `${IMAGE_PREFIX}/${name}`),
+);
+
+/** Changes when something else is looked for. */
+const RECIPE = 1;
+/** Images that are remembered, the latest. */
+const MAX_REMEMBERED = 500;
+/** A look takes less than a second; an image of millions of files longer. */
+const LOOK_MS = 120_000;
+const MEMORY_BYTES = 256 * 1024 ** 2;
+const MAX_ANSWER_BYTES = 64 * 1024;
+/** How many are named to people. */
+const MAX_NAMED = 5;
+
+const Remembered = z.object({ recipe: z.literal(RECIPE), images: z.record(z.string(), z.array(z.string())) });
+
+/** Characters 1:3 null, 1:5 zero, 1:7 full, 1:8 random, 1:9 urandom, 5:0 tty, 5:2 ptmx: every cell has them in /dev. In hexadecimal. */
+const HARMLESS: ReadonlySet<string> = new Set("1:3 1:5 1:7 1:8 1:9 5:0 5:2".split(" "));
+
+/** `find` does not enter what is mounted: of /dev, /proc and /sys a cell has its own. */
+const FIND_DEVICES = `find / -xdev '(' -type b -o -type c ')' -exec "$0" stat -c '%t:%T %F %n' '{}' +`;
+
+/** A letter and the path, for each that is something else than a directory. */
+const SHOW_KINDS = `for path; do
+  if [ -L "$path" ]; then echo "l $path"
+  elif [ -f "$path" ]; then echo "f $path"
+  elif [ -p "$path" ]; then echo "p $path"
+  elif [ -S "$path" ]; then echo "s $path"
+  elif [ -e "$path" ] && ! [ -d "$path" ]; then echo "d $path"
+  fi
+done`;
+const KINDS: Readonly<Record<string, EntryKind>> = {
+  l: "a symbolic link",
+  f: "a file",
+  p: "a FIFO",
+  s: "a socket",
+  d: "a device",
+};
+
+export interface ExaminedRequest {
+  readonly docker: Docker;
+  readonly maker: Maker;
+  readonly stateDir: string;
+  readonly seccomp: string;
+}
+
+/**
+ * Looks at images before cells are made of them, the same way for both drivers and for every user: a container of the image runs Corral's own
+ * static program alone, without a network, and without any right but to read everything.
+ */
+export class ExaminedImages {
+  readonly #request: ExaminedRequest;
+  readonly #devices = new Map<string, Promise<readonly string[]>>();
+
+  constructor(request: ExaminedRequest) {
+    this.#request = request;
+  }
+
+  /** Why no cell of this image is made: the Engine lets a container open devices that its image brings. Null if there is no reason. */
+  async objection(plan: Plan): Promise<Violation | null> {
+    const { id, name } = plan.image;
+    if (OWN_IMAGES.has(name)) return null;
+    const asked = this.#devices.get(id) ?? this.#devicesOf(plan);
+    this.#devices.set(id, asked);
+    const devices = await asked.catch((error: unknown) => {
+      this.#devices.delete(id);
+      throw error;
+    });
+    if (devices.length === 0) return null;
+    const named = devices.slice(0, MAX_NAMED).join(", ");
+    const others = devices.length - MAX_NAMED;
+    const reason = `it has device nodes, which its programs could open: ${named}${others > 0 ? ` and ${others} more` : ""}`;
+    return { code: "IMAGE_REFUSED", image: name, reason };
+  }
+
+  /** Why mounts of such a cell were not made where they were planned, if that is the image's doing; else null. */
+  async obstacle(plan: Plan): Promise<Violation | null> {
+    const points = mountPointsOf(plan);
+    const kinds = new Map<string, string>(points.map(({ path, kind }) => [path, `a ${kind}`]));
+    const paths = [...new Set(points.flatMap(({ path }) => [...directoriesAbove(path), path]))];
+    const answer = await this.#answer(plan, SHOW_KINDS, paths);
+    const entries = answer.split("\n").flatMap((line): InTheWay[] => {
+      const [is, path] = [KINDS[line.charAt(0)], line.slice(2)];
+      return is === undefined || is === (kinds.get(path) ?? "a directory") ? [] : [{ path, is }];
+    });
+    return entries.length === 0 ? null : refusalOfEntries(plan, entries);
+  }
+
+  async #devicesOf(plan: Plan): Promise<readonly string[]> {
+    const file = statePaths(this.#request.stateDir).examinedImages;
+    const known = Remembered.safeParse(await readRecord(file)).data?.images ?? {};
+    const before = known[plan.image.id];
+    if (before !== undefined) return before;
+    // A line that does not begin so is the rest of a name with a line break.
+    const lines = (await this.#answer(plan, FIND_DEVICES, [])).split("\n");
+    const devices = lines.flatMap((line) => {
+      const [, number = "", kind, path = ""] =
+        /^([0-9a-f]+:[0-9a-f]+) (character|block) special file (.*)$/.exec(line) ?? [];
+      return path === "" || (kind === "character" && HARMLESS.has(number)) ? [] : [path];
+    });
+    await makeClosedDir(this.#request.stateDir);
+    const images = Object.fromEntries([...Object.entries(known), [plan.image.id, devices]].slice(-MAX_REMEMBERED));
+    await writeAtomically(file, JSON.stringify({ recipe: RECIPE, images }));
+    return devices;
+  }
+
+  /** What a script of the gate prints in the image. Rejects with `EngineTrouble` if it does not end well. */
+  async #answer(plan: Plan, script: string, words: readonly string[]): Promise<string> {
+    const { docker, maker } = this.#request;
+    const facts = await imageFacts(docker, plan.image.id);
+    // Whoever starts the cell says so.
+    if (facts === null) return "";
+    const mark = randomBytes(6).toString("hex");
+    const name = `corral-${plan.run}-${mark}`;
+    // No image has this directory, or a link in its place.
+    const gate = `/corral-${mark}/busybox`;
+    const container = docker.getContainer(name);
+    try {
+      await inTime(
+        docker.createContainer({
+          name,
+          Image: plan.image.id,
+          Labels: labelsFor(maker, "container", name, plan),
+          NetworkDisabled: true,
+          User: "0:0",
+          WorkingDir: "/",
+          Entrypoint: [gate, "sh", "-c", `set -f; ${script}`, gate, ...words],
+          Cmd: [],
+          Healthcheck: { Test: ["NONE"] },
+          HostConfig: {
+            NetworkMode: "none",
+            ReadonlyRootfs: true,
+            CapDrop: ["ALL"],
+            CapAdd: ["CAP_DAC_READ_SEARCH"],
+            SecurityOpt: ["no-new-privileges", `seccomp=${this.#request.seccomp}`],
+            Memory: MEMORY_BYTES,
+            MemorySwap: MEMORY_BYTES,
+            PidsLimit: 16,
+            // The Engine would make a volume on its disk for each that the image declares.
+            Tmpfs: Object.fromEntries(facts.volumes.map((path) => [path, "ro"])),
+            Mounts: [{ Type: "bind", Source: gateOf(plan), Target: gate, ReadOnly: true }],
+            LogConfig: { Type: "none", Config: {} },
+            RestartPolicy: { Name: "no" },
+          },
+        }),
+      );
+      const output = (await inTime(
+        container.attach({ stream: true, stdout: true, stderr: true }),
+      )) as unknown as Duplex;
+      const wait = container.wait({ condition: "next-exit" }) as Promise<{ readonly StatusCode: number }>;
+      wait.catch(() => {});
+      const answer = collected(output);
+      await inTime(container.start());
+      const ended = await within(Promise.all([wait, answer]), LOOK_MS);
+      if (ended === null) throw new EngineTrouble(`looking through the image took more than ${LOOK_MS / 1000} s`);
+      const [{ StatusCode: code }, text] = ended;
+      if (code !== 0) throw new EngineTrouble(`the image could not be looked through (exit code ${code})`);
+      return text;
+    } catch (error) {
+      if (error instanceof EngineTrouble) throw error;
+      throw new EngineTrouble(`the image could not be looked through: ${engineMessage(error)}`, { cause: error });
+    } finally {
+      await untilGone(() => container.remove({ force: true, v: true }));
+    }
+  }
+}
+
+/** Its standard output, up to a bound: what follows changes no judgement. Resolves at its end. */
+async function collected(output: Duplex): Promise<string> {
+  let text = "";
+  const streams = new Demultiplexer((name, chunk) => {
+    if (name === "stdout" && text.length < MAX_ANSWER_BYTES) text += chunk.toString("utf8");
+  });
+  await new Promise((done) => {
+    output.on("data", (chunk: Buffer) => void streams.add(chunk));
+    output.once("end", done).once("close", done).once("error", done);
+  });
+  return text;
+}
