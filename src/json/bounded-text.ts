@@ -24,3 +24,24 @@ export async function boundedText(
   }
   return fits ? Buffer.concat(kept).toString("utf8") : null;
 }
+
+/** Counts the bytes of all open requests of a server, from their first byte until they are answered. */
+export class OpenBytes {
+  readonly #max: number;
+  #bytes = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** False if there is no room for the bytes, which are then not counted. */
+  take(bytes: number): boolean {
+    if (this.#bytes + bytes > this.#max) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#bytes -= bytes;
+  }
+}

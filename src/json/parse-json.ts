@@ -14,45 +14,135 @@ export function parseJson(text: string, maxValues = MAX_JSON_VALUES, maxDepth = 
   }
 }
 
-/** Why nothing should be made of a JSON text: its depth or the number of its values. Null: nothing is against it. */
+/** Why nothing should be made of a JSON text: its depth, or the number of its values or names. Null: nothing is against it. */
 export function shapeProblem(text: string, maxValues: number, maxDepth = MAX_JSON_DEPTH): string | null {
-  const { depth, values } = shapeOf(text);
-  if (depth > maxDepth) return `it is nested more than ${maxDepth} levels deep`;
-  return values > maxValues ? `it has more than ${maxValues} values` : null;
+  const shape = new JsonShape(maxValues, maxDepth);
+  for (let at = 0; at < text.length; at += PIECE_CHARS) {
+    const problem = shape.see(Buffer.from(text.slice(at, at + PIECE_CHARS)));
+    if (problem !== null) return problem;
+  }
+  return null;
 }
 
-const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
-const OPENING = new Set([0x5b, 0x7b]);
-const CLOSING = new Set([0x5d, 0x7d]);
+const PIECE_CHARS = 64 * 1024;
+
+const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
+/** Of a list and of an object: the two pairs differ in the same bit. */
+const [OPENING, CLOSING, OF_AN_OBJECT] = [0x5b, 0x5d, 0x20];
 
 /**
- * The nesting depth of brackets outside of strings, and about how many values there are: one for each bracket and comma.
- * Meaningless if the text is not JSON. Nothing is made of the text before both are known.
+ * The nesting depth of brackets outside of strings, about how many values there are (one for each bracket and comma), and how many names of
+ * fields that occur once. Meaningless if the text is not JSON. It takes the text in pieces as they come: nothing is made of it before all are known.
  */
-function shapeOf(text: string): { readonly depth: number; readonly values: number } {
-  let depth = 0;
-  let deepest = 0;
-  let values = 1;
-  let quoted = false;
-  for (let index = 0; index < text.length; index += 1) {
-    const unit = text.charCodeAt(index);
-    if (quoted && unit === BACKSLASH) index += 1;
-    else if (unit === QUOTE) quoted = !quoted;
-    else if (quoted) continue;
-    else if (unit === COMMA) values += 1;
-    else if (OPENING.has(unit)) {
-      values += 1;
-      deepest = Math.max(deepest, ++depth);
-    } else if (CLOSING.has(unit)) depth -= 1;
+export class JsonShape {
+  readonly #maxValues: number;
+  readonly #maxDepth: number;
+  /** Of each bracket that is open, by its depth. */
+  readonly #fields: number[] = [0];
+  readonly #names = new Set<number>();
+  /** Fields of objects that have so many that each takes as long as one with a name of its own. */
+  #further = 0;
+  #depth = 0;
+  #values = 1;
+  #escapes = 0;
+  #quoted = false;
+  #escaped = false;
+  /** Of the string so far. */
+  #hash = 0;
+  #length = 0;
+
+  constructor(maxValues = MAX_JSON_VALUES, maxDepth = MAX_JSON_DEPTH) {
+    this.#maxValues = maxValues;
+    this.#maxDepth = maxDepth;
   }
-  return { depth: deepest, values };
+
+  /** The next piece, in UTF-8. What is against the text so far; null: nothing. */
+  see(bytes: Buffer): string | null {
+    let quoted = this.#quoted;
+    let escaped = this.#escaped;
+    let hash = this.#hash;
+    let length = this.#length;
+    /** Bytes of a string without an escape, until now. */
+    let plain = 0;
+    for (let index = 0; index < bytes.length; index += 1) {
+      if (plain > LONG_BYTES && quoted) {
+        const end = endOfPlain(bytes, index);
+        length += end - index;
+        index = end;
+        plain = 0;
+        if (index === bytes.length) break;
+      }
+      const byte = bytes[index] ?? 0;
+      if (quoted) {
+        length += 1;
+        plain += 1;
+        if (escaped) escaped = false;
+        else if (byte === BACKSLASH) {
+          escaped = true;
+          plain = 0;
+          this.#escapes += 1;
+        } else if (byte === QUOTE) quoted = false;
+        hash = Math.imul(hash ^ byte, 0x01000193);
+      } else if (byte === QUOTE) {
+        quoted = true;
+        hash = HASH_START;
+        length = 0;
+        plain = 0;
+      } else if (byte === COMMA) this.#values += 1;
+      else if (byte === COLON) this.#named(hash, length);
+      else if ((byte & ~OF_AN_OBJECT) === OPENING) {
+        this.#values += 1;
+        this.#depth += 1;
+        if (this.#depth > this.#maxDepth) return `it is nested more than ${this.#maxDepth} levels deep`;
+        this.#fields[this.#depth] = 0;
+      } else if ((byte & ~OF_AN_OBJECT) === CLOSING) this.#depth = Math.max(0, this.#depth - 1);
+    }
+    this.#quoted = quoted;
+    this.#escaped = escaped;
+    this.#hash = hash;
+    this.#length = length;
+    if (this.#names.size + this.#further > MAX_JSON_NAMES)
+      return `its objects have more than ${MAX_JSON_NAMES} fields with different names`;
+    if (this.#escapes > MAX_JSON_ESCAPES) return `its texts have more than ${MAX_JSON_ESCAPES} escaped characters`;
+    return this.#values > this.#maxValues ? `it has more than ${this.#maxValues} values` : null;
+  }
+
+  /** What is skipped of a long name is not in its hash: it counts as a new one. */
+  #named(hash: number, length: number): void {
+    const fields = (this.#fields[this.#depth] ?? 0) + 1;
+    this.#fields[this.#depth] = fields;
+    if (fields > MANY_FIELDS || length > LONG_BYTES) this.#further += 1;
+    else if (this.#names.size <= MAX_JSON_NAMES) this.#names.add(hash);
+  }
 }
+
+/** From here on a search of Node is quicker than to look at each byte. */
+const LONG_BYTES = 100;
+
+/** Where the next quote or backslash is; the end if there is none. */
+function endOfPlain(bytes: Buffer, from: number): number {
+  const quote = bytes.indexOf(QUOTE, from);
+  const end = quote < 0 ? bytes.length : quote;
+  const backslash = bytes.subarray(from, end).indexOf(BACKSLASH);
+  return backslash < 0 ? end : from + backslash;
+}
+
+/** FNV-1a, in 32 bits. Two names that have the same hash count as one. */
+const HASH_START = 0x811c9dc5;
+/** From about so many fields on, an object is a table, in which each takes as long as a new name. */
+const MANY_FIELDS = 1000;
 
 /** More than any input or output needs. Serializing recurses as deep as the value, so a worker must not choose the depth. */
 export const MAX_JSON_DEPTH = 500;
 
 /** Each value costs far more time and memory than its characters, for everything that is done with it. */
 export const MAX_JSON_VALUES = 500_000;
+
+/** A parser makes a shape for each list of names: one that occurs once takes a hundred times as long as a value. */
+export const MAX_JSON_NAMES = 50_000;
+
+/** Each takes many times as long as a plain character. */
+const MAX_JSON_ESCAPES = 10_000_000;
 
 /** True if a value is nested deeper than {@link MAX_JSON_DEPTH}. It goes level by level, so it cannot overflow the stack. */
 export function isTooDeep(json: unknown): boolean {

@@ -12,7 +12,7 @@ import { lockOwner } from "../state/owner.ts";
 import { EventLogs } from "../state/service/event-log.ts";
 import { StartedFleets as FleetRecord } from "../state/service/started-fleets.ts";
 import { Tokens } from "../state/service/tokens.ts";
-import { UploadFolder } from "../state/service/upload-folder.ts";
+import { UploadFolder, uploadSpace } from "../state/service/upload-folder.ts";
 import { makeClosedDir, makeStateDir } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
 import { routesOf } from "./api/routes.ts";
@@ -20,8 +20,10 @@ import { type Address, ownNames, tellingForeign } from "./http/admission.ts";
 import { authenticated, PageToken, SOCKET_CALLER } from "./http/authentication.ts";
 import { hidingHostPaths } from "./http/host-paths.ts";
 import { type Listener, listen } from "./http/listener.ts";
+import { Refusals } from "./http/refusals.ts";
 import { requestHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
+import { Shares } from "./http/shares.ts";
 import type { Log } from "./logging/log.ts";
 import { type Measured, Metrics } from "./metrics/metrics.ts";
 import { loadPageFiles } from "./page/page-files.ts";
@@ -33,6 +35,10 @@ import { StartedRuns } from "./work/started-runs.ts";
 
 /** How long clients may take for the answers that are under way when the service is stopped. */
 const GRACE_MS = 3000;
+/** How soon the connections of a token that was removed end. */
+const REMOVED_MS = 1000;
+/** Of all clients, on the disk; a token has at most half. */
+const MAX_UPLOAD_BYTES = 8 * 1024 ** 3;
 
 export interface ServiceOptions {
   readonly address: Address;
@@ -99,6 +105,8 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   });
   const projects = new ServedProjects(opened);
   const uploads = opening.use(await UploadFolder.make(stateDir));
+  const space = await uploadSpace(MAX_UPLOAD_BYTES);
+  const uploadShares = new Shares({ all: space, each: Math.ceil(space / 2) });
   const changesets = opening.use(
     await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished")),
   );
@@ -115,6 +123,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     sessions,
     logs,
     uploads,
+    uploadShares,
     metrics,
     machines: opening.use(new QueueMachines(stateDir, env)),
     over: over.signal,
@@ -124,8 +133,9 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const page = await loadPageFiles();
   const pageToken = machine.withPageToken && page.has("/") && address.kind === "tcp" ? new PageToken() : null;
   const tracing = await openTracing();
+  const refusals = new Refusals(log, (reason) => metrics.refused(reason));
   let handle: ReturnType<typeof requestHandler> | null = null;
-  const listener: Listener = await listen(address, (request, response) => handle?.(request, response));
+  const listener: Listener = await listen(address, (request, response) => handle?.(request, response), refusals);
   opening.defer(() => listener.close(GRACE_MS));
   handle = requestHandler({
     router,
@@ -138,8 +148,11 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     answered: (request) => metrics.request(request),
     authenticate: async (request) =>
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),
-    known: (request) => listener.known(request),
+    known: (request, caller) => listener.known(request, caller),
+    refusals,
   });
+  const removal = setInterval(() => void endRemoved(listener, tokens), REMOVED_MS).unref();
+  opening.defer(() => clearInterval(removal));
   // After a service that was killed its containers are removed, and its fleets continue.
   void resume(unended, fleets, { stateDir, engineEnv: env }, log);
   const rest = opening.move();
@@ -153,6 +166,12 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
       await Promise.all([listener.close(GRACE_MS), sessions.end(), runs.idle(), fleets.idle()]);
     },
   };
+}
+
+/** Also what a token had begun to read before it was removed. */
+async function endRemoved(listener: Listener, tokens: Tokens): Promise<void> {
+  // A file that cannot be read has no valid token.
+  listener.endAllBut(await tokens.ids().catch(() => new Set<string>()));
 }
 
 type Unended = ReadonlyMap<ServedProject, readonly string[]>;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { examine, firstFaults } from "../json/examine.ts";
 import { hasMoreValues, isTooDeep, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
@@ -19,11 +20,11 @@ export async function runTool(name: string, rawInput: unknown, hands: Hands, sig
       "BAD_INPUT",
       `The input of ${name} is nested more than ${MAX_JSON_DEPTH} levels deep. Use flatter JSON.`,
     );
-  const parsed = tool.input.safeParse(rawInput);
+  const parsed = examine(tool.input, rawInput);
   if (!parsed.success)
     return refusal(
       "BAD_INPUT",
-      `The input of ${name} is not valid:\n${z.prettifyError(parsed.error)}${knownKeys(tool, parsed.error)}`,
+      `The input of ${name} is not valid:\n${firstFaults(parsed.error)}${knownKeys(tool, parsed.error)}`,
     );
   try {
     return { ok: true, ...(await tool.run(parsed.data, hands, signal)) };

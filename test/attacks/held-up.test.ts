@@ -1,8 +1,17 @@
+import type { IncomingMessage } from "node:http";
+import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { ruling } from "../../src/approval/rules.ts";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
 import { textDiff } from "../../src/files/diff/text-diff.ts";
 import { applyEdits } from "../../src/files/edit/apply-edits.ts";
+import { parseJson } from "../../src/json/parse-json.ts";
+import { parseCallBody } from "../../src/run/cell/call-body.ts";
+import { parseAccessBody } from "../../src/run/grants/access-request.ts";
+import { routesOf } from "../../src/serve/api/routes.ts";
+import type { Served } from "../../src/serve/api/service.ts";
+import { ServiceFault } from "../../src/serve/http/fault.ts";
+import { Router } from "../../src/serve/http/router.ts";
 import { openSessionIn } from "../run/session/session-fixture.ts";
 
 /** The set-up of this folder fails each of these if Corral needs its thread for too long. */
@@ -59,6 +68,109 @@ describe("input that takes long to look at", () => {
     ]) {
       await new Promise((resolve) => setImmediate(resolve));
       expect(await s.tool("exec", input)).toMatchObject({ ok: false, code: "BAD_INPUT" });
+    }
+  });
+});
+
+const MIB = 1024 ** 2;
+const repeat = (piece: string, bytes: number): string => piece.repeat(Math.floor(bytes / piece.length));
+const objects = (count: number, fields: number, same: boolean): string => {
+  const object = (of: number): string =>
+    `{${Array.from({ length: fields }, (_, at) => `"k${same ? at : of * fields + at}":1`).join()}}`;
+  return Array.from({ length: count }, (_, at) => object(at)).join();
+};
+
+/** Values that are as large as may be, each in a way that costs much. `bytes`: of the longest. */
+const VALUES: Readonly<Record<string, (bytes: number) => string>> = {
+  "a list of numbers": () => `[${repeat("1,", 960_000)}1]`,
+  "a list of fractions": () => `[${repeat("1.5,", 960_000)}1.5]`,
+  "a list of texts": () => `[${repeat('"a",', 1_900_000)}"a"]`,
+  "a list of empty objects": () => `[${repeat("{},", 740_000)}{}]`,
+  "a list of small objects": () => `[${objects(160_000, 1, true)}]`,
+  "a list of objects with many names": () => `[${objects(490, 100, false)}]`,
+  "a list of objects with too many names": () => `[${objects(4800, 100, false)}]`,
+  "an object of many names": () => objects(1, 45_000, false),
+  "an object of too many names": () => objects(1, 480_000, false),
+  "a deep list": () => `${"[".repeat(499)}${"]".repeat(499)}`,
+  "a list that is too deep": () => `${"[".repeat(1_000_000)}`,
+  "a long text": (bytes) => `"${"a".repeat(bytes)}"`,
+  "a long text of escapes": (bytes) => `"${repeat("\\u20ac", bytes)}"`,
+  "a long text of quotes": (bytes) => `"${repeat('\\"', bytes)}"`,
+  "a long number": (bytes) => `1${"0".repeat(bytes)}`,
+  "long texts": (bytes) => `[${repeat(`"${"a".repeat(1000)}",`, bytes)}""]`,
+};
+
+/** As they come from a connection: at most so much in one turn. */
+async function* arriving(bytes: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += MIB) {
+    await new Promise((resolve) => setImmediate(resolve));
+    yield bytes.subarray(at, at + MIB);
+  }
+}
+
+describe("a body that takes long to look at", () => {
+  const routes = routesOf({} as Served, {}, "0").filter(({ body }) => body !== undefined);
+  const router = new Router(routes);
+  const fieldsOf: Readonly<Record<string, string>> = {
+    "/v1/runs": '"worker":"a","arguments"',
+    "/v1/fleets": '"worker":"a","items"',
+    "/v1/changesets/{changeset}/apply": `"digest":"${"0".repeat(64)}","only"`,
+    "/v1/sessions/{session}/tools/{tool}": '"path"',
+  };
+
+  it.each(routes.map(({ path, maxBodyBytes = MIB }) => [path, maxBodyBytes] as const))(
+    "is refused or handed on by POST %s before it holds up others",
+    async (path, maxBytes) => {
+      const params = {
+        fleet: "0".repeat(12),
+        changeset: "0".repeat(12),
+        approval: "0".repeat(12),
+        session: "0".repeat(12),
+        tool: "exec",
+      };
+      const asked = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => params[name as keyof typeof params]);
+      for (const [what, value] of Object.entries(VALUES)) {
+        const text = value(maxBytes - 2000);
+        const inField = `{${fieldsOf[path] ?? '"project"'}:${text}}`;
+        // The largest are tried in one way.
+        for (const body of maxBytes > 10 * MIB ? [inField] : [inField, `{"unknown":${text}}`, text]) {
+          const bytes = Buffer.from(body.slice(0, maxBytes));
+          const request = Object.assign(Readable.from(arriving(bytes)), {
+            headers: { "content-type": "application/json" },
+          });
+          const asking = {
+            caller: { name: "run", roles: ["run", "decide"] as const, token: "t" },
+            gone: new AbortController().signal,
+            request: request as unknown as IncomingMessage,
+            take: () => {},
+          };
+          await new Promise((resolve) => setImmediate(resolve));
+          const error = await router
+            .run(router.find("POST", asked), new URLSearchParams(), asking)
+            .catch((thrown) => thrown);
+          // What the schema takes goes to the route, which has no service here.
+          if (!(error instanceof TypeError)) expect(error, `${path} ${what}`).toBeInstanceOf(ServiceFault);
+        }
+      }
+    },
+  );
+});
+
+describe("what a program in a cell sends", () => {
+  it.each(Object.keys(VALUES))("is refused before it holds up others: %s", async (what) => {
+    const text = VALUES[what]?.(4 * MIB - 2000) ?? "";
+    for (const body of [
+      text,
+      `{"worker":"w","attachments":${text}}`,
+      `{"worker":"w","narrow":{"allow_read":${text}}}`,
+      `{"host":${text}}`,
+    ]) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const parsed = parseJson(body, 100_000);
+      if (!parsed.ok) continue;
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(String(parseCallBody(parsed.value)).length).toBeLessThan(5000);
+      expect(String(parseAccessBody(parsed.value)).length).toBeLessThan(5000);
     }
   });
 });

@@ -22,7 +22,7 @@ async function endless() {
   }
   const server = createServer((_, response) => {
     const answer = { status: 200, contentType: "application/octet-stream", pieces: pieces() } as const;
-    void send(response, answer, STALL_MS).then(() => {
+    void send(response, answer, { stallMs: STALL_MS }).then(() => {
       told.over = true;
     });
   });
@@ -62,4 +62,26 @@ it("a client that reads slowly keeps its connection", async () => {
   }
   expect(told.over).toBe(false);
   expect(bytes).toBeGreaterThan(PIECE.length);
+});
+
+it("a whole answer that its client reads a little of now and then is not held for ever", async () => {
+  let unread = 0;
+  const server = createServer((_, response) => {
+    void send(
+      response,
+      { status: 200, json: "a".repeat(20 * PIECE.length) },
+      { stallMs: 10, leastBytesPerMs: 20 * 1024, onUnread: () => (unread += 1) },
+    );
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  socket.on("error", () => {}).pause();
+  const reading = setInterval(() => socket.read(1), 50);
+  close = () => {
+    clearInterval(reading);
+    socket.destroy();
+    server.close();
+  };
+  socket.write("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
+  await expect.poll(() => unread).toBe(1);
 });

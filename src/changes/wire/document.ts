@@ -2,6 +2,7 @@ import { z } from "zod";
 import { type Digest, isDigest } from "../../blobs/model/blob.ts";
 import { pathFromText } from "../../blobs/tree/manifest.ts";
 import { pathFault, TREE_LIMITS } from "../../blobs/tree/tree.ts";
+import { examine } from "../../json/examine.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { type PathParse, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { visibleLine } from "../../text/visible.ts";
@@ -80,7 +81,7 @@ const document = z.strictObject({
 export function parseWire(bytes: Uint8Array): WireChangeset {
   const parsed = parseJson(new TextDecoder("utf-8", { fatal: false }).decode(bytes), MAX_VALUES);
   if (!parsed.ok) throw refused(`it is not valid JSON: ${parsed.problem}`);
-  const said = document.safeParse(parsed.value);
+  const said = examine(document, parsed.value);
   if (!said.success) throw refused(firstIssue(said.error));
   const seen = new Set<string>();
   const mounts = said.data.mounts.map(({ path: raw, changes }): WireMount => {

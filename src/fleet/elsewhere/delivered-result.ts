@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { examine } from "../../json/examine.ts";
 import { hasMoreValues, isTooDeep, MAX_JSON_VALUES } from "../../json/parse-json.ts";
 import { outputError, type SchemaChecks } from "../../run/model/schema-check.ts";
 import type { ItemResult } from "../model/item.ts";
@@ -42,7 +43,7 @@ export async function deliveredResult(
   worker: Pick<WorkerDefinition, "name" | "output" | "outputSchema">,
   schemas: SchemaChecks,
 ): Promise<{ readonly result: ItemResult; readonly streams: Settlement["streams"] } | null> {
-  const [checked, printed] = [shape.safeParse(delivered.result), streams.safeParse(delivered.streams)];
+  const [checked, printed] = [examine(shape, delivered.result), examine(streams, delivered.streams)];
   if (!checked.success || !printed.success) return null;
   const { index, key, run, attempt, machine } = delivered;
   const { output = null, ...rest } = checked.data;

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
+import { examine } from "../../json/examine.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { APPROVAL_OPERATIONS } from "../../sandbox/approval.ts";
 
@@ -35,7 +36,7 @@ export function questionText(asked: ApprovalRequest): string {
 
 /** Null if it has not the shape of a question. */
 export function parsedQuestion(json: string): WireQuestion | null {
-  const parsed = question.safeParse(jsonOf(json));
+  const parsed = examine(question, jsonOf(json));
   return parsed.success ? parsed.data : null;
 }
 
@@ -61,7 +62,7 @@ export function answerText(question: string, { outcome, scope, reason, by }: Dec
 
 /** Null if it is no answer to the question with this text. */
 export function parsedAnswer(question: string, json: string): Decision | null {
-  const parsed = answer.safeParse(jsonOf(json));
+  const parsed = examine(answer, jsonOf(json));
   if (!parsed.success || parsed.data.question !== sha256(question)) return null;
   const { outcome, scope, reason, by } = parsed.data;
   return { outcome, scope, reason, ...(by === undefined ? {} : { by }) };

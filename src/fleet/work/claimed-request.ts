@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { type Digest, isDigest } from "../../blobs/model/blob.ts";
+import { examine } from "../../json/examine.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
 import { ATTACHED_LIMITS, type ItemRequest } from "../model/item.ts";
 
@@ -35,6 +36,6 @@ const claimed = z.object({
 
 /** The request of an item as another machine wrote it into the database; null if it is none. */
 export function claimedRequest(raw: unknown): ItemRequest | null {
-  const parsed = claimed.safeParse(raw);
+  const parsed = examine(claimed, raw);
   return parsed.success ? (parsed.data as ItemRequest) : null;
 }

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { nameFault } from "../../declarations/terms/names.ts";
+import { examine } from "../../json/examine.ts";
 import type { FleetSpec } from "../model/item.ts";
 import type { Agreement } from "../model/work.ts";
 
@@ -21,7 +22,7 @@ const offered = z.object({
 
 /** The spec of a fleet as another machine wrote it into the database; null if it is none that this version can read. */
 export function offeredSpec(raw: unknown): FleetSpec | null {
-  const parsed = offered.safeParse(raw);
+  const parsed = examine(offered, raw);
   return parsed.success ? parsed.data : null;
 }
 
@@ -32,6 +33,6 @@ const agreement = z.object({ declarations: texts, images: texts, trees: texts })
 
 /** What must agree, as another machine wrote it; null if it is none that this version can read. */
 export function offeredAgreement(raw: unknown): Agreement | null {
-  const parsed = agreement.safeParse(raw);
+  const parsed = examine(agreement, raw);
   return parsed.success ? parsed.data : null;
 }

@@ -2,12 +2,13 @@ import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toWebRequest } from "@modelcontextprotocol/node";
 import { isLegacyRequest } from "@modelcontextprotocol/server";
+import { OpenBytes } from "../../json/bounded-text.ts";
 import { createServer } from "../../platform/http.ts";
 import { Connections } from "../../platform/http-connections.ts";
 import type { Connection } from "../connection/connection.ts";
 import { MAX_MESSAGE_BYTES } from "../message-limits.ts";
 import { protocolServer } from "../protocol-server.ts";
-import { carriesToken, type HttpRequest, isLocalRequest, readBody, refuse } from "./admission.ts";
+import { carriesToken, type HttpRequest, isLocalRequest, MAX_OPEN_BYTES, readBody, refuse } from "./admission.ts";
 import type { PresenceTimes, SessionsOptions } from "./presence.ts";
 import { Sessions } from "./sessions.ts";
 import { SharedSession } from "./shared-session.ts";
@@ -18,6 +19,7 @@ const ADDRESS = "127.0.0.1";
 const PATH = "/mcp";
 /** A client on this machine says at once what it wants. */
 const HEADERS = { headersTimeout: 5000, connectionsCheckingInterval: 1000 } as const;
+const MAX_CONNECTIONS = { unknown: 128, known: 128 };
 const METHODS = ["GET", "POST", "DELETE"];
 const TIMES: PresenceTimes = { idleMs: 15 * 60_000, goneMs: 30_000 };
 
@@ -48,13 +50,14 @@ export async function serveOnHttp({ port, token, times = TIMES, ...options }: Ht
       else refuse(response, 500, "the server could not do it");
     });
   });
-  const connections = new Connections(server);
+  const connections = new Connections(server, MAX_CONNECTIONS);
   const unread = new UnreadAnswers();
+  const bodies = new OpenBytes(MAX_OPEN_BYTES);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject).listen(port, ADDRESS, () => resolve());
   });
   const bound = portOf(server.address());
-  served = { port: bound, token, connections, unread, sessions, shared, isOver: () => isOver };
+  served = { port: bound, token, connections, unread, bodies, sessions, shared, isOver: () => isOver };
   return {
     url: `http://${ADDRESS}:${bound}${PATH}`,
     async [Symbol.asyncDispose]() {
@@ -74,23 +77,30 @@ interface Served {
   readonly token: string;
   readonly connections: Connections;
   readonly unread: UnreadAnswers;
+  readonly bodies: OpenBytes;
   readonly sessions: Sessions<Connection>;
   readonly shared: SharedSession<Connection>;
 }
 
 /** What is asked of a request before anything of it is believed, the cheapest first. */
 async function handle(request: HttpRequest, response: ServerResponse, served: Served): Promise<void> {
-  const { port, token, connections, unread, sessions, shared, isOver } = served;
+  const { port, token, connections, unread, bodies, sessions, shared, isOver } = served;
   const { method, url } = request;
   if (!isLocalRequest(request, port)) return refuse(response, 403, "the request was not meant for this server");
   if (!carriesToken(request, token))
     return refuse(response, 401, "the token is missing or wrong", { "www-authenticate": "Bearer" });
-  connections.shownToken(request.socket);
+  if (!connections.shownToken(request.socket)) return refuse(response, 503, "there are too many connections already");
   unread.watch(response);
   if (url.split("?")[0] !== PATH) return refuse(response, 404, `there is nothing but ${PATH}`);
   if (!METHODS.includes(method)) return refuse(response, 405, "no such method", { allow: METHODS.join(", ") });
   if (method !== "POST") return await sessions.handle(request, response, undefined);
-  const body = await readBody(request);
+  let taken = 0;
+  response.once("close", () => bodies.release(taken));
+  const body = await readBody(request, (bytes) => {
+    const isTaken = bodies.take(bytes);
+    if (isTaken) taken += bytes;
+    return isTaken;
+  });
   if (!body.ok) return refuse(response, body.status, body.reason);
   const probe = await toWebRequest(request, body.json, { maxRequestBodySize: MAX_MESSAGE_BYTES });
   const isLegacy = await isLegacyRequest(probe, body.json);

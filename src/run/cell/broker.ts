@@ -5,6 +5,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import PQueue from "p-queue";
 import { HeldDescriptors } from "../../isolation/disk/held-descriptors.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
+import { OpenBytes } from "../../json/bounded-text.ts";
 import { bugText } from "../../platform/bug-text.ts";
 import { createServer } from "../../platform/http.ts";
 import { StateDirError } from "../../state/state-dir.ts";
@@ -14,7 +15,7 @@ import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grant
 import { inTurn } from "../model/in-turn.ts";
 import type { RunResult } from "../model/result.ts";
 import { parseCallBody } from "./call-body.ts";
-import { jsonBody, OpenBodies } from "./json-body.ts";
+import { jsonBody } from "./json-body.ts";
 
 /** What a run can ask of Corral. Its socket is only in that run's cell, so the socket identifies the caller. */
 export interface BrokerService {
@@ -41,6 +42,8 @@ export interface Broker extends AsyncDisposable {
 const MAX_CONNECTIONS = 512;
 /** One connection can send many requests before it reads an answer; one that is not read yet is open still. */
 const MAX_OPEN_REQUESTS = 256;
+/** Bodies of one run. Parsed JSON can take twenty times its length in memory. */
+const MAX_OPEN_BYTES = 16 * 1024 * 1024;
 /** Each may hold as much as a tool reads, and until the worker has read that. */
 const MAX_TOOLS_AT_ONCE = 8;
 /** The kernel's limit for the path of a Unix socket, with its closing zero. */
@@ -58,7 +61,7 @@ export async function openBroker(ownerDir: string, run: string): Promise<Broker>
   await mkdir(dir, { mode: 0o755 });
   const { promise: service, resolve: serve } = Promise.withResolvers<BrokerService>();
   let open = 0;
-  const room: Room = { bodies: new OpenBodies(), tools: new PQueue({ concurrency: MAX_TOOLS_AT_ONCE }) };
+  const room: Room = { bodies: new OpenBytes(MAX_OPEN_BYTES), tools: new PQueue({ concurrency: MAX_TOOLS_AT_ONCE }) };
   // An answer can have tens of megabytes: other work has a turn between two of them.
   const answers = new PQueue({ concurrency: 1 });
   const server = createServer((request, response) => {
@@ -136,7 +139,7 @@ function written({ status, body }: Answer): { status: number; text: string } {
 
 /** What all requests of one run share. */
 interface Room {
-  readonly bodies: OpenBodies;
+  readonly bodies: OpenBytes;
   readonly tools: PQueue;
 }
 

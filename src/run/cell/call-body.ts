@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { examine, firstFaults } from "../../json/examine.ts";
 import type { CallRequest } from "../calls/call.ts";
 
 const MAX_ATTACHMENTS = 256;
@@ -22,8 +23,8 @@ const callBody = z.strictObject({
 
 /** A call as the socket takes it, or what is wrong with it. */
 export function parseCallBody(raw: unknown): CallRequest | string {
-  const parsed = callBody.safeParse(raw);
-  if (!parsed.success) return `The request is not a call: ${z.prettifyError(parsed.error)}`;
+  const parsed = examine(callBody, raw);
+  if (!parsed.success) return `The request is not a call: ${firstFaults(parsed.error)}`;
   const { worker, input, attachments, narrow } = parsed.data;
   return {
     worker,

@@ -8,25 +8,6 @@ const MAX_BODY_VALUES = 100_000;
 /** How much of a request that is too large is still read, so that its sender can read the answer. */
 const MAX_DROPPED_BYTES = 256 * 1024 * 1024;
 
-/** For all open requests of one run together. Parsed JSON can take twenty times its length in memory. */
-const MAX_OPEN_BYTES = 16 * 1024 * 1024;
-
-/** Counts the bytes of a run's open requests, from their first byte until they are answered. */
-export class OpenBodies {
-  #bytes = 0;
-
-  /** False if there is no room for the bytes, which are then not counted. */
-  take(bytes: number): boolean {
-    if (this.#bytes + bytes > MAX_OPEN_BYTES) return false;
-    this.#bytes += bytes;
-    return true;
-  }
-
-  release(bytes: number): void {
-    this.#bytes -= bytes;
-  }
-}
-
 /** The JSON body of a request, or what is wrong with it. */
 export async function jsonBody(
   request: IncomingMessage,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { examine, firstFaults } from "../../json/examine.ts";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { commandSandbox } from "../../sandbox/command-sandbox.ts";
 import { reachesHost } from "../../sandbox/network/hosts.ts";
@@ -41,8 +42,8 @@ export type AccessAnswer =
 
 /** A request as the socket takes it, or what is wrong with it. */
 export function parseAccessBody(raw: unknown): AccessRequest | string {
-  const parsed = body.safeParse(raw);
-  return parsed.success ? parsed.data : `The request for access is not valid: ${z.prettifyError(parsed.error)}`;
+  const parsed = examine(body, raw);
+  return parsed.success ? parsed.data : `The request for access is not valid: ${firstFaults(parsed.error)}`;
 }
 
 const NOTE =

@@ -152,6 +152,7 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         role: "read",
         summary: "Send the files that it would write as a tar archive, without links.",
         params: inChangeset,
+        isLasting: true,
         answers: { 200: { contentType: "application/x-tar", description: "Regular files and directories" } },
         faults: [404, 409, 500],
       },

@@ -164,6 +164,7 @@ export function fleetRoutes(served: Served): Route[] {
         role: "read",
         summary: "Follow the events of a fleet that the service has started.",
         params: inFleet,
+        isLasting: true,
         answers: { 200: EVENTS, 204: null },
         faults: [404, 409],
       },

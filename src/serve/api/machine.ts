@@ -17,6 +17,14 @@ export function machineRoutes(
   { stateDir }: Pick<Served, "stateDir">,
   engineEnv: Readonly<Record<string, string | undefined>>,
 ): Route[] {
+  let looking: ReturnType<typeof examineMachine> | null = null;
+  /** It starts programs and takes long: all that ask meanwhile get the same answer. */
+  const look = (): ReturnType<typeof examineMachine> => {
+    looking ??= examineMachine({ stateDir, engineEnv }).finally(() => {
+      looking = null;
+    });
+    return looking;
+  };
   return [
     route(
       {
@@ -27,7 +35,7 @@ export function machineRoutes(
         answers: { 200: z.object({ ok: z.boolean(), findings: z.array(finding) }).meta({ id: "Machine" }) },
       },
       async ({ caller }) => {
-        const { ok, findings } = await examineMachine({ stateDir, engineEnv });
+        const { ok, findings } = await look();
         const shown = permits(caller, "admin")
           ? findings
           : findings.map((one) => ({ ...one, detail: withoutHostPaths(one.detail, stateDir) }));

@@ -5,9 +5,10 @@ import { runOutput } from "../../operations/run-output.ts";
 import { listRuns, stopRun } from "../../operations/runs.ts";
 import { jsonIn } from "../http/body.ts";
 import { ServiceFault } from "../http/fault.ts";
-import { readForm } from "../http/multipart.ts";
+import { readForm, type UploadedFile } from "../http/multipart.ts";
 import { type Route, route } from "../http/route.ts";
 import { checked } from "../http/router.ts";
+import { ownerOf } from "../http/shares.ts";
 import { eventsOf } from "./events.ts";
 import { refusePolicy, refuseStopping } from "./may-start.ts";
 import { ownedRun } from "./owned.ts";
@@ -47,7 +48,7 @@ const stopped = z
   .meta({ id: "StoppedRun" });
 
 export function runRoutes(served: Served): Route[] {
-  const { projects, runs, logs, uploads, over } = served;
+  const { projects, runs, logs, uploads, uploadShares, over } = served;
   return [
     route(
       {
@@ -61,31 +62,42 @@ export function runRoutes(served: Served): Route[] {
         answers: { 202: z.object({ run: runId, project: projectName }).meta({ id: "StartedRun" }) },
         faults: [404, 409, 413, 415, 422, 503],
       },
-      async ({ body, caller, request }) => {
+      async ({ body, caller, request, take }) => {
         refuseStopping(over);
-        const batch = await uploads.batch();
-        let isHandedOn = false;
-        try {
-          const form = body === undefined ? await readForm(request, (content) => batch.keep(content)) : null;
-          const given = form === null ? body : checked(order, jsonIn(form.request, "the part `request`"), "request");
-          const { arguments: words, policy, continues, ...asked } = given as z.output<typeof order>;
-          const project = projects.named(asked.project);
-          refusePolicy(policy, caller);
-          isHandedOn = true;
-          const id = await runs.start({
-            project,
-            worker: asked.worker,
-            words,
-            input: asked.input,
-            attachments: form?.files ?? [],
-            policy: policy ?? null,
-            ...(continues === undefined ? {} : { continues }),
-            ended: () => batch[Symbol.asyncDispose](),
-          });
+        const checkedOrder = (given: z.output<typeof order>) => {
+          refusePolicy(given.policy, caller);
+          return { given, project: projects.named(given.project) };
+        };
+        const start = async (
+          { given, project }: ReturnType<typeof checkedOrder>,
+          attachments: readonly UploadedFile[],
+          ended: () => Promise<void>,
+        ) => {
+          const { worker, arguments: words, input, policy = null, continues } = given;
+          const more = continues === undefined ? {} : { continues };
+          const id = await runs.start({ project, worker, words, input, attachments, policy, ...more, ended });
           return { status: 202, json: { run: id, project: project.name } };
-        } finally {
-          if (!isHandedOn) await batch[Symbol.asyncDispose]();
-        }
+        };
+        if (body !== undefined) return await start(checkedOrder(body), [], async () => {});
+        const { socket } = request;
+        const part = uploadShares.open(ownerOf(caller), () => socket.destroy());
+        const batch = await uploads.batch(part);
+        const end = () => batch[Symbol.asyncDispose]();
+        let asked: ReturnType<typeof checkedOrder> | null = null;
+        const begin = async (json: string): Promise<void> => {
+          asked = checkedOrder(checked(order, jsonIn(json, "the part `request`"), "request") as z.output<typeof order>);
+          const { given, project } = asked;
+          await runs.check({ project, worker: given.worker, words: given.arguments });
+        };
+        const files = await readForm(request, { begin, keep: (content) => batch.keep(content), take }).catch(
+          async (error: unknown) => {
+            await end();
+            throw error;
+          },
+        );
+        // They are attachments of the run from now on, and stay until it ends.
+        part.keep();
+        return await start(asked as unknown as ReturnType<typeof checkedOrder>, files, end);
       },
     ),
     route(
@@ -144,6 +156,7 @@ export function runRoutes(served: Served): Route[] {
         summary: "Show the result of a run that the service has started, and wait for it for `wait` seconds.",
         params: inRun,
         query: z.strictObject({ wait: count(0, MAX_WAIT_S).optional() }),
+        isLasting: true,
         answers: { 200: result },
         faults: [404, 409],
       },
@@ -180,6 +193,7 @@ export function runRoutes(served: Served): Route[] {
         role: "read",
         summary: "Follow the events of a run that the service has started, and of all runs below it.",
         params: inRun,
+        isLasting: true,
         answers: { 200: EVENTS, 204: null },
         faults: [404, 409],
       },
@@ -200,6 +214,7 @@ export function runRoutes(served: Served): Route[] {
           lines: count(0, 1_000_000).optional(),
           follow: flag.default(false),
         }),
+        isLasting: true,
         answers: { 200: { contentType: "application/octet-stream", description: "The bytes of one stream" } },
         faults: [404],
       },

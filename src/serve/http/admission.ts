@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { onlyHost } from "../../platform/http.ts";
+import { isUnambiguous } from "../../platform/http-connections.ts";
 import type { Log } from "../logging/log.ts";
 import { ServiceFault } from "./fault.ts";
 
@@ -74,14 +75,12 @@ function isAny(host: string): boolean {
  *
  * @throws ServiceFault
  */
-export function checkMeant(
-  { headers, method, url = "", rawHeaders }: IncomingMessage,
-  names: OwnNames,
-  onForeign: (foreign: Foreign) => void,
-): void {
+export function checkMeant(request: IncomingMessage, names: OwnNames, onForeign: (foreign: Foreign) => void): void {
+  const { headers, method, url = "", rawHeaders } = request;
   const { origin } = headers;
   const wrong = new ServiceFault(403, "FOREIGN_REQUEST", "the request was not meant for this service");
   const host = onlyHost(rawHeaders);
+  if (!isUnambiguous(request)) throw wrong;
   const own = host === null ? null : originAt(host, names);
   if (host === null || own === null) {
     if (host !== null) onForeign({ host });

@@ -35,6 +35,7 @@ export async function authenticated(
       401,
       "UNAUTHORIZED",
       "send a valid token: `Authorization: Bearer …`; `corral serve token create` makes one",
+      "unauthorized",
     );
   return { name: token.name, roles: token.roles, token: token.id };
 }

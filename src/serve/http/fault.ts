@@ -8,7 +8,9 @@ import { ImageBuildError } from "../../isolation/port/images.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import type { DescribedViolation } from "../../run/model/result.ts";
 import { UnfinishedChanges } from "../../run/model/unfinished-changes.ts";
+import { UploadRoomError } from "../../state/service/upload-folder.ts";
 import { StateDirError } from "../../state/state-dir.ts";
+import type { Refusal } from "./refusals.ts";
 
 export type Status = 400 | 401 | 403 | 404 | 405 | 409 | 413 | 415 | 422 | 500 | 503;
 
@@ -25,11 +27,14 @@ export class ServiceFault extends Error {
   override readonly name = "ServiceFault";
   readonly status: Status;
   readonly code: ServiceCode;
+  /** What the operator sees of it; null: nothing beyond the request. */
+  readonly refusal: Refusal | null;
 
-  constructor(status: Status, code: ServiceCode, message: string) {
+  constructor(status: Status, code: ServiceCode, message: string, refusal: Refusal | null = null) {
     super(message);
     this.status = status;
     this.code = code;
+    this.refusal = refusal;
   }
 }
 
@@ -90,6 +95,7 @@ const KNOWN: readonly (readonly [ErrorKind, Status, string])[] = [
   [ImageBuildError, 503, "IMAGE_NOT_BUILT"],
   [QueueError, 503, "QUEUE_UNAVAILABLE"],
   [StateDirError, 503, "STATE_DIRECTORY"],
+  [UploadRoomError, 503, "TOO_MANY"],
 ];
 
 /** All others are of something that does not exist. */

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { PageFile } from "../page/page-files.ts";
+import { endWith, type Patience } from "./answer.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /**
@@ -20,7 +21,7 @@ const PAGE_POLICY = [
 ].join("; ");
 
 /** Sends a file of the page. */
-export function sendPage(request: IncomingMessage, response: ServerResponse, file: PageFile): void {
+export function sendPage(request: IncomingMessage, response: ServerResponse, file: PageFile, patience: Patience): void {
   const isGzip = /(?:^|[ ,])gzip(?:$|[ ,])/.test(String(request.headers["accept-encoding"] ?? ""));
   const bytes = isGzip ? file.gzipped : file.bytes;
   response.writeHead(200, {
@@ -33,5 +34,5 @@ export function sendPage(request: IncomingMessage, response: ServerResponse, fil
     vary: "accept-encoding",
     ...(isGzip ? { "content-encoding": "gzip" } : {}),
   });
-  response.end(request.method === "HEAD" ? undefined : bytes);
+  endWith(response, request.method === "HEAD" ? undefined : bytes, patience);
 }

@@ -1,17 +1,25 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import PQueue from "p-queue";
 import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFiles } from "../page/page-files.ts";
 import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
-import { send, sendFault } from "./answer.ts";
+import { type Patience, send, sendFault } from "./answer.ts";
 import { faultOf, ServiceFault } from "./fault.ts";
 import type { HidePaths } from "./host-paths.ts";
+import { CONNECTIONS } from "./listener.ts";
 import { sendPage } from "./page.ts";
+import type { Refusals } from "./refusals.ts";
 import type { Caller } from "./route.ts";
-import type { Router } from "./router.ts";
+import type { Found, Router } from "./router.ts";
+import { type Owner, ownerOf, Shares } from "./shares.ts";
 
-/** Requests at once; more are refused, so that memory is bounded. */
-const MAX_REQUESTS = 200;
+/** So that a token can still ask for something while it follows as much as it may. */
+const STREAMS = { all: CONNECTIONS.all / 2, each: CONNECTIONS.each / 2 };
+/** Of bodies in memory, until their requests are answered. The largest is an order of a fleet. */
+const BODY_BYTES = { all: 192 * 1024 ** 2, each: 80 * 1024 ** 2 };
+/** Of one token but an admin's: what it reads may take long to be found out, and others have their turn between. */
+const MAX_READS_AT_ONCE = 4;
 
 export interface Handling {
   readonly router: Router;
@@ -27,68 +35,110 @@ export interface Handling {
   readonly authenticate: (request: IncomingMessage) => Promise<Caller>;
   /** For messages of errors. */
   readonly hide: HidePaths;
-  /** The request came from a client with a valid token. */
-  readonly known: (request: IncomingMessage) => void;
+  /** The request came from a client with a valid token. False: that has its share of connections. */
+  readonly known: (request: IncomingMessage, caller: Caller) => boolean;
+  readonly refusals: Refusals;
+}
+
+/** What the requests of all clients share. */
+interface Room {
+  readonly streams: Shares;
+  readonly bodies: Shares;
+  /** Of each token that has any. */
+  readonly reads: Map<string, PQueue>;
 }
 
 /** Answers requests. What is asked of one before anything of it is believed comes first, the cheapest first. */
 export function requestHandler(handling: Handling): (request: IncomingMessage, response: ServerResponse) => void {
-  let open = 0;
+  const { log, refusals, hide } = handling;
+  const room: Room = { streams: new Shares(STREAMS), bodies: new Shares(BODY_BYTES), reads: new Map() };
+  const patience: Patience = { onUnread: () => refusals.count("unread") };
   return (request, response) => {
     const gone = new AbortController();
     const started = performance.now();
-    open += 1;
-    response.once("close", () => {
-      open -= 1;
-      gone.abort();
-    });
+    response.once("close", () => gone.abort());
     // A connection that breaks is no error of the service.
     response.on("error", () => {});
     request.on("error", () => {});
     const about = { method: request.method, route: "", caller: "" };
-    const full = open > MAX_REQUESTS;
-    handle(request, response, { handling, gone: gone.signal, about, full })
+    handle(request, response, { handling, gone: gone.signal, about, room, patience })
       .catch((error: unknown) => {
         const { isBug, body } = faultOf(error);
-        if (isBug) handling.log.error({ ...about, ...whereOf(error) }, "unexpected error");
-        else handling.log.debug({ ...about, code: body.code }, "refused");
-        sendFault(response, error, handling.hide);
+        // What the client broke off by going ends with an error that says nothing of Corral.
+        if (isBug && !(gone.signal.aborted && isAbort(error)))
+          log.error({ ...about, ...whereOf(error) }, "unexpected error");
+        else log.debug({ ...about, code: body.code }, "refused");
+        if (error instanceof ServiceFault && error.refusal !== null) refusals.count(error.refusal);
+        sendFault(response, error, hide, patience);
       })
       .finally(() => {
         const ms = Math.round(performance.now() - started);
         const status = response.statusCode;
         handling.answered({ method: request.method ?? "", route: String(about.route), status, ms });
-        handling.log.debug({ ...about, status, ms }, "request");
+        log.debug({ ...about, status, ms }, "request");
       });
   };
+}
+
+interface Handled {
+  readonly handling: Handling;
+  readonly gone: AbortSignal;
+  readonly about: Record<string, unknown>;
+  readonly room: Room;
+  readonly patience: Patience;
 }
 
 async function handle(
   request: IncomingMessage,
   response: ServerResponse,
-  {
-    handling,
-    gone,
-    about,
-    full,
-  }: { handling: Handling; gone: AbortSignal; about: Record<string, unknown>; full: boolean },
+  { handling, gone, about, room, patience }: Handled,
 ): Promise<void> {
   const { router, page, names, authenticate, known } = handling;
   checkMeant(request, names, handling.onForeign);
-  if (full) throw new ServiceFault(503, "TOO_MANY", `${MAX_REQUESTS} requests are being answered already`);
   const [path = "", query = "", more] = (request.url ?? "").split("?");
   if (more !== undefined) throw new ServiceFault(400, "WRONG_REQUEST", "the URL has two queries");
   const file = request.method === "GET" || request.method === "HEAD" ? page.get(path) : undefined;
-  if (file !== undefined) return sendPage(request, response, file);
+  if (file !== undefined) return sendPage(request, response, file, patience);
   const isPublic = request.method === "GET" && path === "/v1/health";
   const caller = isPublic ? NOBODY : await authenticate(request);
   about.caller = caller.name;
-  if (!isPublic) known(request);
+  if (!isPublic && !known(request, caller)) throw tooMany(`${CONNECTIONS.each} connections are open with this token`);
   const found = router.find(request.method ?? "", path);
   // The pattern, and not the path, which may have a key of an item.
   about.route = found.route.path;
-  const act = () => router.run(found, new URLSearchParams(query), { caller, gone, request });
-  await send(response, await inTraceOf(handling.tracing, request.headers, act));
+  const owner = ownerOf(caller);
+  const { socket } = request;
+  const end = (): void => void socket.destroy();
+  using stream = room.streams.open(owner, end);
+  if (found.route.isLasting && !stream.take(1))
+    throw tooMany(`${STREAMS.each} requests that wait or follow are open with this token`);
+  using content = room.bodies.open(owner, end);
+  const take = (bytes: number): void => {
+    if (!content.take(bytes)) throw tooMany("the bodies that the service has in memory leave no room for this one");
+  };
+  const act = () => router.run(found, new URLSearchParams(query), { caller, gone, request, take });
+  const answer = await inTurn(room.reads, found, owner, () => inTraceOf(handling.tracing, request.headers, act));
+  await send(response, answer, patience);
+}
+
+/** Reads of one token wait for each other; what waits by itself, or changes something, does not. */
+async function inTurn<T>(reads: Room["reads"], { route }: Found, owner: Owner, act: () => Promise<T>): Promise<T> {
+  if (owner.isAdmin || route.isLasting || route.role === null || route.method !== "GET") return await act();
+  const line = reads.get(owner.key) ?? new PQueue({ concurrency: MAX_READS_AT_ONCE });
+  reads.set(owner.key, line);
+  try {
+    return (await line.add(act)) as T;
+  } finally {
+    if (line.size === 0 && line.pending === 0) reads.delete(owner.key);
+  }
+}
+
+function tooMany(message: string): ServiceFault {
+  return new ServiceFault(503, "TOO_MANY", message, "share");
+}
+
+function isAbort(error: unknown): boolean {
+  return error instanceof Error && error.name === "AbortError";
 }
 
 const NOBODY: Caller = { name: "", roles: [], token: null };

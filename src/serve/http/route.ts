@@ -23,6 +23,8 @@ export interface Call<Params, Query, Body> {
   readonly gone: AbortSignal;
   /** For what only some routes read: a form, and `Last-Event-ID`. */
   readonly request: IncomingMessage;
+  /** For bytes of the request that are kept in memory. @throws ServiceFault if the caller has its share of it */
+  readonly take: (bytes: number) => void;
 }
 
 /** A body in another form than JSON, for the description. */
@@ -50,6 +52,8 @@ export interface RouteSpec<
   readonly maxBodyBytes?: number;
   /** The same JSON as the part `request` of a form, with files. The route reads it itself. */
   readonly takesForm?: boolean;
+  /** It waits for something, or its answer is a stream: a token has half of its connections for these. */
+  readonly isLasting?: boolean;
   /** By status. Null: nothing. */
   readonly answers: Readonly<Record<number, z.ZodType | OtherContent | null>>;
   /** Errors that the route has beside those of all. */

@@ -1,14 +1,15 @@
 import type { IncomingMessage } from "node:http";
 import { z } from "zod";
+import { examine, firstFaults } from "../../json/examine.ts";
 import type { Answer } from "./answer.ts";
 import { contentTypeOf, hasBody, readJson } from "./body.ts";
 import { ServiceFault } from "./fault.ts";
-import type { Caller, Route } from "./route.ts";
+import type { Call, Caller, Route } from "./route.ts";
 
 const MAX_BODY_BYTES = 1024 ** 2;
 
 /** A route that fits a request, and the parts of the path that are parameters. */
-interface Found {
+export interface Found {
   readonly route: Route;
   readonly params: Readonly<Record<string, string>>;
 }
@@ -40,18 +41,15 @@ export class Router {
   async run(
     { route, params: rawParams }: Found,
     query: URLSearchParams,
-    {
-      caller,
-      gone,
-      request,
-    }: { readonly caller: Caller; readonly gone: AbortSignal; readonly request: IncomingMessage },
+    asking: Pick<Call<unknown, unknown, unknown>, "caller" | "gone" | "request" | "take">,
   ): Promise<Answer> {
+    const { caller, request, take } = asking;
     const { role } = route;
     if (role !== null && !permits(caller, role))
       throw new ServiceFault(403, "FORBIDDEN", `this needs a token with the role ${role}`);
     const params = checked(route.params ?? NOTHING, decoded(rawParams), "path");
     const asked = checked(route.query ?? NOTHING, single(query), "query");
-    return await route.handle({ params, query: asked, body: await bodyOf(route, request), caller, gone, request });
+    return await route.handle({ ...asking, params, query: asked, body: await bodyOf(route, request, take) });
   }
 }
 
@@ -64,21 +62,24 @@ export function permits({ roles }: Pick<Caller, "roles">, role: string): boolean
 
 const NOTHING = z.strictObject({});
 
-async function bodyOf(route: Route, request: IncomingMessage): Promise<unknown> {
+async function bodyOf(route: Route, request: IncomingMessage, take: (bytes: number) => void): Promise<unknown> {
   const { body, maxBodyBytes = MAX_BODY_BYTES, takesForm = false } = route;
   if (takesForm && contentTypeOf(request) === "multipart/form-data") return undefined;
-  if (body !== undefined) return checked(body, await readJson(request, maxBodyBytes), "body");
+  if (body !== undefined) return checked(body, await readJson(request, maxBodyBytes, take), "body");
   if (hasBody(request)) throw new ServiceFault(400, "WRONG_REQUEST", "this takes no body");
   return undefined;
 }
 
 /** The value as its schema has it. @throws ServiceFault */
 export function checked(schema: z.ZodType, raw: unknown, what: string): unknown {
-  const parsed = schema.safeParse(raw);
+  const parsed = examine(schema, raw);
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.slice(0, 20);
-  const lines = issues.map(({ path, message }) => `${[what, ...path].map(String).join(".")}: ${message}`);
-  throw new ServiceFault(400, "WRONG_REQUEST", lines.join("\n").slice(0, 4000));
+  const line = ({ path, message }: z.core.$ZodIssue): string => `${[what, ...path].map(String).join(".")}: ${message}`;
+  throw new ServiceFault(
+    400,
+    "WRONG_REQUEST",
+    firstFaults(parsed.error, (issues) => issues.map(line).join("\n")),
+  );
 }
 
 function paramsIn(parts: readonly string[], asked: readonly string[]): Record<string, string> | null {

@@ -122,6 +122,11 @@ export class Metrics implements Disposable {
     this.#series.requestSeconds.observe(labels, ms / 1000);
   }
 
+  /** A client that was refused, or whose connection was closed. */
+  refused(reason: string): void {
+    this.#series.refused.inc({ reason });
+  }
+
   #measured(measure: Measure, project: string): void {
     const series = this.#series;
     const seconds = measure.ms / 1000;

@@ -80,6 +80,7 @@ export function seriesIn(registry: Registry) {
       "project",
       "direction",
     ]),
+    refused: counter("corral_http_refused_total", "Clients of the service that were refused or closed.", ["reason"]),
     requestSeconds: histogram(
       "http_server_request_duration_seconds",
       "How long requests to the service took.",

@@ -18,6 +18,8 @@ export interface RunOrder {
 
 /** The runs of the service, as the routes use them. */
 export interface Runs {
+  /** Refuses what cannot begin, before its files come. @throws RequestError, DeclarationError, ServiceFault */
+  check(order: Pick<RunOrder, "project" | "worker" | "words">): Promise<void>;
   /** Answers with the id of the run when it has begun. @throws RequestError, DeclarationError, ServiceFault if it cannot begin */
   start(order: RunOrder): Promise<string>;
   /** When the run has ended; null if it is none of those that run. */

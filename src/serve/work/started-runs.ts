@@ -55,10 +55,21 @@ export class StartedRuns implements Runs {
     return hiddenIn(event, this.#hide) as SentEvent;
   }
 
+  async check({ project, worker, words }: Pick<RunOrder, "project" | "worker" | "words">): Promise<void> {
+    this.#refuseMore();
+    withArguments(workerNamed(worker, await project.load()), words);
+  }
+
+  #refuseMore(): void {
+    if (this.#count >= MAX_RUNS) throw new ServiceFault(503, "TOO_MANY", `${MAX_RUNS} runs are running already`);
+  }
+
   async start(order: RunOrder): Promise<string> {
-    if (this.#count >= MAX_RUNS) {
+    try {
+      this.#refuseMore();
+    } catch (error) {
       await order.ended();
-      throw new ServiceFault(503, "TOO_MANY", `${MAX_RUNS} runs are running already`);
+      throw error;
     }
     const begun = Promise.withResolvers<string>();
     let id: string | null = null;

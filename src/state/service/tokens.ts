@@ -56,6 +56,11 @@ export class Tokens {
     return (await this.#read()).map(({ sha256: _, ...token }) => token);
   }
 
+  /** Of all tokens that are valid now; read again only if they have changed. */
+  async ids(): Promise<ReadonlySet<string>> {
+    return new Set((await this.#current()).map(({ id }) => id));
+  }
+
   /** `value` is not stored anywhere. @throws RangeError for a name or roles that cannot be, or for too many tokens */
   async create(name: string, roles: readonly Role[]): Promise<{ readonly token: Token; readonly value: string }> {
     if (name.length > MAX_NAME_CHARS || !/^[\w.@ ][\w.@ -]*$/.test(name))

@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
-import { chmod, lstat, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
+import { chmod, lstat, mkdir, mkdtemp, readFile, rm, statfs } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { nullFor } from "../../platform/errno.ts";
+import { hasCode, nullFor } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import { makeClosedDir } from "../state-dir.ts";
 import { statePaths } from "../state-paths.ts";
@@ -35,11 +34,11 @@ export class UploadFolder implements AsyncDisposable {
     return new UploadFolder(dir);
   }
 
-  /** For one request. Disposing removes it. */
-  async batch(): Promise<UploadBatch> {
+  /** For one request. Disposing removes it, and gives back its room. */
+  async batch(room: UploadRoom): Promise<UploadBatch> {
     const dir = join(this.#dir, randomUUID());
     await mkdir(dir, { mode: 0o700 });
-    return new UploadBatch(dir);
+    return new UploadBatch(dir, room);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -47,19 +46,35 @@ export class UploadFolder implements AsyncDisposable {
   }
 }
 
+/** Counts the bytes of a batch on the disk. */
+export interface UploadRoom extends Disposable {
+  /** False: there is no room for them. */
+  take(bytes: number): boolean;
+}
+
+/** There is no room for a file. */
+export class UploadRoomError extends Error {
+  override readonly name = "UploadRoomError";
+}
+
 export class UploadBatch implements AsyncDisposable {
   readonly #dir: string;
+  readonly #room: UploadRoom;
   #count = 0;
 
-  constructor(dir: string) {
+  constructor(dir: string, room: UploadRoom) {
     this.#dir = dir;
+    this.#room = room;
   }
 
-  /** Answers with the path of the file. The user of a cell may read it there; on the host no other user can enter its folder. */
-  async keep(content: Readable): Promise<string> {
+  /** Answers with the path of the file. The user of a cell may read it there; on the host no other user can enter its folder. @throws UploadRoomError */
+  async keep(content: AsyncIterable<Buffer>): Promise<string> {
     this.#count += 1;
     const path = join(this.#dir, String(this.#count));
-    await pipeline(content, createWriteStream(path, { flags: "wx", mode: 0o600 }));
+    const written = createWriteStream(path, { flags: "wx", mode: 0o600 });
+    await pipeline(counted(content, this.#room), written).catch((error: unknown) => {
+      throw hasCode(error, "ENOSPC", "EDQUOT") ? noRoom(error) : error;
+    });
     // Whatever the umask of the service.
     await chmod(path, 0o644);
     return path;
@@ -67,7 +82,25 @@ export class UploadBatch implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await rm(this.#dir, { recursive: true, force: true });
+    this.#room[Symbol.dispose]();
   }
+}
+
+async function* counted(content: AsyncIterable<Buffer>, room: UploadRoom): AsyncGenerator<Buffer> {
+  for await (const piece of content) {
+    if (!room.take(piece.length)) throw noRoom();
+    yield piece;
+  }
+}
+
+function noRoom(cause?: unknown): UploadRoomError {
+  return new UploadRoomError("the uploads that the service keeps leave no room for this one", { cause });
+}
+
+/** How many bytes the uploads of all clients may have together: a part of what is free now. */
+export async function uploadSpace(mostBytes: number): Promise<number> {
+  const { bavail, bsize } = await statfs(tmpdir());
+  return Math.min(mostBytes, Math.floor((bavail * bsize) / 4));
 }
 
 /** Other users may write in the folder for temporary files. */

@@ -56,8 +56,10 @@ describe("a page in a browser of this machine", () => {
   });
 
   it("is refused with two Hosts, and with an absolute URL", async () => {
-    const two = await raw(`GET /v1/projects HTTP/1.1\r\n${host()}Host: evil.example\r\n${bearer()}\r\n`, 1500);
-    expect(statuses(two)[0]).toMatch(/^40[03]$/);
+    for (const second of ["Host: evil.example\r\n", host(), bearer(), "Origin: null\r\nOrigin: null\r\n"]) {
+      const two = await raw(`GET /v1/projects HTTP/1.1\r\n${host()}${second}${bearer()}\r\n`, 1500);
+      expect(statuses(two)[0], second).toMatch(/^40[03]$/);
+    }
     const absolute = await raw(`GET http://evil.example/v1/projects HTTP/1.1\r\n${host()}${bearer()}\r\n`, 1500);
     expect(statuses(absolute)).toEqual(["400"]);
   });
@@ -327,5 +329,26 @@ describe("bytes that are no sound request", () => {
     expect((await service.ask("POST", "/v1/runs", { raw: many, headers })).status).toBe(400);
     const packed = { ...headers, "content-encoding": "gzip" };
     expect((await service.ask("POST", "/v1/runs", { raw: "x", headers: packed })).status).toBe(415);
+  });
+
+  it("may be requests that break off in the middle: they are no errors of Corral", async () => {
+    const { json: started } = await service.ask("POST", "/v1/runs", { body: { worker: "slow" } });
+    const post = (type: string): string => `${host()}${bearer()}Content-Type: ${type}\r\nContent-Length: 1000\r\n\r\n`;
+    const part = '--b\r\nContent-Disposition: form-data; name="request"\r\n\r\n{"worker":"attached"}\r\n--b\r\n';
+    const file = 'Content-Disposition: form-data; name="f"; filename="a"\r\n\r\nhalf';
+    await Promise.all(
+      [
+        `POST /v1/runs HTTP/1.1\r\n${post("application/json")}{"worker":`,
+        `POST /v1/runs HTTP/1.1\r\n${post("multipart/form-data; boundary=b")}--b\r\nContent-Dis`,
+        `POST /v1/runs HTTP/1.1\r\n${post("multipart/form-data; boundary=b")}${part}${file}`,
+        `GET /v1/runs/${started.run}/events HTTP/1.1\r\n${host()}${bearer()}\r\n`,
+        `GET /v1/runs/${started.run}/output?follow=true HTTP/1.1\r\n${host()}${bearer()}\r\n`,
+        `GET /v1/runs/${started.run}/result?wait=60 HTTP/1.1\r\n${host()}${bearer()}\r\n`,
+      ].map((bytes) => raw(bytes, 500)),
+    );
+    const metrics = async (): Promise<string> => (await service.ask("GET", "/metrics")).text;
+    await expect.poll(metrics).toMatch(/corral_http_refused_total\{reason="broken_off"\} (?:[3-9]|\d\d)/);
+    await service.ask("DELETE", `/v1/runs/${started.run}`);
+    expect(service.log()).not.toContain("unexpected error");
   });
 });

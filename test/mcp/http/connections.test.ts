@@ -49,3 +49,41 @@ describe("connections that show no token", () => {
     await expect.poll(() => silent[0]?.closed).toBe(true);
   });
 });
+
+/** What a request with these headers is answered with, and with this much of its body. */
+async function raw(headers: readonly string[], body: string, waits = true): Promise<string> {
+  const { port } = new URL(s.server.url);
+  const socket = connect(Number(port), "127.0.0.1").setEncoding("utf8");
+  silent.push(socket);
+  const own = [`Host: 127.0.0.1:${port}`, `Authorization: Bearer ${TOKEN}`, "Content-Type: application/json"];
+  socket.write(`POST /mcp HTTP/1.1\r\n${[...own, ...headers].join("\r\n")}\r\n\r\n${body}`);
+  if (waits) return String((await once(socket, "data"))[0]).split("\r\n")[0] ?? "";
+  await once(socket, "connect");
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  socket.destroy();
+  return "";
+}
+
+describe("a request", () => {
+  it("is refused with two of a header that says where it goes, or who sends it", async () => {
+    const length = "Content-Length: 2";
+    expect(await raw([length], "{}")).toContain("400");
+    for (const second of [
+      "Host: evil.example",
+      "HOST: 127.0.0.1",
+      `Authorization: Bearer ${TOKEN}`,
+      "Content-Type: a/b",
+    ])
+      expect(await raw([second, length], "{}"), second).toContain("403");
+    expect(
+      await raw(["Origin: http://evil.example", `Origin: ${new URL(s.server.url).origin}`, length], "{}"),
+    ).toContain("403");
+  });
+
+  it("that breaks off is no trouble of the server", async () => {
+    await raw(["Content-Length: 1000"], '{"jsonrpc":', false);
+    const { client } = await connectedTo(s.server.url, TOKEN, true);
+    await client.listTools();
+    expect(s.troubles).toEqual([]);
+  });
+});
