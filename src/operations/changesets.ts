@@ -1,5 +1,5 @@
 import type { Decision } from "../approval/approver.ts";
-import { changesApplied, changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
+import { changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
 import { type ChangedFile, changedFiles } from "../changes/changed-files.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
@@ -7,7 +7,7 @@ import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-changeset.ts";
 import { FleetStores } from "../fleet/fleet-stores.ts";
 import { ruledChange } from "../run/changes/decisions.ts";
-import { finishInterrupted } from "../run/changes/finish-interrupted.ts";
+import { finishInterrupted, recordingApplied } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { withheldAs } from "../run/changes/settle.ts";
 import { openTrail } from "../run/recorded/open-trail.ts";
@@ -204,10 +204,11 @@ export class Changesets implements AsyncDisposable {
     if (agreed.length === 0) return { id, changes: withheld, left: kept.waiting.size };
     await trail.append(changesApplying(selected, agreed, by));
     const indexes = new Set(agreed.map(({ index }) => index));
-    const applied = await this.#store.applyKept(id, indexes, { signal, digest });
+    // Before the application is forgotten: a process that is killed here leaves no change without a record.
+    const record = recordingApplied(this.#stateDir, trail, by);
+    const applied = await this.#store.applyKept(id, indexes, { signal, digest, record });
     if (!applied.ok) throw notKept(id, applied);
     const settled = applied.settled.map(({ change, ...verdict }) => ({ ...facts(change), ...verdict }));
-    await trail.append(changesApplied(selected, settled, by));
     if (applied.left === 0) await recordEnded(this.#store, this.#stores, id);
     const done = new Set(settled.map(({ index }) => index));
     const elsewhere = agreed
@@ -226,10 +227,11 @@ export class Changesets implements AsyncDisposable {
   async discard(id: string, { digest, by }: { readonly digest?: string; readonly by?: string } = {}): Promise<void> {
     const loaded = await this.#store.load(id);
     if (loaded.ok) await expectEnded(loaded.changeset, this.#stores);
-    const done = await this.#store.discard(id, digest);
+    await using trail = loaded.ok ? await openTrail(this.#stateDir, loaded.changeset.project) : null;
+    const record = trail === null ? undefined : recordingApplied(this.#stateDir, trail);
+    const done = await this.#store.discard(id, digest, record);
     if (!done.ok) throw notKept(id, done);
-    if (loaded.ok) {
-      await using trail = await openTrail(this.#stateDir, loaded.changeset.project);
+    if (loaded.ok && trail !== null) {
       await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes, by));
     }
     await recordEnded(this.#store, this.#stores, id);

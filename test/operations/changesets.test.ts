@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -118,6 +119,20 @@ describe("Changesets", () => {
       expect([asked.requests, treeAt(staged.target)]).toEqual([[], BEFORE]);
     },
   );
+
+  it.each(["before", "after"])("records once what a process applied that is killed %s it records it", async (when) => {
+    const child = join(import.meta.dirname, "killed-applying.ts");
+    const { signal } = spawnSync(process.execPath, [child, stateDir, ID, when], { stdio: "inherit" });
+    expect([signal, treeAt(staged.target)]).toEqual(["SIGKILL", { ...AFTER, new: null, "new/deep": null }]);
+    expect(recorded("changes_applied")).toHaveLength(when === "after" ? 1 : 0);
+    for (let start = 0; start < 2; start++) {
+      const told: string[] = [];
+      await using next = await Changesets.open(stateDir, {}, (text) => told.push(text));
+      expect(told).toEqual(start === 0 ? [expect.stringContaining("6 applied")] : []);
+      expect(await next.list(null)).toEqual([]);
+      expect(recorded("changes_applied").map((line) => JSON.parse(line))).toMatchObject([{ counts: { applied: 6 } }]);
+    }
+  });
 
   it("stops where its caller stops", async () => {
     const stop = new AbortController();

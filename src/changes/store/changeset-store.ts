@@ -1,10 +1,9 @@
 import type { LockOwner } from "../../state/file-lock.ts";
 import { statePaths } from "../../state/state-paths.ts";
-import type { ApplicationOptions } from "../apply/application.ts";
 import { flushContent } from "../apply/flush-content.ts";
 import type { Settled } from "../apply/verdict.ts";
 import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
-import { applyAgreed, applyKept, finishApplication, type KeptApplication } from "./apply-kept.ts";
+import { applyAgreed, applyKept, finishApplication, type KeptApplication, type RecordApplied } from "./apply-kept.ts";
 import { ChangesetFolders, unlessBroken } from "./changeset-folders.ts";
 import type { EndedChangesets } from "./ended-changesets.ts";
 import { isThere } from "./existing.ts";
@@ -147,13 +146,13 @@ export class ChangesetStore {
    * Completes what was agreed to of a changeset whose process died: continues its application, or begins it after `before`. One that
    * ended, by this or by another process, stays known until {@link EndedChangesets.forget}. `missing`: all of it was applied before.
    */
-  async complete(id: string, before: (agreed: Changeset) => Promise<void>): Promise<Completed> {
+  async complete(id: string, before: (agreed: Changeset) => Promise<void>, record: RecordApplied): Promise<Completed> {
     if (this.ended.has(id))
       return await unlessBroken(id, async () => {
         return { ok: true, ...(await this.ended.folderOf(id).read()), settled: null };
       });
     return await this.#folders.holding(id, async (folder) => {
-      const settled = (await finishApplication(folder, {})) ?? (await applyAgreed(folder, before));
+      const settled = (await finishApplication(folder, { record })) ?? (await applyAgreed(folder, before, record));
       const kept = await folder.read();
       if (kept.waiting.size === 0) await this.#folders.end(folder);
       return { ok: true, ...kept, settled };
@@ -193,10 +192,10 @@ export class ChangesetStore {
   }
 
   /** Removes a changeset, after finishing an interrupted application. One that cannot be read is removed as it is. `digest`: see {@link StoreOptions}. */
-  async discard(id: string, digest?: string): Promise<Discarded> {
+  async discard(id: string, digest?: string, record?: RecordApplied): Promise<Discarded> {
     return await this.#folders.holding(id, async (folder) => {
       const finished = await unlessBroken(id, async () => {
-        await finishApplication(folder, {});
+        await finishApplication(folder, { record });
         if (digest !== undefined && digest !== digestOf(await folder.readChangeset())) return changed(id);
         return { ok: true };
       });
@@ -207,7 +206,7 @@ export class ChangesetStore {
   }
 
   /** Finishes all applications and removals that were interrupted because their process ended. */
-  async finishInterrupted(options: ApplicationOptions = {}): Promise<Finished[]> {
+  async finishInterrupted(options: KeptApplication = {}): Promise<Finished[]> {
     const finished: Finished[] = [];
     for (const id of await this.#folders.ids()) {
       const folder = this.#folders.of(id);

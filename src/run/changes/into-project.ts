@@ -1,19 +1,27 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type AuditRecord, changesApplied, changesApplying, changesDiscarded } from "../../audit/records.ts";
+import { type AuditRecord, changesApplying, changesDiscarded } from "../../audit/records.ts";
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { type Changeset, only } from "../../changes/model/changeset.ts";
+import type { RecordApplied } from "../../changes/store/apply-kept.ts";
 import { ChangesetBusy, ChangesetStore } from "../../changes/store/changeset-store.ts";
 import { lockOwner } from "../../state/owner.ts";
 import type { KeptChangesets, Outcome } from "../model/reported.ts";
 import { UnfinishedChanges } from "../model/unfinished-changes.ts";
+import { appliedOf } from "./finish-interrupted.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string): ChangesetStore {
   return new ChangesetStore(stateDir, lockOwner());
 }
 
-/** The changes of root runs: applied from the store, and written down before and after. */
-export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChangesets {
+/** The changes of root runs: applied from the store, and written down before and after, by `record`. */
+export function intoProject(
+  store: ChangesetStore,
+  audit: AuditTrail,
+  record: RecordApplied = async (changeset, settled) => await audit.append(appliedOf(changeset, settled)),
+): KeptChangesets {
+  // They are applied. If this record fails, that of the run's end fails too, and that is reported.
+  const recorded: RecordApplied = async (...applied) => void (await isWritten(record(...applied)));
   return {
     keep: async (...changes) => await kept(store, ...changes),
     async apply(changeset, indexes, beginning) {
@@ -34,7 +42,9 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
         // On the disk before the first file is touched; if it cannot be written, nothing is applied and nothing is lost.
         const before = async () => await audit.append(changesApplying(changeset, changes));
         const isKept = beginning !== undefined;
-        outcomes = await whenFree(() => unlessBusy(store.apply(changeset, indexes, { isKept, before })));
+        outcomes = await whenFree(() =>
+          unlessBusy(store.apply(changeset, indexes, { isKept, before, record: recorded })),
+        );
       } catch (error) {
         if (!(error instanceof AuditTrailError)) throw error;
         if (beginning !== undefined) throw unrecorded(error);
@@ -42,11 +52,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
         return held(UNRECORDED);
       }
       // The process that completes it records it.
-      if (outcomes === null) return held(FINISHED_ELSEWHERE);
-      // The changes are applied. If this record fails, that of the run's end fails too, and that is reported.
-      const done = outcomes.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
-      await isWritten(audit, changesApplied(changeset, done));
-      return outcomes;
+      return outcomes ?? held(FINISHED_ELSEWHERE);
     },
     async withdraw(runs, reason) {
       const left = await store.leftOf(new Set(runs));
@@ -73,11 +79,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
   };
 
   async function finished(id: string) {
-    const done = await completed(id, store, (agreed) => written(changesApplying(agreed, agreed.changes)));
-    if (done === null || "broken" in done || done.settled === null) return done;
-    const applied = done.settled.map(({ change: { path, kind }, outcome }) => ({ path, kind, outcome }));
-    await isWritten(audit, changesApplied(done.changeset, applied));
-    return done;
+    return await completed(id, store, (agreed) => written(changesApplying(agreed, agreed.changes)), recorded);
   }
 
   /** Nothing is applied unrecorded: the fleet waits until its changes can be recorded. */
@@ -95,7 +97,7 @@ export function intoProject(store: ChangesetStore, audit: AuditTrail): KeptChang
     if (!(await store.drop(id, before)) || !kept.ok) return;
     // It is gone. If this record fails, those of the next attempt fail too, and that is reported.
     const { changes } = only(kept.changeset, kept.waiting);
-    await isWritten(audit, changesDiscarded(kept.changeset, changes, undefined, reason));
+    await isWritten(audit.append(changesDiscarded(kept.changeset, changes, undefined, reason)));
   }
 }
 
@@ -132,9 +134,14 @@ async function kept(store: ChangesetStore, ...changes: Parameters<ChangesetStore
 }
 
 /** Null: nothing is left of it, so all was applied. */
-async function completed(run: string, store: ChangesetStore, before: (agreed: Changeset) => Promise<void>) {
+async function completed(
+  run: string,
+  store: ChangesetStore,
+  before: (agreed: Changeset) => Promise<void>,
+  record: RecordApplied,
+) {
   return await whenFree(async () => {
-    const done = await store.complete(run, before);
+    const done = await store.complete(run, before, record);
     if (done.ok) return done;
     if (done.code === "missing") return null;
     return done.code === "busy" ? new Busy(done.reason) : { broken: done.reason };
@@ -149,9 +156,9 @@ function unrecorded(cause: AuditTrailError): UnfinishedChanges {
 const FINISHED_ELSEWHERE = "another process finishes the run in place of this one";
 const UNRECORDED = "it could not be recorded in the audit trail, and nothing is applied unrecorded";
 
-async function isWritten(audit: AuditTrail, record: AuditRecord): Promise<boolean> {
+async function isWritten(writing: Promise<void>): Promise<boolean> {
   try {
-    await audit.append(record);
+    await writing;
     return true;
   } catch (error) {
     if (!(error instanceof AuditTrailError)) throw error;

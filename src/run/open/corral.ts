@@ -12,7 +12,7 @@ import { namedSecrets } from "../../secrets/named-secrets.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
 import { currentOwner } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
-import { finishInterrupted, type ToldFinish } from "../changes/finish-interrupted.ts";
+import { finishInterrupted, recordingApplied, type ToldFinish } from "../changes/finish-interrupted.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { preparingInCells } from "../images/prepare-in-cell.ts";
@@ -119,7 +119,7 @@ export async function openCorralFor(
       refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces, outerProcessFor(options)),
       grants,
       history,
-      changesets: intoProject(store, trail),
+      changesets: intoProject(store, trail, recordingApplied(options.stateDir, trail)),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
       schemas: new SchemaChecks(),
       transcripts: new TranscriptFolder(options.stateDir, project.dir, (detail) => tellTrouble(detail, around.emit)),
