@@ -1,4 +1,4 @@
-import type { APPROVAL_OPERATIONS } from "../sandbox/approval.ts";
+import type { APPROVAL_OPERATIONS, HostExecuted } from "../sandbox/approval.ts";
 
 export type ApprovalOperation = (typeof APPROVAL_OPERATIONS)[number];
 
@@ -29,6 +29,8 @@ export interface ApprovalRequest {
   readonly command?: string;
   /** The command line alone, if `command` shows more than it. Rules that deny are checked against it. */
   readonly line?: string;
+  /** What of the paths programs of the host would execute: shown first, and no general yes covers it. Absent: nothing. */
+  readonly hostExecuted?: readonly HostExecuted[];
   /** The purpose, in one sentence. Often written by the worker, so it may be false. */
   readonly why?: string;
   /** A unified diff of the change. It may be long. */
@@ -75,19 +77,32 @@ export function reachesOut(operation: ApprovalOperation): boolean {
   return operation === "push" || isGrant(operation);
 }
 
+/** True for requests that only a person decides, for this once: no rule, mode or earlier answer approves them. */
+export function isHostExecuted({ hostExecuted = [] }: Pick<ApprovalRequest, "hostExecuted">): boolean {
+  return hostExecuted.length > 0;
+}
+
 export function isGrant(operation: ApprovalOperation): boolean {
   return operation === "grant_read" || operation === "grant_write" || operation === "grant_network";
 }
 
 /** For users who trust a project's declarations. Grants and pushes go beyond these, so it denies them. */
 export const approveAll: Approver = {
-  decide: async ({ operations }) =>
-    operations.some(reachesOut)
+  decide: async ({ operations, hostExecuted = [] }) => {
+    const [first] = hostExecuted;
+    if (first !== undefined) return unasked(whyNotCovered(first, "the approval mode approve_all"));
+    return operations.some(reachesOut)
       ? denied(
           "the approval mode approve_all does not cover grants and pushes; add an approval rule to the project for them",
         )
-      : { outcome: "approved", scope: "session", reason: "the approval mode is approve_all" },
+      : { outcome: "approved", scope: "session", reason: "the approval mode is approve_all" };
+  },
 };
+
+/** `general`: the yes that was given. */
+export function whyNotCovered({ why }: HostExecuted, general: string): string {
+  return `${why}, which ${general} does not cover: a person has to agree to it by itself, or the policy says \`host_executed: allow\``;
+}
 
 export const autoDeny: Approver = {
   decide: async () => denied("the approval mode is auto_deny"),

@@ -1,5 +1,11 @@
 import { ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { type ApprovalOperation, type ApprovalRequest, type ApprovalScope, isGrant } from "./approver.ts";
+import {
+  type ApprovalOperation,
+  type ApprovalRequest,
+  type ApprovalScope,
+  isGrant,
+  isHostExecuted,
+} from "./approver.ts";
 import { checkedPath } from "./path-glob.ts";
 
 const MAX_REMEMBERED = 10_000;
@@ -32,7 +38,7 @@ export class ApprovalMemory {
 
   /** The scope under which every part of a request is already approved; null if any part is not. */
   scopeOf(request: ApprovalRequest): Exclude<ApprovalScope, "once"> | null {
-    const lasting = lastingOf(request);
+    const lasting = isHostExecuted(request) ? null : lastingOf(request);
     if (lasting === null) return null;
     if (lasting.every((one) => this.#has(request, "session", one))) return "session";
     return lasting.every((one) => this.#has(request, "session", one) || this.#has(request, "tree", one))
@@ -48,9 +54,11 @@ export class ApprovalMemory {
 
 /**
  * The subjects for which an approval of this request is remembered; null if it must be asked each time. An approval for a
- * file covers the file's directory, but never `/`; a grant covers the requested directory, or exactly that host. A push is never remembered.
+ * file covers the file's directory, but never `/`; a grant covers the requested directory, or exactly that host. A push is never remembered,
+ * nor a change to what the host executes.
  */
 export function lastingOf(request: Asked): readonly Lasting[] | null {
+  if (isHostExecuted(request) && !request.operations.every(isGrant)) return null;
   const each = [...new Set(request.operations)].map((operation) => lastingOfOne(operation, request));
   if (each.length === 0 || each.includes(null)) return null;
   return each.flatMap((lasting) => lasting ?? []);

@@ -17,7 +17,7 @@ export type Ask = (question: Question, signal: AbortSignal) => Promise<Answer | 
 export function questionKey(request: ApprovalRequest): string {
   const { worker, through, operations, paths, directory, wider, callee, input, command, why, diff, lastingOnly } =
     request;
-  const { to, reaches, machine } = request;
+  const { to, reaches, machine, hostExecuted } = request;
   const read = [
     worker,
     through,
@@ -34,6 +34,7 @@ export function questionKey(request: ApprovalRequest): string {
     to,
     reaches,
     machine,
+    hostExecuted,
   ];
   return createHash("sha256")
     .update(JSON.stringify(read.map((part) => part ?? null)))

@@ -7,6 +7,7 @@ import {
   type Decision,
   denied,
   isGrant,
+  isHostExecuted,
 } from "./approver.ts";
 import { checkedPath, parseNameGlob, parsePathGlob } from "./path-glob.ts";
 import { decideShell } from "./shell-rules/decide.ts";
@@ -84,13 +85,14 @@ function decisionOf({ decide, why }: ApprovalRule, number: number): Decision {
 
 type Terms = Omit<ApprovalRule, "decide" | "why">;
 
-/** The narrow reading: the rule must match everything in the request, and a rule with `paths` needs a path. */
+/** The narrow reading: the rule must match everything in the request, and a rule with `paths` needs a path. None is about what the host executes. */
 function approves({ worker, operations, paths, hosts, command }: Terms): Test {
   const isWorker = worker === undefined ? () => true : parseNameGlob(worker);
   const globs = paths?.map(parsePathGlob);
   const shown = command === undefined ? null : shellRules("ask", command, "pre_approved");
   return (request, read) =>
     isWorker(request.worker) &&
+    !isHostExecuted(request) &&
     request.operations.length > 0 &&
     request.operations.every((operation) => operations?.includes(operation) ?? true) &&
     (globs === undefined ||

@@ -1,6 +1,7 @@
 import { askedOnApplying, comesBack } from "../sandbox/staging.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import type { Agreed } from "./agreed.ts";
+import { changesApart } from "./host-executed.ts";
 import { type Change, type ChangedMount, type Changeset, placesAbove } from "./model/changeset.ts";
 import { type Draft, inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
 import { BytesBudget, judged } from "./scan/judge.ts";
@@ -29,6 +30,10 @@ interface Found {
   readonly change: Omit<Change, "index">;
   readonly asks: boolean;
   readonly isLeft: boolean;
+  /** Nothing that was approved covers it. */
+  readonly isOpen: boolean;
+  /** It is applied to a caller's view, and asked about with what leaves that one. */
+  readonly isInView: boolean;
 }
 
 /**
@@ -88,7 +93,7 @@ export class Collecting {
         ...said,
         ...(linkText === undefined ? {} : { linkText }),
       };
-      this.#found.push({ change, asks, isLeft });
+      this.#found.push({ change, asks, isLeft, isOpen, isInView: view.mount.view !== undefined });
     }
     this.#mounts.push(changed);
   }
@@ -99,10 +104,17 @@ export class Collecting {
     if (found.length > MAX_TOTAL) throw new TooManyChanges(`there are more than ${MAX_TOTAL} changes`);
     if (found.length === 0) return null;
     const changes = keepingWhatMayBeLost(found.map(({ change }, index): Change => ({ index, ...change })));
+    const changeset: Changeset = { version: 1, ...of, mounts: this.#mounts, changes };
+    const apart = changesApart(changeset);
+    const chosen = (isMeant: (one: Found, isApart: boolean) => boolean): Change[] =>
+      changes.filter(({ refusal }, index) => {
+        const one = found[index];
+        return refusal === null && one !== undefined && isMeant(one, one.isOpen && apart.has(index));
+      });
     return {
-      changeset: { version: 1, ...of, mounts: this.#mounts, changes },
-      toAsk: changes.filter(({ refusal }, index) => refusal === null && found[index]?.asks),
-      leftToCallers: changes.filter(({ refusal }, index) => refusal === null && found[index]?.isLeft),
+      changeset,
+      toAsk: chosen((one, isApart) => one.asks || (isApart && !one.isInView)),
+      leftToCallers: chosen((one, isApart) => one.isLeft || (isApart && one.isInView && !one.asks)),
     };
   }
 }

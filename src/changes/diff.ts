@@ -3,6 +3,7 @@ import { visibleLine, visibleName } from "../text/visible.ts";
 import { OpenMounts } from "./apply/open-mounts.ts";
 import { impossible, isVerdict, refused, type Verdict } from "./apply/verdict.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
+import { changesApart } from "./host-executed.ts";
 import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
 
 export const DIFF_LIMITS = {
@@ -42,7 +43,10 @@ export async function shownChangeset(
   const lines: string[] = [];
   const unfit = new Map<number, Verdict>();
   let shown = 0;
+  const apart = changesApart(changeset);
   for await (const diff of changeDiffs(changeset, limits, whole)) {
+    const executed = apart.get(diff.change.index);
+    if (executed !== undefined) lines.push(`${executed}: ${visibleName(diff.change.path)}`);
     for (const line of diff.lines) lines.push(line);
     if (diff.verdict !== null) unfit.set(diff.change.index, diff.verdict);
     shown += 1;

@@ -4,6 +4,7 @@ import { removeTree } from "../files/host/remove-tree.ts";
 import { MAX_EDIT_BYTES } from "../files/model/bounds.ts";
 import type { Hidden } from "../files/model/hidden.ts";
 import { governingMount, hostBelow } from "../sandbox/access.ts";
+import { asksForHostExecuted } from "../sandbox/host-executed.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
@@ -284,7 +285,8 @@ export class Stage implements AsyncDisposable {
   }
 
   #collect(of: ChangesOf, signal: AbortSignal | undefined): Promise<Collected | null> {
-    return collectChanges(this.#views, this.#agreed, this.#request.maxBytes, of, signal);
+    const ofPolicy = asksForHostExecuted(this.#request.sandbox) ? of : { ...of, hostExecuted: "allow" as const };
+    return collectChanges(this.#views, this.#agreed, this.#request.maxBytes, ofPolicy, signal);
   }
 
   #viewAt(path: VirtualPath): View | undefined {

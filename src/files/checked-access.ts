@@ -4,11 +4,13 @@ import {
   checkRead,
   checkWrite,
   consentTo,
+  governingMount,
   parsePathIn,
   readablePaths,
 } from "../sandbox/access.ts";
 import type { ChangeOperation, Consent } from "../sandbox/approval.ts";
 import { PathNotInSandboxError, type SandboxError } from "../sandbox/errors.ts";
+import { asksForHostExecuted, type EntryKind, whyHostExecutedIn } from "../sandbox/host-executed.ts";
 import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
@@ -24,6 +26,8 @@ export interface ConsentNeed {
   readonly path: VirtualPath;
   /** `blocked` is refused without asking. */
   readonly consent: Consent;
+  /** Why a program of the host would act on it by itself: it is asked about whatever the mount says. Absent: none would. */
+  readonly hostExecuted?: string;
 }
 
 export type Resolution =
@@ -118,7 +122,17 @@ export class CheckedAccess {
   #need(operation: ChangeOperation, raw: string): ConsentNeed {
     const path = this.parse(raw);
     refuse(checkWrite(this.#sandbox, path, { directory: true }));
-    return { operation, path, consent: consentTo(this.#sandbox, path, operation) };
+    return this.needAt(operation, path, "file");
+  }
+
+  needAt(operation: ChangeOperation, path: VirtualPath, kind: EntryKind): ConsentNeed {
+    const consent = consentTo(this.#sandbox, path, operation);
+    const mount = asksForHostExecuted(this.#sandbox) ? governingMount(this.#sandbox, path) : undefined;
+    const hostExecuted = mount === undefined ? null : whyHostExecutedIn(mount, path, kind);
+    if (hostExecuted === null) return { operation, path, consent };
+    // What is written to a view is asked about when it is applied.
+    const asksNow = consent === "pre_approved" && mount?.view === undefined;
+    return { operation, path, consent: asksNow ? "ask" : consent, hostExecuted };
   }
 
   #toChange(operation: "write" | "delete", raw: string, facts: Parameters<typeof checkWrite>[2]): Place {

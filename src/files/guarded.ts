@@ -1,5 +1,7 @@
 import { canRead, canWrite, checkRead, readablePaths, writablePaths } from "../sandbox/access.ts";
+import type { ChangeOperation } from "../sandbox/approval.ts";
 import { NotFoundError, type SandboxError } from "../sandbox/errors.ts";
+import type { EntryKind } from "../sandbox/host-executed.ts";
 import { ROOTED_BASE } from "../sandbox/reserved.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { below, covers, joinVirtual, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
@@ -56,6 +58,8 @@ export interface GuardedFiles {
   writableRoots(): readonly VirtualPath[];
   /** `to`: the second path of a move or a copy. Throws like the operation itself if a path is refused. */
   needs(operation: FileOperation, path: string, to?: string): readonly ConsentNeed[];
+  /** The same for one entry that an operation would change. */
+  needAt(operation: ChangeOperation, path: VirtualPath, kind: EntryKind): ConsentNeed;
 
   /**
    * What a change would do, or the refusal that it would meet, so that a person is asked only about what can be done. The
@@ -98,6 +102,7 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
     readableRoots: () => readablePaths(sandbox),
     writableRoots: () => writablePaths(sandbox),
     needs: (operation, raw, to) => access.needs(operation, raw, to),
+    needAt: (operation, path, kind) => access.needAt(operation, path, kind),
     foresee: (intended, options) =>
       told(() => foresee(intended, { files, access, mounts: sandbox.mounts.map(({ path }) => path), ...options })),
 

@@ -1,7 +1,9 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import type { ConsentNeed } from "../files/checked-access.ts";
 import type { GuardedFiles } from "../files/guarded.ts";
 import type { Expected } from "../files/model/files.ts";
 import type { Effect } from "../files/model/foreseen.ts";
+import type { HostExecuted } from "../sandbox/approval.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { placeOfEntry, shown, type Wanted, wantedIn } from "./entry-path.ts";
@@ -26,8 +28,8 @@ export interface Puller {
   readonly seen: Map<string, string | null>;
   /** Adds to the question what one file would become. */
   show(change: Extract<Effect, { kind: "write" }>): void;
-  /** Asks for approval of all writes together, after each was shown. Rejects if it is denied. */
-  agree(paths: readonly VirtualPath[], signal: AbortSignal): Promise<void>;
+  /** Asks for approval of all writes together that were shown since the last question. Rejects if it is denied. */
+  agree(paths: readonly VirtualPath[], hostExecuted: readonly HostExecuted[], signal: AbortSignal): Promise<void>;
   /** Called for each approved file after it was written with the content that was added to the question. */
   agreedTo(path: VirtualPath): Promise<void>;
 }
@@ -188,12 +190,12 @@ async function withoutConflicts(
   return different.filter((one) => !conflicts.has(one));
 }
 
-/** A path that cannot be written at all needs no approval: the write itself is refused. */
-function asks(files: GuardedFiles, path: VirtualPath): boolean {
+/** Null: it needs no approval. A path that cannot be written at all needs none: the write itself is refused. */
+function needOf(files: GuardedFiles, path: VirtualPath): ConsentNeed | null {
   try {
-    return files.needs("write", path).some(({ consent }) => consent === "ask");
+    return files.needs("write", path).find(({ consent }) => consent === "ask") ?? null;
   } catch (error) {
-    if (error instanceof SandboxError) return false;
+    if (error instanceof SandboxError) return null;
     throw error;
   }
 }
@@ -203,16 +205,52 @@ interface Outcomes {
   readonly refusals: SandboxError[];
 }
 
-/** Asks once about all files that need approval and can be written; what would be refused is refused before. */
+/**
+ * Asks once about what programs of the host would execute, which is left out if it is denied, and once about all other files that need
+ * approval and can be written; what would be refused is refused before.
+ */
 async function agreed(
   all: readonly Comparison[],
   repository: Repository,
-  { files, show, agree }: Puller,
-  { draft, refusals }: Outcomes,
+  puller: Puller,
+  outcomes: Outcomes,
   signal: AbortSignal,
 ): Promise<readonly Planned[]> {
-  const toAsk = new Map(all.filter(({ path }) => asks(files, path)).map((one) => [one.entry, one]));
-  const planned = all.filter(({ entry }) => !toAsk.has(entry)).map((one): Planned => ({ ...one, agreedOn: null }));
+  const needs = all.map((one) => ({ one, need: needOf(puller.files, one.path) }));
+  const planned = needs.flatMap(({ one, need }): Planned[] => (need === null ? [{ ...one, agreedOn: null }] : []));
+  const toAsk = needs.flatMap(({ one, need }) => (need === null ? [] : [{ one, why: need.hostExecuted ?? null }]));
+  const apart = toAsk.flatMap(({ one, why }): HostExecuted[] => (why === null ? [] : [{ path: one.path, why }]));
+  const [own, rest] = [toAsk.filter(({ why }) => why !== null), toAsk.filter(({ why }) => why === null)];
+  for (const [some, hostExecuted] of [[own, apart] as const, [rest, []] as const]) {
+    const asked = await foreseenOf(
+      some.map(({ one }) => one),
+      repository,
+      puller,
+      outcomes,
+      signal,
+    );
+    const paths = asked.map(({ path }) => path);
+    if (paths.length === 0) continue;
+    try {
+      await puller.agree(paths, hostExecuted, signal);
+      planned.push(...asked);
+    } catch (error) {
+      const { code, message } = error as { code?: unknown; message: string };
+      if (hostExecuted.length === 0 || typeof code !== "string" || !code.startsWith("APPROVAL_")) throw error;
+      for (const path of paths) outcomes.draft.skipped.push({ path, why: message });
+    }
+  }
+  return planned;
+}
+
+async function foreseenOf(
+  all: readonly Comparison[],
+  repository: Repository,
+  { files, show }: Puller,
+  { draft, refusals }: Outcomes,
+  signal: AbortSignal,
+): Promise<Planned[]> {
+  const toAsk = new Map(all.map((one) => [one.entry, one]));
   const asked: Planned[] = [];
   for await (const [entry, content] of repository.contents([...toAsk.keys()], signal)) {
     const one = toAsk.get(entry);
@@ -231,9 +269,7 @@ async function agreed(
     // Comparing two versions takes a while, and there may be many.
     await nextTurn();
   }
-  const paths = asked.map(({ path }) => path);
-  if (paths.length > 0) await agree(paths, signal);
-  return [...planned, ...asked];
+  return asked;
 }
 
 async function writeAll(

@@ -13,7 +13,7 @@ import { FileSandbox } from "./file-sandbox.ts";
 export interface OpenFilesOptions {
   /** `host`: the directories of the mounts. `memory`: empty directories in the memory of this process, gone when closed. */
   readonly backend: "host" | "memory";
-  /** Decides on what the consent of a mount says must be asked (`ask`, also if it says nothing). Absent: refused. */
+  /** Decides on what the consent of a mount says must be asked (`ask`, also if it says nothing), and on what the host executes. Absent: refused. */
   readonly approve?: (request: FileApproval) => boolean | Promise<boolean>;
 }
 
@@ -21,6 +21,8 @@ export interface OpenFilesOptions {
 export interface FileApproval {
   readonly operation: "write" | "delete";
   readonly path: string;
+  /** Why a program of the host would act on this file by itself. Absent: none would. */
+  readonly hostExecuted?: string;
 }
 
 export interface WholeReadOptions {
@@ -128,10 +130,11 @@ const STAGED = "its changes are staged, which only a run of a project can do. Us
 
 /** What is blocked is refused by the operation itself. */
 async function whyDenied(
-  { operation, path, consent }: ConsentNeed,
+  { operation, path, consent, hostExecuted }: ConsentNeed,
   approve: OpenFilesOptions["approve"],
 ): Promise<string | null> {
-  if (consent !== "ask" || (await approve?.({ operation, path })) === true) return null;
+  const asked = { operation, path, ...(hostExecuted === undefined ? {} : { hostExecuted }) };
+  if (consent !== "ask" || (await approve?.(asked)) === true) return null;
   const why = approve === undefined ? "it needs approval, and no `approve` was given" : "it was not approved";
   return `${why}. Declare the directory with \`approval\`, or approve the change.`;
 }

@@ -120,8 +120,11 @@ export interface FleetChangeset extends ForeseenChangeset {
   readonly item: { readonly index: number; readonly key: string };
 }
 
-export interface ApplyOptions extends Pick<ApplyRequest, "only" | "which" | "digest" | "signal"> {
-  /** True: the program approved all of it, so no person is asked; rules of the project that deny still deny. */
+export interface ApplyOptions extends Pick<ApplyRequest, "only" | "which" | "digest" | "hostExecuted" | "signal"> {
+  /**
+   * True: the program approved all of it, so no person is asked; rules of the project that deny still deny, and what programs of the host
+   * would execute waits unless `hostExecuted` names it.
+   */
   readonly agreed?: boolean;
 }
 

@@ -22,6 +22,8 @@ export interface KeptChange extends Pick<Change, "index" | "path" | "kind" | "ty
   readonly outcome: ChangeOutcome;
   /** Why it waits or was not applied; null if there is no reason to report. */
   readonly reason: string | null;
+  /** Why a program of the host would act on it by itself, so that no general yes covers it; null: none would. */
+  readonly hostExecuted: string | null;
 }
 
 export interface ShownChangeset extends Pick<Changeset, "id" | "run" | "root" | "worker" | "project" | "createdAt"> {
@@ -53,6 +55,11 @@ export interface ApplyRequest {
    * A function is called once for each project.
    */
   readonly approval: "agreed" | ((project: Project) => ApplyApproval);
+  /**
+   * The paths of changes with `hostExecuted` that a person has agreed to, each by itself. Others of this kind wait, if this is given or
+   * `approval` is `agreed`; else the question about them is apart.
+   */
+  readonly hostExecuted?: readonly string[];
   readonly signal?: AbortSignal;
   /** Who applies it, for the audit trail, such as the token of a service. */
   readonly by?: string;
@@ -67,7 +74,7 @@ export interface AppliedChangeset {
   readonly left: number;
 }
 
-export type AppliedChange = Omit<KeptChange, "bytes">;
+export type AppliedChange = Omit<KeptChange, "bytes" | "hostExecuted">;
 
 /** A changeset as it is reviewed. `digest`: what `apply` compares, so that a decision is on what was shown. */
 export interface ForeseenChangeset extends Omit<Foreseen, "parts">, Pick<Changeset, "id" | "worker" | "project"> {

@@ -1,7 +1,8 @@
-import type { Decision } from "../approval/approver.ts";
+import { type Decision, whyNotCovered } from "../approval/approver.ts";
 import { changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
 import { type ChangedFile, changedFiles } from "../changes/changed-files.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
+import { changesApart } from "../changes/host-executed.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-changeset.ts";
@@ -94,10 +95,11 @@ export class Changesets implements AsyncDisposable {
     const { run, root, worker, project, createdAt, mounts, changes } = changeset;
     const outcomes = new Map(state.changes.map((one) => [one.index, one]));
     const places = mounts.map(({ path, target }) => ({ path, host: target }));
+    const apart = changesApart(changeset);
     const shown = changes.map((change): KeptChange => {
       const { outcome, reason } = outcomes.get(change.index) ?? { outcome: "held", reason: null };
       const bytes = change.type === "file" ? (change.next?.size ?? null) : null;
-      return { ...facts(change), bytes, outcome, reason };
+      return { ...facts(change), bytes, outcome, reason, hostExecuted: apart.get(change.index) ?? null };
     });
     const digest = digestOf(changeset);
     return {
@@ -119,7 +121,7 @@ export class Changesets implements AsyncDisposable {
     const kept = await this.#load(id);
     const { run, root, worker, project: dir } = kept.changeset;
     const project = await this.#deciders.projectOf(dir);
-    const ruled = ruledChange(project, { run, root, worker: { name: worker } });
+    const ruled = ruledChange(project, { run, root, worker: { name: worker } }, changesApart(kept.changeset));
     const changes = new Map(kept.changeset.changes.map((change) => [change.index, change]));
     const { parts, ...rest } = await foreseen(kept);
     const decided = parts.map((part): RuledPart => {
@@ -168,25 +170,37 @@ export class Changesets implements AsyncDisposable {
 
   /**
    * Asks for each change as a run of the changeset's project would (its rules first), and applies what is approved. A file
-   * that changed meanwhile is a conflict and is not overwritten. Questions, answers and results are in the audit trail.
+   * that changed meanwhile is a conflict and is not overwritten. Questions, answers and results are in the audit trail. What programs of the
+   * host would execute is applied only if it was asked about by itself, or named in `hostExecuted`.
    *
    * @throws RequestError UNKNOWN_CHANGE for a path of `only` at which no change waits, DeclarationError if the project has mistakes,
    *   and as `show`; nothing was applied then.
    */
   async apply(
     id: string,
-    { only: paths, which, digest: shown, approval, by, signal = NEVER }: ApplyRequest,
+    { only: paths, which, digest: shown, approval, hostExecuted, by, signal = NEVER }: ApplyRequest,
   ): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
     await expectEnded(kept.changeset, this.#stores);
     const digest = digestOf(kept.changeset);
     if (shown !== undefined && shown !== digest) throw new RequestError("CHANGESET_CHANGED", id, CHANGED);
     const waiting = waitingOf(kept);
-    const { changes, unmatched } = which === undefined ? selectChanges(waiting, paths) : chosenChanges(waiting, which);
+    const { changes: chosen, unmatched } =
+      which === undefined ? selectChanges(waiting, paths) : chosenChanges(waiting, which);
     if (unmatched.length > 0) {
       const places = unmatched.map((path) => printableLine(path)).join(", ");
       throw new RequestError("UNKNOWN_CHANGE", id, `no change waits at ${places}`);
     }
+    const named = hostExecuted ?? (approval === "agreed" ? [] : null);
+    const apart = named === null ? new Map<number, string>() : changesApart(kept.changeset);
+    const uncovered = chosen.filter(({ index, path }) => apart.has(index) && named?.includes(path) !== true);
+    const left = new Set(uncovered);
+    const changes = chosen.filter((change) => !left.has(change));
+    const waits = uncovered.map((change): AppliedChange => {
+      const reason = whyNotCovered({ path: change.path, why: apart.get(change.index) ?? "" }, "a yes to all changes");
+      return { ...facts(change), outcome: "held", reason };
+    });
+    if (changes.length === 0) return { id, changes: waits, left: kept.waiting.size };
     const selected = only(kept.changeset, new Set(changes.map(({ index }) => index)));
     await using trail = await openTrail(this.#stateDir, selected.project);
     const { decisions, unfit } = await this.#deciders.decide(selected, { approval, by }, trail, signal);
@@ -201,7 +215,7 @@ export class Changesets implements AsyncDisposable {
           ? withheldChange(change, decisions.get(change.index))
           : { ...facts(change), ...verdict };
       });
-    if (agreed.length === 0) return { id, changes: withheld, left: kept.waiting.size };
+    if (agreed.length === 0) return { id, changes: inOrder([...withheld, ...waits]), left: kept.waiting.size };
     await trail.append(changesApplying(selected, agreed, by));
     const indexes = new Set(agreed.map(({ index }) => index));
     // Before the application is forgotten: a process that is killed here leaves no change without a record.
@@ -214,8 +228,7 @@ export class Changesets implements AsyncDisposable {
     const elsewhere = agreed
       .filter(({ index }) => !done.has(index))
       .map((change): AppliedChange => ({ ...facts(change), outcome: "conflict", reason: DECIDED_ELSEWHERE }));
-    const all = [...settled, ...elsewhere, ...withheld].sort((a, b) => a.index - b.index);
-    return { id, changes: all, left: applied.left };
+    return { id, changes: inOrder([...settled, ...elsewhere, ...withheld, ...waits]), left: applied.left };
   }
 
   /**
@@ -272,6 +285,10 @@ function notKept(id: string, { code, reason }: NotKept): RequestError {
 
 export function unknownChangeset(id: string, reason: string): RequestError {
   return new RequestError("UNKNOWN_CHANGESET", id, `${printableLine(id, 40)}: ${reason}`);
+}
+
+function inOrder(changes: readonly AppliedChange[]): AppliedChange[] {
+  return changes.toSorted((a, b) => a.index - b.index);
 }
 
 function facts({ index, path, kind, type }: Change): Pick<Change, "index" | "path" | "kind" | "type"> {

@@ -1,4 +1,5 @@
 import { changeDiffs } from "../changes/diff.ts";
+import { changesApart } from "../changes/host-executed.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
 import type { KeptChangeset } from "../changes/store/kept-changeset.ts";
 
@@ -6,7 +7,7 @@ import type { KeptChangeset } from "../changes/store/kept-changeset.ts";
 export interface Foreseen {
   /** What cannot be applied, and why: refused for good, or in conflict with the present files. */
   readonly unfit: readonly UnfitChange[];
-  /** What a person decides on, in the order of applying. */
+  /** What a person decides on: first what programs of the host would execute, then all else in the order of applying. */
   readonly parts: readonly ForeseenPart[];
   readonly total: Amount;
   /** Changes beyond the limit of a diff: they are applied only with the whole changeset. */
@@ -24,6 +25,8 @@ export interface ForeseenPart extends Pick<Change, "path" | "kind" | "type">, Am
   readonly indexes: readonly number[];
   /** Each line is safe to print. */
   readonly lines: readonly string[];
+  /** Why a program of the host would act on it by itself, so that no general yes covers it; null: none would. */
+  readonly hostExecuted: string | null;
 }
 
 export interface Amount {
@@ -39,6 +42,7 @@ export interface Amount {
 export async function foreseen({ changeset, waiting }: KeptChangeset): Promise<Foreseen> {
   const refused = changeset.changes.filter(({ refusal }) => refusal !== null).map(({ index }) => index);
   const shown = only(changeset, new Set([...waiting, ...refused]));
+  const apart = changesApart(changeset);
   const unfit: UnfitChange[] = [];
   const parts = new Map<string, ForeseenPart>();
   let count = 0;
@@ -56,6 +60,7 @@ export async function foreseen({ changeset, waiting }: KeptChangeset): Promise<F
       ...{ path, kind: before === undefined ? kind : "modify", type },
       indexes: [...(before?.indexes ?? []), index],
       lines: [...(before?.lines ?? []), ...lines],
+      hostExecuted: apart.get(index) ?? before?.hostExecuted ?? null,
       ...(before === undefined ? amount : sum([before, amount])),
     });
   }
@@ -64,7 +69,8 @@ export async function foreseen({ changeset, waiting }: KeptChangeset): Promise<F
   const decided = whole.filter(
     ({ kind, type, path }) => kind !== "create" || type !== "directory" || !filled.has(path),
   );
-  return { unfit, parts: decided, total: sum(whole), notShown: shown.changes.length - count };
+  const inOrder = decided.toSorted((a, b) => Number(a.hostExecuted === null) - Number(b.hostExecuted === null));
+  return { unfit, parts: inOrder, total: sum(whole), notShown: shown.changes.length - count };
 }
 
 export function sum(amounts: readonly Amount[]): Amount {

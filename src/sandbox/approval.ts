@@ -15,7 +15,7 @@ export const APPROVAL_MODES = {
   approve_all: {
     decision: "approved",
     meaning:
-      "approved, except grants and pushes: these go beyond what the project declared, so here only a rule approves them",
+      "approved, except grants and pushes, which only a rule approves here, and what programs of the host would execute",
   },
   auto_deny: { decision: "denied", meaning: "denied" },
 } as const satisfies Readonly<
@@ -58,6 +58,14 @@ export const CONSENT_ROWS = {
 
 export type Operation = keyof typeof CONSENT_ROWS;
 export const OPERATIONS = Object.keys(CONSENT_ROWS) as readonly Operation[];
+
+/** A path on which a program outside of any cell acts by itself, and the reason in words: it is asked for apart. */
+export interface HostExecuted {
+  /** Virtual. */
+  readonly path: string;
+  /** `git on this machine would run this`. */
+  readonly why: string;
+}
 
 /** The operations that change a mount. */
 export const CHANGES = ["write", "delete"] as const;

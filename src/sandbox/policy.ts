@@ -83,6 +83,15 @@ export const HARDENING = {
     weaker: "lets workers have secrets inside",
     meaning: "no secret is ever inside of a cell; `allowed`: those that the project, the callers and the worker name",
   },
+  hostExecuted: {
+    key: "host_executed",
+    kind: "level",
+    levels: ["allow", "ask"],
+    strictest: "ask",
+    weaker: "lets a general yes cover what programs of the host execute",
+    meaning:
+      "what programs of the host execute by themselves (hooks, settings of editors, workflows of CI) is asked for apart; `allow`: like any file",
+  },
   runtime: {
     key: "runtime",
     kind: "runtime",

@@ -1,4 +1,5 @@
 import { type Approval, ASK } from "./approval.ts";
+import { isHostExecutedRoot } from "./host-executed.ts";
 import type { Mount } from "./mount.ts";
 
 /** What happens to a mount's writes: kept apart until a changeset is applied, or kept apart and dropped. */
@@ -18,7 +19,7 @@ export function stagingOf(...said: readonly (Staging | undefined)[]): Pick<Mount
 /**
  * How a mount reaches a cell, so that validator and kernel agree: `direct` if a bind mount allows exactly what the
  * validator does; `read-only` if nothing may be changed; `view` if a bind mount cannot express it: changes that need
- * consent, suffixes, sizes, `stage` or `discard`.
+ * consent, suffixes, sizes, `stage` or `discard`, and a directory that the host executes as a whole.
  */
 export type Delivery = "direct" | "read-only" | "view";
 
@@ -28,6 +29,7 @@ export function deliveryOf(mount: Mount): Delivery {
   const { write, delete: remove } = mount.approval ?? ASK;
   if (write === "blocked" && remove === "blocked") return "read-only";
   if (mount.stage || mount.discard) return "view";
+  if (mount.view === undefined && isHostExecutedRoot(mount)) return "view";
   return write === "pre_approved" && remove === "pre_approved" ? "direct" : "view";
 }
 

@@ -1,4 +1,5 @@
 import type { GuardedFiles } from "../files/guarded.ts";
+import type { HostExecuted } from "../sandbox/approval.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 
 /** What tools act with: the files, cell, calls and repositories of one worker. The caller of a tool provides it. */
@@ -90,6 +91,8 @@ export interface AgreementRequest {
   readonly diff: string;
   /** What the diff shows completely. */
   readonly covered: readonly CoveredEffect[];
+  /** What of it programs of the host would execute. */
+  readonly hostExecuted: readonly HostExecuted[];
 }
 
 /** A part of an operation that the person saw completely, so that it is not asked about again when it is applied. */

@@ -286,6 +286,8 @@ class Change:
     type: Literal["file", "directory", "link"] | str
     outcome: str
     reason: str | None
+    host_executed: str | None = None
+    """Why a program of the host would act on it by itself, so that no general yes covers it."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -299,6 +301,7 @@ class Change:
             type=d.as_text(o.get("type"), "Change.type"),
             outcome=d.as_text(o.get("outcome"), "Change.outcome"),
             reason=d.optional(d.as_text)(o.get("reason"), "Change.reason"),
+            host_executed=d.optional(d.as_text)(o.get("hostExecuted"), "Change.hostExecuted"),
             raw=o,
         )
 
@@ -890,6 +893,27 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostExecuted:
+    path: str
+    why: str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "HostExecuted")
+        return cls(
+            path=d.as_text(o.get("path"), "HostExecuted.path"),
+            why=d.as_text(o.get("why"), "HostExecuted.why"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemPage:
     items: list[FleetItem]
     next: int | None
@@ -1212,6 +1236,8 @@ class Question:
     command: str | None = None
     machine: str | None = None
     """The run is on this machine of the queue, which has written the texts."""
+    host_executed: list[HostExecuted] | None = None
+    """What programs of the host would act on by themselves: to be shown first. Only `once` covers it."""
     why: str | None = None
     """Often written by the worker, so it may be false."""
     diff: str | None = None
@@ -1241,6 +1267,7 @@ class Question:
             input=d.optional(d.as_text)(o.get("input"), "Question.input"),
             command=d.optional(d.as_text)(o.get("command"), "Question.command"),
             machine=d.optional(d.as_text)(o.get("machine"), "Question.machine"),
+            host_executed=d.optional(d.list_of(HostExecuted.read))(o.get("hostExecuted"), "Question.hostExecuted"),
             why=d.optional(d.as_text)(o.get("why"), "Question.why"),
             diff=d.optional(d.as_text)(o.get("diff"), "Question.diff"),
             lasting_only=d.optional(d.as_boolean)(o.get("lastingOnly"), "Question.lastingOnly"),
@@ -1334,7 +1361,7 @@ class Review:
     """How many changes can still be applied."""
     total: dict[str, Any]
     parts: list[ReviewedPart]
-    """What a user decides on, in the order of applying."""
+    """What a user decides on: first what programs of the host would execute."""
     unfit: list[dict[str, Any]]
     """What cannot be applied now."""
     not_shown: int
@@ -1379,6 +1406,8 @@ class ReviewedPart:
     bytes: int
     indexes: list[int]
     """For `which` of apply."""
+    host_executed: str | None
+    """Why a program of the host would act on it by itself: then `apply` has to name its path."""
     lines: list[str]
     """A unified diff; no line has a control character."""
     ruled: dict[str, Any] | None
@@ -1398,6 +1427,7 @@ class ReviewedPart:
             removed=d.as_integer(o.get("removed"), "ReviewedPart.removed"),
             bytes=d.as_integer(o.get("bytes"), "ReviewedPart.bytes"),
             indexes=d.list_of(d.as_integer)(o.get("indexes"), "ReviewedPart.indexes"),
+            host_executed=d.optional(d.as_text)(o.get("hostExecuted"), "ReviewedPart.hostExecuted"),
             lines=d.list_of(d.as_text)(o.get("lines"), "ReviewedPart.lines"),
             ruled=d.optional(d.as_object)(o.get("ruled"), "ReviewedPart.ruled"),
             raw=o,

@@ -69,6 +69,8 @@ export interface Changeset {
   readonly createdAt: string;
   readonly mounts: readonly ChangedMount[];
   readonly changes: readonly Change[];
+  /** The run's policy lets a general yes cover what programs of the host execute. Absent: it is decided on apart. */
+  readonly hostExecuted?: "allow";
   /** The item of a fleet whose run this was: the fleet's journal has to learn the end of it. Absent: no item. */
   readonly fleet?: ChangedItem;
 }

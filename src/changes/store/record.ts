@@ -4,7 +4,7 @@ import type { Verdict } from "../apply/verdict.ts";
 import type { Changeset } from "../model/changeset.ts";
 
 /** The outcomes of a kept changeset, and the fields that a list shows, so that a list need not read all of it. */
-export interface KeptState extends Omit<Changeset, "root" | "mounts" | "changes"> {
+export interface KeptState extends Omit<Changeset, "root" | "mounts" | "changes" | "hostExecuted"> {
   readonly changes: readonly KeptOutcome[];
 }
 
@@ -69,6 +69,7 @@ const changeset = z
   .strictObject({
     ...about,
     root: text,
+    hostExecuted: z.literal("allow").exactOptional(),
     mounts: z.array(mount).max(MAX_MOUNTS),
     changes: z.array(change).max(MAX_CHANGES),
   })

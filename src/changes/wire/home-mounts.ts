@@ -12,7 +12,7 @@ import { type WireMount, WireRefused } from "./document.ts";
 
 /** The sandbox of an item as its coordinator derives it, and below which mounts directories may be made for it. */
 export interface HomeSandbox {
-  readonly sandbox: Pick<Sandbox, "mounts">;
+  readonly sandbox: Pick<Sandbox, "mounts"> & Partial<Pick<Sandbox, "policy">>;
   readonly makesBelow?: Pick<Sandbox, "mounts">;
 }
 

@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type BlobStore, type Digest, wholeBlob } from "../../blobs/model/blob.ts";
 import { removeTree } from "../../files/host/remove-tree.ts";
+import { asksForHostExecuted } from "../../sandbox/host-executed.ts";
 import type { SecretSearch } from "../../secrets/secret-search.ts";
 import { Agreed } from "../agreed.ts";
 import { OpenMounts } from "../apply/open-mounts.ts";
@@ -76,7 +77,7 @@ interface PlacedChanges {
 /** Everything is judged before any content is written. `sources`: what files have to be, by {@link keyOf}. */
 async function judgedAtHome(
   places: readonly PlacedChanges[],
-  { dir, maxBytes, of, signal }: ImportRequest,
+  { dir, maxBytes, of, home, signal }: ImportRequest,
 ): Promise<{ collected: Collected; sources: ReadonlyMap<string, WireEntry> } | null> {
   const changed = places.map(({ place }, index) => ({ ...place.changed, content: join(dir, String(index)) }));
   using mounts = new OpenMounts({ mounts: changed });
@@ -96,7 +97,7 @@ async function judgedAtHome(
     for (const { names, next, refusal } of changes)
       if (next !== null && refusal === null) sources.set(`${index}:${names.join("/")}`, next);
   }
-  const collected = collecting.end(of);
+  const collected = collecting.end(asksForHostExecuted(home.sandbox) ? of : { ...of, hostExecuted: "allow" });
   return collected === null ? null : { collected, sources };
 }
 

@@ -113,6 +113,7 @@ class Applying {
       ...(only === null ? {} : { only }),
       approval: this.#agreed === null ? this.#approval : USER_APPROVED,
       signal: this.#stop.signal,
+      ...(this.#agreed === null ? {} : { hostExecuted: [] }),
       ...(digest === undefined ? {} : { digest }),
     });
     return this.#decided(done, target);
@@ -143,8 +144,8 @@ class Applying {
       title: titleOf(target, at, targets),
       further: targets.count - at - 1,
       signal: this.#stop.signal,
-      apply: async (which) => {
-        const request = { which, digest: seen.digest, approval: USER_APPROVED };
+      apply: async (which, hostExecuted = []) => {
+        const request = { which, digest: seen.digest, approval: USER_APPROVED, hostExecuted };
         const applied = await this.#changesets.apply(seen.id, request);
         done.push(...applied.changes);
         left = applied.left;

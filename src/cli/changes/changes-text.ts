@@ -24,11 +24,16 @@ export function listText(listed: readonly ListedChangeset[], withProject: boolea
 }
 
 export function changesText(changes: readonly KeptChange[]): string {
-  const rows = changes.map(({ kind, type, path, bytes, outcome, reason }) => {
+  const rows = changes.map(({ kind, type, path, bytes, outcome, reason, hostExecuted }) => {
     const what = type === "file" ? kind : `${kind} ${type}`;
-    return [what, visibleName(path), bytes === null ? "-" : String(bytes), outcome, printableLine(reason ?? "")];
+    return [what, visibleName(path), bytes === null ? "-" : String(bytes), outcome, whyText(reason, hostExecuted)];
   });
   return columns([["CHANGE", "PATH", "BYTES", "STATE", "REASON"], ...rows]);
+}
+
+function whyText(reason: string | null, hostExecuted: string | null): string {
+  const executed = hostExecuted === null || reason?.includes(hostExecuted) === true ? [] : [hostExecuted];
+  return printableLine([...executed, ...(reason === null ? [] : [reason])].join("; "), 400);
 }
 
 /** A diff for a terminal: no line of it can be taken for one of Corral's own. */

@@ -22,19 +22,29 @@ export interface Reviewing {
   /** How many changesets follow. */
   readonly further: number;
   readonly signal: AbortSignal;
-  /** Applies these changes now: what was agreed to stays applied, whatever comes next. */
-  apply(indexes: readonly number[]): Promise<void>;
+  /** Applies these changes now: what was agreed to stays applied, whatever comes next. `hostExecuted`: paths that were agreed to apart. */
+  apply(indexes: readonly number[], hostExecuted?: readonly string[]): Promise<void>;
 }
 
 type Choice = "skip" | "one" | "all" | "rest" | "whole" | "stop";
 
-/** Shows a changeset file by file and asks about each. What cannot be applied is shown first, with the reason. */
+/**
+ * Shows a changeset file by file and asks about each. What cannot be applied is shown first, with the reason; then come the files that
+ * programs of the host would execute, each with a question of its own that nothing else answers.
+ */
 export async function reviewed(seen: ForeseenChangeset, terminal: Terminal, asked: Reviewing): Promise<ReviewEnd> {
   say(terminal, `${asked.title}: ${amountText(seen.total)}`);
   tellUnfit(seen, terminal);
   const byRules = seen.parts.filter(({ ruled }) => ruled?.outcome === "approved");
   if (byRules.length > 0) await asked.apply(indexesOf(byRules));
-  const open = seen.parts.filter(({ ruled }) => ruled === null);
+  const asksFor = seen.parts.filter(({ ruled }) => ruled === null);
+  const apart = asksFor.filter(({ hostExecuted }) => hostExecuted !== null);
+  for (const [at, part] of apart.entries()) {
+    const choice = await choiceOn(part, apart.slice(at), apart.length, terminal, asked);
+    if (choice === "stop") return "stop";
+    if (choice === "one") await asked.apply(part.indexes, [part.path]);
+  }
+  const open = asksFor.filter(({ hostExecuted }) => hostExecuted === null);
   for (const [at, part] of open.entries()) {
     const choice = await choiceOn(part, open.slice(at), open.length, terminal, asked);
     if (choice === "stop") return "stop";
@@ -68,10 +78,13 @@ async function choiceOn(
   const { stdin, stderr, env } = terminal;
   const columns = stderr.columns || DEFAULT_COLUMNS;
   const colors = colorsFor(stderr, env);
+  const executed = part.hostExecuted === null ? [] : quotedLines(part.hostExecuted, columns, colors.yellow);
   const lines = part.lines.flatMap((line) => quotedLines(line, columns, paintOf(line, colors)));
   const streams = { input: stdin, output: stderr, signal };
   // The name comes first, by itself: no line of a file can be taken for it.
-  stderr.write(`${[...quotedLines(visibleName(part.path), columns), ...lines.slice(0, MAX_LINES)].join("\n")}\n`);
+  stderr.write(
+    `${[...executed, ...quotedLines(visibleName(part.path), columns), ...lines.slice(0, MAX_LINES)].join("\n")}\n`,
+  );
   const what = part.type === "file" ? part.kind : `${part.kind} ${part.type}`;
   const message = `File ${of - left.length + 1} of ${of}: ${what}, +${part.added} -${part.removed}. Apply it?`;
   for (let rest = lines.slice(MAX_LINES); ; ) {
@@ -80,8 +93,10 @@ async function choiceOn(
       rest.length > 0
         ? { value: "whole", label: `Show the other ${rest.length} lines; then it can be applied` }
         : { value: "one", label: "Apply this file" },
-      ...(left.length > 1 ? [{ value: "all", label: `Apply all ${left.length} files left here` } as const] : []),
-      ...(further > 0
+      ...(executed.length === 0 && left.length > 1
+        ? [{ value: "all", label: `Apply all ${left.length} files left here` } as const]
+        : []),
+      ...(executed.length === 0 && further > 0
         ? [{ value: "rest", label: `Apply all the rest: ${counted(further, "more changeset")}` } as const]
         : []),
       { value: "stop", label: "Stop: the rest waits" },

@@ -7,6 +7,7 @@ import { openSlot, type Slot } from "../../files/host/folder.ts";
 import type { HeldFolders } from "../../files/host/held-folders.ts";
 import { unfit } from "../../files/model/refusals.ts";
 import { hasCode } from "../../platform/errno.ts";
+import { whyHostExecuted } from "../../sandbox/host-executed.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ItemOutput } from "./shape.ts";
 
@@ -34,12 +35,12 @@ interface Left {
  */
 export async function bringBack(
   from: string,
-  { base, parts, path }: ItemOutput,
+  { base, parts, path, allowsHostExecuted }: ItemOutput,
   maxBytes: number,
   held: HeldFolders,
 ): Promise<BroughtBack> {
   using source = Descriptor.name(from, true);
-  const judge = new Judge(path, maxBytes);
+  const judge = new Judge(path, maxBytes, allowsHostExecuted ? null : [base.host, ...parts].join("/"));
   const left = judge.folder(source, []);
   if (left === null) return { refusal: judge.refusal, bytes: 0 };
   if (left.length > 0) await moveInto({ path: from, source }, left, { base, parts, path }, held);
@@ -53,9 +54,13 @@ class Judge {
   readonly #path: VirtualPath;
   readonly #maxBytes: number;
 
-  constructor(path: VirtualPath, maxBytes: number) {
+  readonly #host: string | null;
+
+  /** `host`: its place on the host, if what is executed there is refused. */
+  constructor(path: VirtualPath, maxBytes: number, host: string | null) {
     this.#path = path;
     this.#maxBytes = maxBytes;
+    this.#host = host;
   }
 
   /** Null if something there is refused. */
@@ -89,6 +94,9 @@ class Judge {
 
   #reasonAgainst(stats: fs.Stats, folder: Descriptor, name: string, parts: readonly string[]): string | null {
     if (stats.isDirectory()) return null;
+    const kind = stats.isSymbolicLink() ? "link" : "file";
+    const why = this.#host === null ? null : whyHostExecuted([this.#host, ...parts, name].join("/"), kind);
+    if (why !== null) return `${why}, and no person is asked about an item of a shared cell. Use \`reuse: fresh\``;
     if (stats.isSymbolicLink()) return linkTextFault(fs.readlinkSync(folder.path(name)), parts.length);
     if (!stats.isFile()) return "it is not a file, a directory or a link";
     if ((stats.mode & 0o6000) !== 0) return "it is setuid or setgid: it would run as its owner or group";
@@ -101,7 +109,7 @@ class Judge {
 async function moveInto(
   from: { readonly path: string; readonly source: Descriptor },
   left: readonly Left[],
-  { base, parts, path }: Omit<ItemOutput, "index">,
+  { base, parts, path }: Pick<ItemOutput, "base" | "parts" | "path">,
   held: HeldFolders,
 ): Promise<void> {
   const descriptor = held.folder(base.host);

@@ -1,4 +1,5 @@
 import { ASK } from "../../sandbox/approval.ts";
+import { asksForHostExecuted } from "../../sandbox/host-executed.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { isInMemory } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -14,6 +15,8 @@ export interface ItemOutput {
   /** From there to the folder; never empty. */
   readonly parts: readonly string[];
   readonly path: VirtualPath;
+  /** Absent: what programs of the host would execute is refused there, since no person is asked about an item of a shared cell. */
+  readonly allowsHostExecuted?: true;
 }
 
 /** What a serving cell shows: to all its items what they only read, and in the place of each writable mount a folder of its own. */
@@ -35,6 +38,7 @@ export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
   const reads = item.mounts.filter(({ mode }) => mode === "ro");
   const writes = fleet.mounts.filter(({ mode }) => mode === "rw");
   const outputs: ItemOutput[] = [];
+  const allowed = asksForHostExecuted(item) ? {} : { allowsHostExecuted: true as const };
   const [waiting] = item.withheld ?? [];
   if (waiting !== undefined) return refused(waiting, "a mount whose reading needs approval needs a cell of its own");
   for (const mount of item.mounts) {
@@ -46,7 +50,7 @@ export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
     const [within, rest] = [writes[index], writes[index] && below(writes[index].path, mount.path)];
     if (within === undefined || !rest)
       return refused(mount, "each item must write to a folder of its own below what the fleet writes");
-    outputs.push({ index, base: within, parts: rest.split("/"), path: mount.path });
+    outputs.push({ index, base: within, parts: rest.split("/"), path: mount.path, ...allowed });
   }
   for (const mount of reads) {
     if (writes.some(({ path }) => covers(path, mount.path) || covers(mount.path, path)))

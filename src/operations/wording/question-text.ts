@@ -43,9 +43,11 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
     question.machine === undefined ? [] : quotedLines(`on the machine ${printableLine(question.machine, 80)}`, columns);
   const why = question.why === undefined ? [] : quotedLines(`reason: ${printableLine(question.why, 500)}`, columns);
   const diff = diffLines(question.diff, columns, colors, room);
+  const executed = executedLines(question, columns, colors, room);
+  const about = [...called, ...from, ...why, ...reachedLines(question, columns)];
   return {
-    above: [...alike, ...subject.above, ...called, ...from, ...why, ...reachedLines(question, columns), ...diff.above],
-    rest: [...subject.rest, ...diff.rest],
+    above: [...executed.above, ...alike, ...subject.above, ...about, ...diff.above],
+    rest: [...executed.rest, ...subject.rest, ...diff.rest],
     message: fits ? short : `${asks} ${longDeed(question)}. Allow it?`,
   };
 }
@@ -61,6 +63,21 @@ function reachedLines({ to, reaches = [] }: Asked, columns: number): string[] {
   if (to === undefined) return [];
   const had = reaches.length === 0 ? "it reaches no host yet" : `it already reaches ${reaches.join(", ")}`;
   return quotedLines(printableLine(had, 1000), columns);
+}
+
+/** What programs of the host would execute, before everything else: it is why the question is asked apart. */
+function executedLines({ hostExecuted = [] }: Asked, columns: number, colors: Colors, room: Room) {
+  const lines = (some: typeof hostExecuted) =>
+    some.flatMap(({ path, why }) => {
+      const text = `${printableLine(why, 500)}: ${visibleName(path)}`;
+      return quotedLines(text, columns, colors.yellow);
+    });
+  const more = hostExecuted.length - room.paths;
+  const left = more <= 0 ? [] : quotedLines(`and ${more} more of this kind`, columns, colors.yellow);
+  return {
+    above: [...lines(hostExecuted.slice(0, room.paths)), ...left],
+    rest: lines(hostExecuted.slice(room.paths)),
+  };
 }
 
 export type Choice = Exclude<Answer, "interrupt"> | "all" | "wider";

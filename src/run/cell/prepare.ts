@@ -3,6 +3,7 @@ import { environmentSources } from "../../isolation/plan/environments.ts";
 import { type ItemPlumbing, type OwnFile, type PlannedSource, sandboxAnchors } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
+import { holdHostExecuted } from "../../isolation/sources/host-executed.ts";
 import { misplacedMounts, type Pins, pinSources } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -46,7 +47,7 @@ export type PlannedJob = Pick<Job, "run" | "root" | "parent" | "worker" | "attac
 /** From a sandbox to its plan: the image's facts, the pinned mount sources, and what follows from them. */
 export async function prepare(
   job: PlannedJob,
-  sandbox: Sandbox,
+  asked: Sandbox,
   plumbing: Plumbing,
   env: CellHost,
   ask: MakeAsk,
@@ -57,6 +58,9 @@ export async function prepare(
   const image = await env.driver.imageFacts(ready.name);
   if (image === null) return refused([{ code: "IMAGE_MISSING", image: job.worker.image }]);
 
+  const holding = await holdHostExecuted(asked);
+  if (!holding.ok) return refused(holding.violations);
+  const { sandbox } = holding;
   const anchors = sandboxAnchors(sandbox);
   const hosts = [...sandbox.mounts, ...job.attachments, ...anchors].map(({ host }) => host);
   const { outputDir, commandsDir, items, filled = [], wouldBe = NOTHING } = plumbing;

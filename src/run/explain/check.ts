@@ -9,6 +9,7 @@ import type { DescribedViolation } from "../model/result.ts";
 import { madeAtFirstUse, NO_ASK } from "../model/worker-images.ts";
 import type { Preview } from "../open/preview.ts";
 import { Budget, type ExplainedRun, explainRoot } from "./explain.ts";
+import { directNote } from "./explained-consent.ts";
 
 /** What is wrong with a project before anything runs. */
 export interface CheckReport {
@@ -53,14 +54,17 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   const problems = [...policies.problems, ...scripts.problems, ...fleets.problems];
   const budget = new Budget(maxPaths);
   const failing: FailingPath[] = [];
+  const direct = new Set<string>();
   for (const worker of problems.length > 0 ? [] : workers) {
     const root = await explainRoot(worker, null, { preview, budget });
     for (const run of everyRun(root)) {
       const failure = failureOf(run);
       if (failure !== null) failing.push(failure);
+      const note = run.sandbox === null ? null : directNote(run.worker, run.sandbox);
+      if (note !== null) direct.add(note);
     }
   }
-  const warnings = await unmadeImages(preview);
+  const warnings = [...(await unmadeImages(preview)), ...direct];
   for (const { withoutEffect = [] } of workers) warnings.push(...withoutEffect.map(describeProblem));
   for (const registries of project.registries.values()) warnings.push(...notesOf(registries));
   warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));

@@ -18,7 +18,7 @@ import { permissionOf, rootSandbox } from "../model/permission.ts";
 import { type DescribedViolation, describeAll } from "../model/result.ts";
 import type { Preview } from "../open/preview.ts";
 import { usefulTools } from "../session/offered-tools.ts";
-import { type ExplainedConsent, explainConsent } from "./explained-consent.ts";
+import { directNote, type ExplainedConsent, explainConsent } from "./explained-consent.ts";
 import { explainPlan } from "./explained-plan.ts";
 
 /** What a worker would get, run by itself, and what each worker below it would get through the calls that it may make. */
@@ -132,6 +132,7 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
       ...secretNotes(sandbox),
       ...skippedFor(job.worker, project.registries),
       ...planning.notes,
+      ...[directNote(job.worker.name, sandbox)].filter((note) => note !== null),
     ],
     // Checked even if this run is refused, so that a user can fix everything at once.
     calls: await explainCalls(job, asIfStaged(sandbox), walk),

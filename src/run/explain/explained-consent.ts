@@ -1,5 +1,7 @@
 import { type ApprovalRule, mayApprove } from "../../approval/rules.ts";
+import { isWritableDirectly } from "../../isolation/sources/host-executed.ts";
 import { APPROVAL_MODES, type ApprovalMode, CHANGES } from "../../sandbox/approval.ts";
+import { asksForHostExecuted } from "../../sandbox/host-executed.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { askedOnApplying, comesBack, deliveryOf } from "../../sandbox/staging.ts";
 
@@ -34,6 +36,14 @@ export function explainConsent(
   const outcome = `${ruled ? "a rule of the project may decide it, else " : ""}${outcomeOf(mode)}`;
   const note = `Changes of ${worker} in ${paths.join(", ")} wait until it has ended and need approval then: ${outcome}`;
   return { paths, decision, ruled, note };
+}
+
+/** What a mount that is bound into the cell cannot keep apart; null: nothing is written directly, or the policy allows it. */
+export function directNote(worker: string, sandbox: Pick<Sandbox, "mounts" | "policy">): string | null {
+  const paths = sandbox.mounts.filter(isWritableDirectly).map(({ path }) => path);
+  if (paths.length === 0 || !asksForHostExecuted(sandbox)) return null;
+  const what = "what programs of the host would execute there, such as .git/config or .vscode";
+  return `Worker ${worker} writes in ${paths.join(", ")} directly: ${what}, is read-only to it if it exists when the container starts, and can be made if it does not. \`stage: true\` closes this.`;
 }
 
 function outcomeOf(mode: ApprovalMode): string {

@@ -3,6 +3,7 @@ import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { allowedFolders, askedDirectory } from "../../declarations/place/asked-directory.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { governingMount, hostBelow, select } from "../../sandbox/access.ts";
+import { asksForHostExecuted, whyHostExecuted } from "../../sandbox/host-executed.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
@@ -52,7 +53,8 @@ export async function requestGrant(
     around.ledger.wasRevoked({ worker: grantee.worker.name, host: at, mode: need.mode });
   if (wasRevoked(host)) return refuse("GRANT_REVOKED", asked, "It was granted before and then revoked.");
   const wider = widerThan(asked, levels(), grounds, wasRevoked);
-  const decision = await around.approver.decide({ ...questionOf(asked, need, grantee), ...wider }, signal);
+  const executed = executedIn(asked, host, judged.preview);
+  const decision = await around.approver.decide({ ...questionOf(asked, need, grantee), ...executed, ...wider }, signal);
   if (decision.outcome !== "approved") return unapproved(asked, decision);
   // Only what was offered: an approver is a program, too.
   const chosen = wider.wider?.find((path) => path === decision.directory) ?? found;
@@ -186,6 +188,12 @@ function questionOf(
   const through = grantee.chain().map((each) => each.worker.name);
   const asked = { run, root, worker: worker.name, operations, paths: [directory], directory, through, why };
   return lastingOnly ? { ...asked, lastingOnly } : asked;
+}
+
+/** A grant to write in what programs of the host execute says so, and no rule or mode approves it. */
+function executedIn({ directory, mode }: DirectoryRequest, host: string, preview: Sandbox) {
+  const why = mode === "write" && asksForHostExecuted(preview) ? whyHostExecuted(host, "file") : null;
+  return why === null ? {} : { hostExecuted: [{ path: directory, why }] };
 }
 
 /** From the one nearest to the project down, each from the one before: what is written lands in the caller's view first. */

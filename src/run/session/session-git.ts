@@ -25,7 +25,7 @@ export interface SessionGitParts {
   readonly agreedTo: (shown: CoveredWrite) => Promise<void>;
   /** Asks, and rejects with `ToolRefusal` without consent. */
   readonly ask: (
-    what: Pick<ApprovalRequest, "operations" | "paths" | "why" | "diff" | "through">,
+    what: Pick<ApprovalRequest, "operations" | "paths" | "why" | "diff" | "through" | "hostExecuted">,
     said: string,
     signal: AbortSignal,
   ) => Promise<void>;
@@ -44,14 +44,22 @@ export class SessionGit implements GitHands {
       const repository = await this.#repository(git, repo);
       const { branch, at } = repository.repo;
       const why = `pull from the branch ${branch} of ${repo}`;
-      const shown = new ShownWrites();
-      const agree: Puller["agree"] = (all, stopped) => {
-        const what = { operations: ["write"], paths: all, why, diff: shown.diff } as const;
-        return this.#parts.ask(what, `write ${all.length} files`, stopped);
+      const covered = new Map<string, CoveredWrite>();
+      let shown = new ShownWrites();
+      const agree: Puller["agree"] = async (all, hostExecuted, stopped) => {
+        const apart = hostExecuted.length === 0 ? {} : { hostExecuted };
+        const { diff } = shown;
+        for (const path of all) {
+          const one = shown.coveredAt(path);
+          if (one !== null) covered.set(path, one);
+        }
+        shown = new ShownWrites();
+        const what = { operations: ["write"], paths: all, why, diff, ...apart } as const;
+        await this.#parts.ask(what, `write ${all.length} files`, stopped);
       };
       const agreedTo: Puller["agreedTo"] = async (path) => {
-        const covered = shown.coveredAt(path);
-        if (covered !== null) await this.#parts.agreedTo(covered);
+        const one = covered.get(path);
+        if (one !== undefined) await this.#parts.agreedTo(one);
       };
       using bytes = new FileBytes(this.#parts.sandbox());
       const seen = this.#state(git).seenOf(repo);

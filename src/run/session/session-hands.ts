@@ -123,8 +123,9 @@ export class SessionHands implements Hands, Disposable {
     await Promise.allSettled(this.#running);
   }
 
-  async agree({ operation, path, diff }: AgreementRequest, signal: AbortSignal): Promise<void> {
-    const what = { operations: [operation], paths: [path], ...(diff === "" ? {} : { diff }) };
+  async agree({ operation, path, diff, hostExecuted }: AgreementRequest, signal: AbortSignal): Promise<void> {
+    const apart = hostExecuted.length === 0 ? {} : { hostExecuted };
+    const what = { operations: [operation], paths: [path], ...(diff === "" ? {} : { diff }), ...apart };
     await this.#ask(what, `${operation} ${path}`, signal);
   }
 

@@ -40,6 +40,10 @@ const approval = z
         input: z.string().optional().describe("Of a call: its input as JSON, cut if it is long"),
         command: z.string().optional(),
         machine: z.string().optional().describe("The run is on this machine of the queue, which has written the texts"),
+        hostExecuted: z
+          .array(z.looseObject({ path: z.string(), why: z.string() }).meta({ id: "HostExecuted" }))
+          .optional()
+          .describe("What programs of the host would act on by themselves: to be shown first. Only `once` covers it"),
         why: z.string().optional().describe("Often written by the worker, so it may be false"),
         diff: z.string().optional().describe("A unified diff"),
         lastingOnly: z.boolean().optional().describe("Nothing is done with the answer now"),

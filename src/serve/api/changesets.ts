@@ -26,6 +26,10 @@ const change = z
     type: z.enum(["file", "directory", "link"]),
     outcome: z.string(),
     reason: z.string().nullable(),
+    hostExecuted: z
+      .string()
+      .nullish()
+      .describe("Why a program of the host would act on it by itself, so that no general yes covers it"),
   })
   .meta({ id: "Change" });
 const shown = z
@@ -64,6 +68,10 @@ const review = z
             ...place,
             ...amount,
             indexes: z.array(z.int()).describe("For `which` of apply"),
+            hostExecuted: z
+              .string()
+              .nullable()
+              .describe("Why a program of the host would act on it by itself: then `apply` has to name its path"),
             lines: z.array(z.string()).describe("A unified diff; no line has a control character"),
             ruled: z
               .looseObject({ outcome: z.string(), reason: z.string() })
@@ -72,7 +80,7 @@ const review = z
           })
           .meta({ id: "ReviewedPart" }),
       )
-      .describe("What a user decides on, in the order of applying"),
+      .describe("What a user decides on: first what programs of the host would execute"),
     unfit: z
       .array(z.looseObject({ ...place, index: z.int(), outcome: z.enum(["refused", "conflict"]), reason: z.string() }))
       .describe("What cannot be applied now"),
@@ -168,7 +176,8 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         method: "POST",
         path: "/v1/changesets/{changeset}/apply",
         role: "decide",
-        summary: "Apply changes. Rules of the project that deny still deny; no conflict is overwritten.",
+        summary:
+          "Apply changes. Rules of the project that deny still deny; no conflict is overwritten. What has `hostExecuted` waits unless its path is named there too.",
         params: inChangeset,
         body: z.strictObject({
           digest,
@@ -178,6 +187,11 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
             .optional()
             .describe("Paths; absent: all, an empty list: none"),
           which: z.array(z.int().min(0)).max(100_000).optional().describe("Indexes, in place of only"),
+          hostExecuted: z
+            .array(z.string().max(4096))
+            .max(10_000)
+            .optional()
+            .describe("Paths of changes with `hostExecuted` that a person has agreed to, each by itself"),
         }),
         answers: {
           200: z
@@ -186,13 +200,14 @@ export function changesetRoutes({ projects, changesets }: Served): Route[] {
         },
         faults: [404, 409, 415, 422, 500],
       },
-      async ({ params: { changeset }, body: { digest: seen, only, which }, caller }) => {
+      async ({ params: { changeset }, body: { digest: seen, only, which, hostExecuted = [] }, caller }) => {
         await owned(changeset);
         const what = { ...(only === undefined ? {} : { only }), ...(which === undefined ? {} : { which }) };
         const applied = await changesets.apply(changeset, {
           approval: "agreed",
           digest: seen,
           by: caller.name,
+          hostExecuted,
           ...what,
         });
         return { status: 200, json: applied };

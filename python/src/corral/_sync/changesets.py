@@ -46,13 +46,19 @@ class Changesets:
         *,
         only: Sequence[str] | None = None,
         which: Sequence[int] | None = None,
+        host_executed: Sequence[str] | None = None,
     ) -> models.AppliedChangeset:
-        """Applies it as `show` has shown it: all, `only` these paths, or `which` indexes. @raises Conflict if it is another one now"""
+        """
+        Applies it as `show` has shown it: all, `only` these paths, or `which` indexes. A change with `host_executed` waits, unless
+        `host_executed` has its path. @raises Conflict if it is another one now
+        """
         body: dict[str, Any] = {"digest": changeset.digest}
         if only is not None:
             body["only"] = list(only)
         if which is not None:
             body["which"] = list(which)
+        if host_executed is not None:
+            body["hostExecuted"] = list(host_executed)
         target = path_of("changesets", changeset.id, "apply")
         answer = self._corral.wire.ask("POST", target, json_body(body), timeout=None)
         return models.AppliedChangeset.from_json(answer)

@@ -109,6 +109,8 @@ export type Change = {
   readonly type: "file" | "directory" | "link";
   readonly outcome: string;
   readonly reason: string | null;
+  /** Why a program of the host would act on it by itself, so that no general yes covers it. */
+  readonly hostExecuted?: string | null;
 };
 
 export type Changeset = {
@@ -330,6 +332,11 @@ export type Held = {
   readonly tools: readonly string[] | null;
 };
 
+export type HostExecuted = {
+  readonly path: string;
+  readonly why: string;
+};
+
 export type ItemPage = {
   readonly items: readonly FleetItem[];
   readonly next: number | null;
@@ -449,6 +456,8 @@ export type Question = {
   readonly command?: string;
   /** The run is on this machine of the queue, which has written the texts. */
   readonly machine?: string;
+  /** What programs of the host would act on by themselves: to be shown first. Only `once` covers it. */
+  readonly hostExecuted?: readonly HostExecuted[];
   /** Often written by the worker, so it may be false. */
   readonly why?: string;
   /** A unified diff. */
@@ -503,7 +512,7 @@ export type Review = {
     readonly removed: number;
     readonly bytes: number;
   };
-  /** What a user decides on, in the order of applying. */
+  /** What a user decides on: first what programs of the host would execute. */
   readonly parts: readonly ReviewedPart[];
   /** What cannot be applied now. */
   readonly unfit: readonly {
@@ -530,6 +539,8 @@ export type ReviewedPart = {
   readonly bytes: number;
   /** For `which` of apply. */
   readonly indexes: readonly number[];
+  /** Why a program of the host would act on it by itself: then `apply` has to name its path. */
+  readonly hostExecuted: string | null;
   /** A unified diff; no line has a control character. */
   readonly lines: readonly string[];
   /** What the project's rules decide; null: a user decides. */

@@ -51,7 +51,10 @@ function Decision({
   const { client, notify } = useApp();
   const may = useMay("decide");
   const now = useNow(10_000);
-  const [left, setLeft] = useState<ReadonlySet<string>>(new Set());
+  // What the host would execute is chosen by itself, and never with all.
+  const [left, setLeft] = useState<ReadonlySet<string>>(
+    () => new Set(review.parts.flatMap(({ path: one, hostExecuted }) => (hostExecuted == null ? [] : [one]))),
+  );
   const [isAsked, setAsked] = useState(false);
   const [unseen, setUnseen] = useState(false);
   const [isAll, setAll] = useState(false);
@@ -109,7 +112,11 @@ function Decision({
       reload();
     }
   };
-  const apply = (): Promise<void> => act("apply", isWhole ? {} : { which: chosen.flatMap(({ indexes }) => indexes) });
+  const apply = (): Promise<void> => {
+    const hostExecuted = chosen.flatMap((part) => (part.hostExecuted == null ? [] : [part.path]));
+    const which = isWhole ? {} : { which: chosen.flatMap(({ indexes }) => indexes) };
+    return act("apply", { ...which, ...(hostExecuted.length === 0 ? {} : { hostExecuted }) });
+  };
   const ask = (): Promise<void> | void => (hidden.length === 0 ? apply() : setUnseen(true));
   const turn = (one: string): void => setTurned(withTurned(turned, one));
   const toggle = (one: string): void => {
@@ -231,7 +238,7 @@ function withTurned(set: ReadonlySet<string>, one: string): ReadonlySet<string> 
 const KINDS = { create: "new", modify: "changed", delete: "deleted" } as const;
 
 function Part({
-  part: { path, kind, type, added, removed, ruled },
+  part: { path, kind, type, added, removed, ruled, hostExecuted },
   files,
   left,
   isOpen,
@@ -270,6 +277,12 @@ function Part({
           </span>
         )}
       </div>
+      {hostExecuted == null ? null : (
+        <p class="change-note executed">
+          <Visible text={hostExecuted} max={500} />
+          {isChosen ? "" : ": it is applied only if it is chosen by itself"}
+        </p>
+      )}
       {ruled === null ? null : (
         <p class="change-note quiet">
           A rule of the project: <StatusBadge status={ruled.outcome} /> <Visible text={ruled.reason} max={300} />

@@ -44,7 +44,20 @@ export function QuestionView({
   readonly choose: (directory: string | null) => void;
 }) {
   const { question, project, state } = approval;
-  const { worker, through = [], why, runs = 1, command, input, to, reaches = [], wider = [], paths, diff } = question;
+  const {
+    worker,
+    through = [],
+    why,
+    runs = 1,
+    command,
+    input,
+    to,
+    reaches = [],
+    wider = [],
+    paths,
+    diff,
+    hostExecuted = [],
+  } = question;
   const [isAll, setAll] = useState(false);
   const [unseen, setUnseen] = useState<Answer | null>(null);
   const files = useMemo(() => (diff === undefined ? [] : parseDiff(diff.split("\n"))), [diff]);
@@ -83,6 +96,18 @@ export function QuestionView({
         · asked <Ago at={approval.askedAt} now={now} />
         {runs > 1 ? ` · ${runs} runs wait` : ""}
       </p>
+      {hostExecuted.length === 0 ? null : (
+        <ul class="executed" role="alert">
+          {hostExecuted.map(({ path, why: executed }) => (
+            <li key={path}>
+              <Visible text={executed} max={500} />:{" "}
+              <code>
+                <Visible text={path} max={4096} />
+              </code>
+            </li>
+          ))}
+        </ul>
+      )}
       {state === "decided" ? <Decided approval={approval} now={now} /> : null}
       {why === undefined ? null : (
         <blockquote class="why">
