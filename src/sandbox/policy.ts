@@ -72,8 +72,8 @@ export const HARDENING = {
     key: "tmp_exec",
     kind: "switch",
     strictest: false,
-    weaker: "makes files in /tmp and home executable",
-    meaning: "files in `/tmp` and home cannot be executed",
+    weaker: "makes files in /tmp, home and memory executable",
+    meaning: "files in `/tmp`, home and in memory (`memfd_create`) cannot be executed",
   },
   secrets: {
     key: "secrets",
