@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import unittest
 
-from corral import CommandFailed, Conflict, CorralError, NotFound, Question, ToolRefused
+from corral import CommandFailed, Conflict, CorralError, NotFound, Question, Refused, ToolRefused
 
 from .support import client
 
@@ -103,6 +104,26 @@ class Approvals(unittest.TestCase):
             break
         self.assertEqual([one.outcome for one in run.wait(timeout=20).changes], ["applied"])
         self.assertEqual(corral.approvals.show(question.id).outcome, "approved")
+
+    def test_a_run_that_asks_what_another_one_asks_already_is_shown_to_its_own_client(self) -> None:
+        corral = client()
+        first = corral.start("same", arguments=["test_sessions_5"])
+        for _ in corral.approvals.questions(root=first.id):
+            break
+        asked: list[Question] = []
+
+        def decide(question: Question) -> bool:
+            asked.append(question)
+            return True
+
+        second = corral.start("same", arguments=["test_sessions_5"])
+        # Both changed the same file, so one of them is in conflict.
+        with contextlib.suppress(Refused):
+            second.wait(timeout=40, on_question=decide)
+        self.assertEqual((asked[-1].root, asked[-1].roots), (first.id, [first.id, second.id]))
+        with contextlib.suppress(Refused):
+            first.wait(timeout=40)
+        self.assertEqual(corral.approvals.show(asked[-1].id).outcome, "approved")
 
 
 if __name__ == "__main__":

@@ -19,13 +19,21 @@ export interface PostOptions {
 /** A place where others may decide on a question as well. The first decision counts, and there is only one. */
 export interface Board {
   /** `decided` is called at most once, and never if the question is settled here. Null: the board does not take it. */
-  post(question: Question, options: PostOptions, decided: (decision: Decision) => void): Posted | null;
+  post(question: Question, options: PostOptions, decided: (end: DecidedThere) => void): Posted | null;
+}
+
+/** `question`: as it was shown to the one who decided, so it is for no run that is not named there. */
+export interface DecidedThere {
+  readonly decision: Decision;
+  readonly question: Question;
 }
 
 export interface Posted {
   readonly id: string;
-  /** Ends the question with the decision that was made here. Answers with the one that counts: another one may have been faster. */
-  settle(decision: Decision): Decision;
+  /** Other runs wait for it now. If the board cannot show that, the question stays as it was shown. */
+  change(question: Question): void;
+  /** Ends the question with the decision that was made here. Not null: another one was faster, and that counts. */
+  settle(decision: Decision): DecidedThere | null;
   /** No run waits for it any more. Does nothing if it is decided. */
   withdraw(): void;
 }

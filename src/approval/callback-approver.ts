@@ -22,7 +22,7 @@ export type ApprovalCallback = (
  */
 export function callbackApprover(callback: ApprovalCallback, options: { readonly timeoutMs: number }): Approver {
   return new QueuedApprover({
-    ask: async ({ runs: _, ...request }, signal) => await answered(callback, request, signal),
+    ask: async ({ runs: _, waiting: __, ...request }, signal) => await answered(callback, request, signal),
     timeoutMs: options.timeoutMs,
     atOnce: MAX_AT_ONCE,
     who: "the approval callback",

@@ -8,6 +8,8 @@ export type Answer = "once" | "tree" | "session" | "no" | "interrupt";
 export interface Question extends ApprovalRequest {
   /** Runs that wait for the answer when the question is asked. Runs with the same question may still join. */
   readonly runs: number;
+  /** Those runs, `run` first, with the roots of their trees: each may have a user of its own. */
+  readonly waiting: readonly { readonly run: string; readonly root: string }[];
 }
 
 /** Asks one question. Rejects when the signal is aborted. */

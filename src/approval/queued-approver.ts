@@ -1,6 +1,6 @@
 import { MAX_TIMER_MS } from "../platform/max-timer.ts";
 import { type ApprovalRequest, type Approver, type Decision, denied, unasked } from "./approver.ts";
-import { type AskedAt, answersTo, type Board, type Posted, type Shareable } from "./board.ts";
+import { type AskedAt, answersTo, type Board, type DecidedThere, type Posted, type Shareable } from "./board.ts";
 import { ApprovalMemory } from "./memory.ts";
 import { type Answer, type Ask, type Question, questionKey } from "./question.ts";
 
@@ -49,8 +49,6 @@ interface Group {
   readonly left: AbortController;
   /** On the board; null: not there, or not yet. */
   posted: Posted | null;
-  /** Those that waited when it was posted: an answer on the board is only about them. */
-  shown: ReadonlySet<Waiting>;
   /** Until it is posted. */
   timer: NodeJS.Timeout | undefined;
   /** What another one decided on the board. */
@@ -91,7 +89,7 @@ export class QueuedApprover implements Approver, Shareable {
       const group = [...this.#groups].find((one) => one.waiting.get(request.run) === waiting);
       if (group !== undefined) this.#part(group, waiting);
       waiting.settle.reject(signal.reason);
-      if (group !== undefined) this.#postAgain(group);
+      if (group !== undefined) this.#showWaiting(group);
     };
     signal.addEventListener("abort", leave, { once: true });
     this.#askNext();
@@ -115,6 +113,7 @@ export class QueuedApprover implements Approver, Shareable {
     const open = [...this.#groups].find((group) => group.key === key && !group.waiting.has(run));
     if (open !== undefined) {
       open.waiting.set(run, waiting);
+      this.#showWaiting(open);
       return;
     }
     const group = this.#open(key, [waiting]);
@@ -126,7 +125,7 @@ export class QueuedApprover implements Approver, Shareable {
   #open(key: string, waiting: readonly Waiting[]): Group {
     const group: Group = {
       ...{ key, waiting: new Map(waiting.map((one) => [one.request.run, one])), left: new AbortController() },
-      ...{ posted: null, shown: new Set(), timer: undefined, elsewhere: null },
+      ...{ posted: null, timer: undefined, elsewhere: null },
     };
     this.#groups.add(group);
     this.#queue.add(group);
@@ -138,31 +137,28 @@ export class QueuedApprover implements Approver, Shareable {
     if (first === undefined) return;
     const { request } = first;
     const { at = "program", who = "the user", by = who, onceOnly = false, ask, onPosted } = this.#options;
-    const question = { ...request, runs: group.waiting.size };
-    group.shown = new Set(group.waiting.values());
+    const question = questionOf(first, group);
     const options = { answers: answersTo(request, { onceOnly }), at, by };
     // Without an answer that could be given there, it is asked here alone.
     if (this.#board === null || options.answers.length < 2) return;
-    group.posted = this.#board.post(question, options, (decision) => {
-      this.#answerElsewhere(group, decision);
+    group.posted = this.#board.post(question, options, (end) => {
+      this.#answerElsewhere(group, end);
       this.#askNext();
     });
     if (ask === null && group.posted !== null) onPosted?.(group.posted.id, question);
   }
 
-  /** If no run that the question on the board is about waits any more, but others do. */
-  #postAgain(group: Group): void {
-    if (group.posted === null || group.waiting.size === 0) return;
-    if ([...group.waiting.values()].some((one) => group.shown.has(one))) return;
-    group.posted.withdraw();
-    group.posted = null;
-    this.#post(group);
+  /** The question on the board names all runs that wait for it, for those who decide for one of them. */
+  #showWaiting(group: Group): void {
+    const [first] = group.waiting.values();
+    if (first !== undefined) group.posted?.change(questionOf(first, group));
   }
 
-  /** Runs that joined after the question was posted were not shown to the one who decided: they get a new question. */
-  #answerElsewhere(group: Group, decision: Decision): void {
+  /** A run that joined in the moment of the decision was not shown to the one who decided: it gets a new question. */
+  #answerElsewhere(group: Group, { decision, question }: DecidedThere): void {
     group.elsewhere = decision;
-    const others = [...group.waiting.values()].filter((one) => !group.shown.has(one));
+    const shown = new Set(question.waiting.map(({ run }) => run));
+    const others = [...group.waiting.values()].filter(({ request }) => !shown.has(request.run));
     for (const { request } of others) group.waiting.delete(request.run);
     const next = others.length === 0 ? null : this.#open(group.key, others);
     if (group.waiting.size === 0) this.#close(group);
@@ -189,7 +185,7 @@ export class QueuedApprover implements Approver, Shareable {
     if (first === undefined) return;
     const timeout = new AbortController();
     const timer = setTimeout(() => timeout.abort(), Math.min(this.#options.timeoutMs, MAX_TIMER_MS));
-    const question = { ...first.request, runs: group.waiting.size };
+    const question = questionOf(first, group);
     const signal = AbortSignal.any([group.left.signal, timeout.signal]);
     try {
       const answer = await (this.#options.ask?.(question, signal) ?? onlyPosted(group, signal));
@@ -207,9 +203,9 @@ export class QueuedApprover implements Approver, Shareable {
   #settle(group: Group, decision: Decision): void {
     if (group.waiting.size === 0) return;
     // That no person was asked here is no answer to those who look at the board: the question is withdrawn there.
-    const counts = decision.unasked ? decision : (group.posted?.settle(decision) ?? decision);
-    if (counts === decision) this.#answer(group, counts);
-    else this.#answerElsewhere(group, counts);
+    const faster = decision.unasked ? null : (group.posted?.settle(decision) ?? null);
+    if (faster === null) this.#answer(group, decision);
+    else this.#answerElsewhere(group, faster);
   }
 
   /** Times out requests that waited too long behind other questions. */
@@ -218,8 +214,8 @@ export class QueuedApprover implements Approver, Shareable {
     for (const waiting of [...group.waiting.values()].filter(({ since }) => since < earliest)) {
       this.#part(group, waiting);
       waiting.settle.resolve(NOT_REACHED);
+      this.#showWaiting(group);
     }
-    this.#postAgain(group);
   }
 
   #decisionOf(answer: Answer | Decision): Decision {
@@ -250,8 +246,8 @@ export class QueuedApprover implements Approver, Shareable {
         if (remembered === null) continue;
         this.#part(group, waiting);
         waiting.settle.resolve(remembered);
+        this.#showWaiting(group);
       }
-      this.#postAgain(group);
     }
   }
 
@@ -279,6 +275,11 @@ export class QueuedApprover implements Approver, Shareable {
   #now(): number {
     return (this.#options.now ?? (() => performance.now()))();
   }
+}
+
+function questionOf({ request }: Waiting, { waiting }: Group): Question {
+  const all = [...waiting.values()].map(({ request: { run, root } }) => ({ run, root }));
+  return { ...request, runs: all.length, waiting: all };
 }
 
 /** Waits for the board alone. */

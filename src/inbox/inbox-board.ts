@@ -1,7 +1,7 @@
 import { existsSync, type FSWatcher, watch } from "node:fs";
 import { join } from "node:path";
 import { type Decision, denied } from "../approval/approver.ts";
-import type { Board, Posted, PostOptions } from "../approval/board.ts";
+import type { Board, DecidedThere, Posted, PostOptions } from "../approval/board.ts";
 import type { Question } from "../approval/question.ts";
 import { InboxFolder, type InboxPlace, withdrawn } from "./inbox-folder.ts";
 import type { PostedQuestion, QuestionEnd } from "./records.ts";
@@ -10,11 +10,15 @@ import type { PostedQuestion, QuestionEnd } from "./records.ts";
 const LOOK_MS = 2000;
 /** If the folder cannot be watched, because the kernel has no watches left. */
 const POLL_MS = 500;
+/** Of one question, as it was shown before other runs waited for it: who has read it then may decide in the same moment. */
+const MAX_EARLIER = 16;
 
 interface Waiting {
   readonly posted: PostedQuestion;
+  /** The newest first. */
+  readonly earlier: readonly PostedQuestion[];
   readonly options: PostOptions;
-  readonly decided: (decision: Decision) => void;
+  readonly decided: (end: DecidedThere) => void;
 }
 
 /**
@@ -37,7 +41,7 @@ export class InboxBoard implements Board, Disposable {
     this.#onTrouble = onTrouble;
   }
 
-  post(question: Question, options: PostOptions, decided: (decision: Decision) => void): Posted | null {
+  post(question: Question, options: PostOptions, decided: (end: DecidedThere) => void): Posted | null {
     try {
       const folder = this.#opened();
       this.#watch(folder);
@@ -47,9 +51,10 @@ export class InboxBoard implements Board, Disposable {
         this.#rest();
         return null;
       }
-      this.#waiting.set(posted.id, { posted, options, decided });
+      this.#waiting.set(posted.id, { posted, earlier: [], options, decided });
       return {
         id: posted.id,
+        change: (changed) => this.#change(posted.id, changed),
         settle: (decision) => this.#settle(posted.id, decision),
         withdraw: () => this.#withdraw(posted.id),
       };
@@ -74,9 +79,22 @@ export class InboxBoard implements Board, Disposable {
     return folder;
   }
 
-  #settle(id: string, decision: Decision): Decision {
+  #change(id: string, question: Question): void {
     const waiting = this.#waiting.get(id);
-    if (waiting === undefined) return decision;
+    if (waiting === undefined) return;
+    const { posted, earlier } = waiting;
+    try {
+      const changed = this.#opened().change(posted, question);
+      if (changed === null) return;
+      this.#waiting.set(id, { ...waiting, posted: changed, earlier: [posted, ...earlier].slice(0, MAX_EARLIER) });
+    } catch (error) {
+      this.#onTrouble(error as Error);
+    }
+  }
+
+  #settle(id: string, decision: Decision): DecidedThere | null {
+    const waiting = this.#waiting.get(id);
+    if (waiting === undefined) return null;
     const { posted, options } = waiting;
     const { outcome, scope, directory = null } = decision;
     const isAnswer = outcome !== "timed_out";
@@ -87,12 +105,12 @@ export class InboxBoard implements Board, Disposable {
     };
     this.#forget(id);
     try {
-      if (this.#opened().end(id, end)) return decision;
-      return decisionIn(this.#opened().endOf(id), waiting) ?? GONE;
+      if (this.#opened().end(id, end)) return null;
+      return this.#endIn(waiting) ?? { decision: GONE, question: posted.question };
     } catch (error) {
       // Another one may have decided, which cannot be known now.
       this.#onTrouble(error as Error);
-      return denied("the decision could not be recorded in the inbox");
+      return { decision: denied("the decision could not be recorded in the inbox"), question: posted.question };
     }
   }
 
@@ -111,11 +129,22 @@ export class InboxBoard implements Board, Disposable {
     const { path } = this.#opened();
     for (const [id, waiting] of [...this.#waiting]) {
       if (!existsSync(join(path, `${id}.end`))) continue;
-      const decision = decisionIn(this.#opened().endOf(id), waiting);
-      if (decision === null || !this.#waiting.has(id)) continue;
+      const end = this.#endIn(waiting);
+      if (end === null || !this.#waiting.has(id)) continue;
       this.#forget(id);
-      waiting.decided(decision);
+      waiting.decided(end);
     }
+  }
+
+  /** What another process decided, and on what; null: nothing. What is kept of the question is what that user saw. */
+  #endIn({ posted, earlier, options }: Waiting): DecidedThere | null {
+    const folder = this.#opened();
+    const end = folder.endOf(posted.id);
+    if (end === null) return null;
+    const before = earlier.find(({ digest }) => digest === end?.digest);
+    const shown = end?.digest === posted.digest ? posted : (before ?? posted);
+    if (shown !== posted) folder.change(shown, shown.question);
+    return { decision: decisionIn(end, shown, options), question: shown.question };
   }
 
   #forget(id: string): void {
@@ -152,9 +181,8 @@ export class InboxBoard implements Board, Disposable {
 const FORGED = denied("the answer in the inbox is not sealed by Corral, or is for another question");
 const GONE = denied("another one decided on it in the inbox, but that answer is not there any more");
 
-/** What an end of another process means here; null: there is none. Whatever is not clearly an answer to this question denies. */
-function decisionIn(end: QuestionEnd | null | undefined, { posted, options }: Waiting): Decision | null {
-  if (end === null) return null;
+/** What an end of another process means here. Whatever is not clearly an answer to this question denies. */
+function decisionIn(end: QuestionEnd | undefined, posted: PostedQuestion, options: PostOptions): Decision {
   if (end === undefined || end.digest !== posted.digest) return FORGED;
   const { outcome, scope, directory, by, via } = end;
   if (outcome === "timed_out") return { outcome, scope: "once", reason: "no answer came in time" };

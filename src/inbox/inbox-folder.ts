@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import fs, { constants } from "node:fs";
 import { basename, join } from "node:path";
+import type { Question } from "../approval/question.ts";
 import { hasCode, nullFor } from "../platform/errno.ts";
 import { openRegularNow } from "../platform/open-regular.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "../state/owner.ts";
@@ -79,6 +80,23 @@ export class InboxFolder {
     return posted;
   }
 
+  /**
+   * The same question for other runs, which has another digest. It keeps its place in the order of those that wait. Null if it is too
+   * large now. Who has read it just before can still end it, as it was: see `QuestionEnd.digest`.
+   */
+  change(posted: PostedQuestion, question: PostedQuestion["question"]): PostedQuestion | null {
+    const { dir, key, self } = this.#place;
+    const changed = { ...posted, question, digest: digestOf(posted.id, question) };
+    const text = sealedText(key, "question", posted.id, { ...changed, owner: formatOwner(self) });
+    if (Buffer.byteLength(text) > MAX_QUESTION_BYTES) return null;
+    const path = join(dir, `${posted.id}.question`);
+    const { atimeMs, mtimeMs } = fs.lstatSync(path);
+    const draft = this.#draft(text);
+    fs.utimesSync(draft, atimeMs / 1000, mtimeMs / 1000);
+    fs.renameSync(draft, path);
+    return changed;
+  }
+
   /** Ends a question; false if it has ended already. */
   end(id: string, end: QuestionEnd): boolean {
     return this.#give(`${id}.end`, sealedText(this.#place.key, "end", id, end));
@@ -96,7 +114,10 @@ export class InboxFolder {
     const file = text === null ? null : unsealedText(this.#place.key, "question", id, text);
     if (file === null || file.digest !== digestOf(id, file.question)) return null;
     if (projectMark(file.project) !== basename(this.#place.dir)) return null;
-    const { owner, ...posted } = file;
+    const { owner, ...rest } = file;
+    // A version of Corral before this one named one run.
+    const { waiting = [{ run: rest.question.run, root: rest.question.root }] } = rest.question as Partial<Question>;
+    const posted = { ...rest, question: { ...rest.question, waiting } };
     const end = this.endOf(id);
     if (end === undefined) return null;
     if (end !== null || !this.#isDead(owner)) return { ...posted, end };
@@ -199,8 +220,7 @@ export class InboxFolder {
 
   /** A file that is complete under its name; false if the name is taken. */
   #give(name: string, text: string): boolean {
-    const draft = join(this.#place.dir, `draft.${randomBytes(8).toString("hex")}`);
-    fs.writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
+    const draft = this.#draft(text);
     try {
       fs.linkSync(draft, join(this.#place.dir, name));
       return true;
@@ -209,6 +229,12 @@ export class InboxFolder {
     } finally {
       fs.rmSync(draft, { force: true });
     }
+  }
+
+  #draft(text: string): string {
+    const draft = join(this.#place.dir, `draft.${randomBytes(8).toString("hex")}`);
+    fs.writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
+    return draft;
   }
 }
 

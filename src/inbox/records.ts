@@ -3,7 +3,7 @@ import type { ApprovalScope, Decision } from "../approval/approver.ts";
 import type { AskedAt, BoardAnswer } from "../approval/board.ts";
 import type { Question } from "../approval/question.ts";
 
-/** A question in the inbox, as the process that asks it has written it. It is never changed. */
+/** A question in the inbox, as the process that asks it has written it. Only that process changes it, and only which runs wait for it. */
 export interface PostedQuestion {
   /** 12 hex digits. */
   readonly id: string;
@@ -21,6 +21,7 @@ export interface PostedQuestion {
 
 /** How a question has ended. It is written once, and never changed. */
 export interface QuestionEnd {
+  /** Of the question as it was shown to the one who decided. */
   readonly digest: string;
   /** ISO 8601. */
   readonly decidedAt: string;

@@ -38,6 +38,8 @@ export interface ApprovalFilter {
   readonly state: Approval["state"];
   /** Folders of projects; absent: all projects of the state directory. */
   readonly projects?: readonly string[];
+  /** Only those that a run of this tree waits for. */
+  readonly root?: string;
   /** Absent: 100. */
   readonly limit?: number;
   /** `next` of the page before. */
@@ -78,7 +80,7 @@ export async function listApprovals(
  */
 export async function pageOfApprovals(
   stateDir: string,
-  { state, projects, limit = DEFAULT_LISTED, after }: ApprovalFilter,
+  { state, projects, root, limit = DEFAULT_LISTED, after }: ApprovalFilter,
   maxBytes = MAX_LIST_BYTES,
 ): Promise<ApprovalPage> {
   const found: Approval[] = [];
@@ -93,7 +95,8 @@ export async function pageOfApprovals(
     if (found.length >= limit || (read > 0 && read + bytes > maxBytes)) break;
     [read, seen] = [read + bytes, seen + 1];
     const stored = folder.find(id);
-    if (stored !== null && (stored.end === null) === (state === "waiting")) found.push(approvalOf(stored));
+    if (stored === null || (stored.end === null) !== (state === "waiting")) continue;
+    if (root === undefined || stored.question.waiting.some((one) => one.root === root)) found.push(approvalOf(stored));
   }
   const last = rest[seen - 1];
   const next = last === undefined || seen === rest.length ? null : `${last.at}-${last.id}`;
@@ -132,7 +135,11 @@ export async function decideApproval(
   const { id, question, answers } = stored;
   if (stored.end !== null) throw decidedError(stored);
   if (digest !== undefined && digest !== stored.digest)
-    throw new RequestError("QUESTION_CHANGED", id, "the digest is not that of this question: look at it again");
+    throw new RequestError(
+      "QUESTION_CHANGED",
+      id,
+      "the digest is not that of this question, or other runs wait for it now: look at it again",
+    );
   if (!answers.includes(answer)) throw wrongAnswer(stored, answer);
   const isOffered = directory === undefined || directory === question.directory || question.wider?.includes(directory);
   if (!isOffered || (directory !== undefined && answer === "no"))

@@ -93,6 +93,7 @@ describe("corral approvals", () => {
       root: "00000000000a",
       worker: "w",
       runs: 1,
+      waiting: [{ run: "00000000000a", root: "00000000000a" }],
       operations: ["write" as const],
       paths: ["/out/a"],
     };

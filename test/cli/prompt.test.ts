@@ -8,7 +8,10 @@ import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 
 const [ENTER, DOWN, UP, CTRL_C] = ["\r", "\u001b[B", "\u001b[A", "\u0003"];
 const never = new AbortController().signal;
-const question: Question = { run: "r", root: "r", worker: "w", operations: ["write"], paths: ["/out/a"], runs: 1 };
+const question: Question = {
+  ...{ run: "r", root: "r", worker: "w", operations: ["write"], paths: ["/out/a"] },
+  ...{ runs: 1, waiting: [{ run: "r", root: "r" }] },
+};
 
 /** A terminal that presses `keys`, one after another, each once the question stands there anew. */
 function terminal(keys: readonly string[]) {

@@ -228,21 +228,48 @@ describe("a question in the inbox", () => {
     expect(await waiting()).toHaveLength(1);
   });
 
-  it("says for how many runs it is; those that ask the same after it are a new question, whatever was answered", async () => {
+  it("names all runs that wait for it, those that joined it too, and an answer is for all of them", async () => {
     for (const answer of ["once", "tree", "no"] as const) {
       const one = approver();
-      const outcome = answer === "no" ? "denied" : "approved";
-      const [first, ...others] = Array.from({ length: 5 }, () => one.decide(request(), never));
+      const requests = Array.from({ length: 5 }, () => request());
+      const [first, ...others] = requests;
+      const decisions = [one.decide(first as ApprovalRequest, never)];
       const before = await only();
-      expect(before.question.runs).toBe(1);
-      await decideApproval(stateDir, before.id, { ...yes, answer });
-      expect(await first).toMatchObject({ outcome });
+      expect(before.question.waiting).toEqual([{ run: first?.run, root: first?.root }]);
+      decisions.push(...others.map((each) => one.decide(each, never)));
       const after = await only();
-      expect(after).toMatchObject({ question: { runs: 4, paths: before.question.paths } });
-      await decideApproval(stateDir, after.id, { ...yes, answer });
-      expect((await Promise.all(others)).map((each) => each.outcome)).toEqual(Array(4).fill(outcome));
+      expect(after).toMatchObject({ id: before.id, question: { run: first?.run, runs: 5 } });
+      expect(after.question.waiting).toEqual(requests.map(({ run, root }) => ({ run, root })));
+      for (const { root } of requests)
+        expect(await listApprovals(stateDir, { state: "waiting", root })).toMatchObject([{ id: before.id }]);
+      expect(await listApprovals(stateDir, { state: "waiting", root: "another" })).toEqual([]);
+      // What was shown before the others joined is not what is decided now.
+      await expect(
+        decideApproval(stateDir, before.id, { ...yes, answer, digest: before.digest }),
+      ).rejects.toMatchObject({ code: "QUESTION_CHANGED" });
+      await decideApproval(stateDir, after.id, { ...yes, answer, digest: after.digest });
+      const outcomes = (await Promise.all(decisions)).map(({ outcome }) => outcome);
+      expect(outcomes).toEqual(Array(5).fill(answer === "no" ? "denied" : "approved"));
       expect(await waiting()).toEqual([]);
     }
+  });
+
+  it("is asked again for the runs that joined in the moment of the answer, which did not name them", async () => {
+    const one = approver();
+    const first = one.decide(request(), never);
+    const before = await only();
+    const late = [one.decide(request(), never), one.decide(request(), never)];
+    // Written by a process that had read the question before.
+    const how = { outcome: "approved", scope: "once", directory: null, by: "ann", via: "command" } as const;
+    folder().end(before.id, { digest: before.digest, decidedAt: new Date().toISOString(), ...how });
+    expect(await first).toMatchObject({ outcome: "approved", by: "ann" });
+    const after = await only();
+    expect(after.question.runs).toBe(2);
+    expect(after.id).not.toBe(before.id);
+    // What is kept is what was decided on.
+    expect(await showApproval(stateDir, before.id)).toMatchObject({ by: "ann", question: { runs: 1 } });
+    await decideApproval(stateDir, after.id, { ...yes, answer: "no" });
+    expect(await Promise.all(late)).toMatchObject([{ outcome: "denied" }, { outcome: "denied" }]);
   });
 
   it("is asked again where it came up for the runs that were not in it, and one answer there is for all", async () => {
@@ -257,8 +284,13 @@ describe("a question in the inbox", () => {
         return asked.length === 1 ? asks(until).ask(question, signal) : put.promise;
       },
     });
-    const [first, ...others] = Array.from({ length: 3 }, () => local.decide(request(), never));
-    await decideApproval(stateDir, (await only()).id, yes);
+    const [first, others] = [local.decide(request(), never), [] as Promise<Decision>[]];
+    const { id, digest } = await only();
+    others.push(...Array.from({ length: 2 }, () => local.decide(request(), never)));
+    folder().end(id, {
+      ...{ digest, decidedAt: new Date().toISOString(), outcome: "approved", scope: "once" },
+      ...{ directory: null, by: "ann", via: "command" },
+    });
     expect(await first).toMatchObject({ outcome: "approved", by: "ann" });
     expect((await only()).question.runs).toBe(2);
     others.push(local.decide(request(), never));
@@ -268,17 +300,34 @@ describe("a question in the inbox", () => {
     expect(await waiting()).toEqual([]);
   });
 
-  it("is withdrawn with the last run that it is about, and posted again for those that joined", async () => {
-    const stop = new AbortController();
+  it("stays for the others when one of its runs ends, and is withdrawn with the last", async () => {
     const one = approver();
-    const first = one.decide(request(), stop.signal);
-    const [{ id: before }, second] = [await only(), one.decide(request(), never)];
-    stop.abort(new Error("over"));
-    await expect(first).rejects.toThrow("over");
+    const stops = Array.from({ length: 3 }, () => new AbortController());
+    const requests = stops.map(() => request());
+    const decisions = stops.map(({ signal }, index) => one.decide(requests[index] as ApprovalRequest, signal));
     const { id } = await only();
-    expect(id).not.toBe(before);
-    await decideApproval(stateDir, id, yes);
-    expect(await second).toMatchObject({ outcome: "approved" });
+    for (const [index, stop] of stops.entries()) {
+      expect((await only()).id).toBe(id);
+      expect((await only()).question).toMatchObject({ run: requests[index]?.run, runs: 3 - index });
+      stop.abort(new Error("over"));
+      await expect(decisions[index]).rejects.toThrow("over");
+    }
+    expect(await waiting()).toEqual([]);
+    expect(await showApproval(stateDir, id)).toMatchObject({ outcome: "withdrawn" });
+  });
+
+  it("keeps its place among those that wait when another run joins it", async () => {
+    const one = approver();
+    for (const path of ["/out/1", "/out/2", "/out/1"]) void one.decide(request({ paths: [path] }), never);
+    expect(
+      folder()
+        .sized("waiting")
+        .map(({ id }) => id),
+    ).toEqual((await waiting()).map(({ id }) => id));
+    expect((await waiting()).map(({ question }) => [question.paths[0], question.runs])).toEqual([
+      ["/out/1", 2],
+      ["/out/2", 1],
+    ]);
   });
 
   it("denies if another one has ended it, and the answer is not there", async () => {
@@ -382,7 +431,7 @@ describe("the folder of the inbox", () => {
     place.make();
     const asked = { project: PROJECT, askedAt: "2026-01-01T00:00:00.000Z", at: "board" as const, answers: [] };
     for (let index = 0; index < 560; index += 1) {
-      const posted = place.post({ ...asked, question: { ...request(), runs: 1 } });
+      const posted = place.post({ ...asked, question: { ...request(), runs: 1, waiting: [] } });
       if (posted === null) throw new Error("it was not posted");
       const { id, digest } = posted;
       const end = { decidedAt: new Date().toISOString(), outcome: "denied", scope: null, directory: null } as const;
@@ -418,7 +467,7 @@ describe("the folder of the inbox", () => {
     const place = folder();
     place.make();
     const asked = { project: PROJECT, askedAt: "2026-01-01T00:00:00.000Z", at: "board" as const, answers: [] };
-    const post = (more = {}) => place.post({ ...asked, question: { ...request(more), runs: 1 } });
+    const post = (more = {}) => place.post({ ...asked, question: { ...request(more), runs: 1, waiting: [] } });
     expect(post({ diff: "x".repeat(9 * 1024 ** 2) })).toBeNull();
     for (let index = 0; index < 1000; index += 1) expect(post()).not.toBeNull();
     expect(post()).toBeNull();

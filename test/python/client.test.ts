@@ -83,6 +83,7 @@ async function addWorkers({ dir }: CliProject): Promise<void> {
     ...Object.fromEntries(Object.entries(commands).map(([name, command]) => [name, { command }])),
     // Something new each time: what is as it was is not asked about.
     asks: { command: sh("(echo asked; date +%N) > /out/asked.txt"), sandbox: { inherit: true } },
+    same: { command: sh("echo same > /out/$0.txt"), arguments: true, sandbox: { inherit: true } },
     proposes: { command: sh("(echo asked; date +%N) > /out/$0.txt"), arguments: true, sandbox: { inherit: true } },
   };
   for (const [name, worker] of Object.entries(workers)) {

@@ -192,6 +192,35 @@ describe("what waits", () => {
   });
 });
 
+describe("a question that two runs ask", () => {
+  const listed = async (root: string) => (await service.ask("GET", `/v1/approvals?root=${root}`)).json.approvals;
+
+  it("is shown to the clients of both, stays while one of them waits, and is withdrawn with the last", async () => {
+    await rm(join(project.dir, "out/asked.txt"), { force: true });
+    const first = await start({ worker: "asks" });
+    await expect.poll(() => listed(first), { interval: 100, timeout: 30_000 }).toHaveLength(1);
+    const [alone] = await listed(first);
+    const second = await start({ worker: "asks" });
+    await expect.poll(() => listed(second), { interval: 100, timeout: 30_000 }).toHaveLength(1);
+    const [both] = await listed(second);
+    expect(both).toMatchObject({ id: alone.id, question: { run: first, root: first, runs: 2 } });
+    expect(both.question.waiting).toEqual([first, second].map((run) => ({ run, root: run })));
+    expect(await listed(first)).toEqual([both]);
+    expect(await listed("000000000000")).toEqual([]);
+    const decision = `/v1/approvals/${alone.id}/decision`;
+    const stale = await service.ask("POST", decision, { body: { answer: "once", digest: alone.digest } });
+    expect([stale.status, stale.json.error.code]).toEqual([409, "QUESTION_CHANGED"]);
+    expect((await service.ask("DELETE", `/v1/runs/${first}`)).status).toBe(200);
+    await resultOf(first);
+    await expect.poll(() => listed(first), { interval: 100, timeout: 30_000 }).toEqual([]);
+    expect(await listed(second)).toMatchObject([{ id: alone.id, question: { run: second, runs: 1 } }]);
+    expect((await service.ask("DELETE", `/v1/runs/${second}`)).status).toBe(200);
+    await resultOf(second);
+    const ended = async () => (await service.ask("GET", `/v1/approvals/${alone.id}`)).json.outcome;
+    await expect.poll(ended, { interval: 100, timeout: 30_000 }).toBe("withdrawn");
+  });
+});
+
 describe("a question of another process", () => {
   it("is decided by a client of the service, and one of the service by a command", async () => {
     const file = join(project.dir, "out/asked.txt");

@@ -1245,7 +1245,9 @@ class Question:
     lasting_only: bool | None = None
     """Nothing is done with the answer now."""
     runs: int | None = None
-    """How many runs wait for the answer."""
+    """How many runs wait for the answer, which is for all of them."""
+    waiting: list[WaitingRun] | None = None
+    """Those runs, `run` first, each with the root of its tree."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1272,6 +1274,7 @@ class Question:
             diff=d.optional(d.as_text)(o.get("diff"), "Question.diff"),
             lasting_only=d.optional(d.as_boolean)(o.get("lastingOnly"), "Question.lastingOnly"),
             runs=d.optional(d.as_integer)(o.get("runs"), "Question.runs"),
+            waiting=d.optional(d.list_of(WaitingRun.read))(o.get("waiting"), "Question.waiting"),
             raw=o,
         )
 
@@ -1994,6 +1997,27 @@ class Violation:
         return cls(
             code=d.as_text(o.get("code"), "Violation.code"),
             message=d.as_text(o.get("message"), "Violation.message"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRun:
+    run: str
+    root: str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "WaitingRun")
+        return cls(
+            run=d.as_text(o.get("run"), "WaitingRun.run"),
+            root=d.as_text(o.get("root"), "WaitingRun.root"),
             raw=o,
         )
 

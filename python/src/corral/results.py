@@ -199,8 +199,13 @@ class Question(Approval):
 
     @property
     def root(self) -> str:
-        """The run at the top, which was started."""
+        """The run at the top, which was started. Of several that wait for the answer, the first."""
         return self.question.root
+
+    @property
+    def roots(self) -> list[str]:
+        """The runs at the top of all that wait for the answer, which is for all of them."""
+        return list(dict.fromkeys([self.question.root, *(one.root for one in self.question.waiting or [])]))
 
     @property
     def worker(self) -> str:

@@ -13,6 +13,8 @@ import { colorsFor, printCutList, printJson, say, type Terminal } from "../termi
 const DEFAULT_COLUMNS = 80;
 /** How often Corral checks whether another user has answered, while a user reads the question. */
 const LOOK_MS = 500;
+/** Of those that wait for one answer, how many are named. */
+const MAX_RUNS = 20;
 
 interface JsonOption {
   readonly json?: boolean;
@@ -25,7 +27,7 @@ export async function listVerb(
 ): Promise<number> {
   const state = options.decided ? "decided" : "waiting";
   const { approvals, next } = await pageOfApprovals(stateDirFrom(terminal.env), { state });
-  const asked = ({ id, question, project }: Approval) => [id, question.worker, shortQuestion(question), project];
+  const asked = ({ id, question, project }: Approval) => [id, whoAsks(question), shortQuestion(question), project];
   const order = options.decided ? "newest" : "oldest";
   printCutList(
     terminal,
@@ -97,7 +99,9 @@ async function answered(approval: Approval, stateDir: string, terminal: Terminal
   try {
     const answer = await select<BoardAnswer>({
       ...{ message, initialValue: "no", input: stdin, output: stderr, signal: over.signal },
-      options: [...approval.answers].reverse().map((value) => ({ value, label: LABELS[value] })),
+      options: [...approval.answers]
+        .reverse()
+        .map((value) => ({ value, label: labelOf(value, approval.question.runs) })),
     });
     if (over.signal.aborted) return "no";
     return isCancel(answer) ? null : answer;
@@ -107,11 +111,11 @@ async function answered(approval: Approval, stateDir: string, terminal: Terminal
   }
 }
 
-const LABELS: Readonly<Record<BoardAnswer, string>> = {
-  no: "No",
-  once: "Yes, once",
-  tree: "Yes, for this run and all that it calls",
-};
+function labelOf(answer: BoardAnswer, runs: number): string {
+  if (answer === "no") return "No";
+  if (answer === "once") return runs > 1 ? `Yes, once for each of these ${runs} runs` : "Yes, once";
+  return runs > 1 ? `Yes, for these ${runs} runs and all that they call` : "Yes, for this run and all that it calls";
+}
 
 async function decidedElsewhere(id: string, stateDir: string, signal: AbortSignal): Promise<boolean> {
   while (!signal.aborted) {
@@ -129,8 +133,23 @@ function textOf(approval: Approval, terminal: Terminal): string {
     state === "decided"
       ? `Decided: ${endText(approval)} (${approval.decidedAt})`
       : `Answer with \`corral approvals decide ${id}\`: ${answers.join(", ")}`;
-  const about = [`Question ${id} of ${printableLine(project, 200)}, since ${askedAt}`, `digest ${digest}`];
+  const about = [
+    `Question ${id} of ${printableLine(project, 200)}, since ${askedAt}`,
+    `digest ${digest}`,
+    `asked for ${runsOf(approval)}`,
+  ];
   return [...about, ...above, message, end].join("\n");
+}
+
+function whoAsks({ worker, runs }: Approval["question"]): string {
+  return runs > 1 ? `${worker} (${runs} runs)` : worker;
+}
+
+/** An answer is for all of them. */
+function runsOf({ question: { waiting } }: Approval): string {
+  const [shown, more] = [waiting.slice(0, MAX_RUNS).map(({ run }) => run), waiting.length - MAX_RUNS];
+  const named = `${waiting.length === 1 ? "run" : `these ${waiting.length} runs:`} ${shown.join(", ")}`;
+  return printableLine(more > 0 ? `${named} and ${more} more` : named, 1000);
 }
 
 function textsOf({ question }: Approval, { stderr }: Terminal, colors: ReturnType<typeof colorsFor>) {

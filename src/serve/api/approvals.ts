@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { present } from "../../declarations/terms/present.ts";
 import {
   APPROVAL_CURSOR,
   type Approval,
@@ -47,7 +48,11 @@ const approval = z
         why: z.string().optional().describe("Often written by the worker, so it may be false"),
         diff: z.string().optional().describe("A unified diff"),
         lastingOnly: z.boolean().optional().describe("Nothing is done with the answer now"),
-        runs: z.int().optional().describe("How many runs wait for the answer"),
+        runs: z.int().optional().describe("How many runs wait for the answer, which is for all of them"),
+        waiting: z
+          .array(z.looseObject({ run: z.string(), root: z.string() }).meta({ id: "WaitingRun" }))
+          .optional()
+          .describe("Those runs, `run` first, each with the root of its tree"),
       })
       .meta({ id: "Question" })
       .describe("What is asked, by whom and why, with the diff; its texts may come from a worker"),
@@ -79,6 +84,7 @@ export function approvalRoutes({ stateDir, projects }: Served): Route[] {
           "List the questions that wait for a decision, the oldest first; or those that were decided, the newest first. Also those of other processes. `cursor` is `next` of the page before.",
         query: z.strictObject({
           ...inProject,
+          root: z.string().max(100).optional().describe("Only those that a run of this tree waits for"),
           state: z.enum(["waiting", "decided"]).default("waiting"),
           cursor: z.string().regex(APPROVAL_CURSOR, "must be `next` of a list of questions").optional(),
           limit: count(1, MAX_LISTED).optional(),
@@ -92,9 +98,9 @@ export function approvalRoutes({ stateDir, projects }: Served): Route[] {
             .meta({ id: "ApprovalPage" }),
         },
       },
-      async ({ query: { project, state, cursor, limit = DEFAULT_LISTED } }) => {
+      async ({ query: { project, root, state, cursor, limit = DEFAULT_LISTED } }) => {
         const chosen = projects.chosen(project).map(({ dir }) => dir);
-        const which = { state, projects: chosen, limit, ...(cursor === undefined ? {} : { after: cursor }) };
+        const which = { state, projects: chosen, limit, ...present({ root, after: cursor }) };
         const { approvals, next } = await pageOfApprovals(stateDir, which);
         return { status: 200, json: { approvals: approvals.map(shown), next } };
       },

@@ -120,6 +120,7 @@ async function postQuestions(): Promise<void> {
   ].join("\n");
   const question = {
     ...{ run: runs.prints ?? "", root: runs.prints ?? "", worker: HOSTILE, through: [LONG, HOSTILE], runs: 2 },
+    waiting: [HOSTILE, LONG].map((run) => ({ run, root: run })),
     ...{ operations: ["write"] as const, paths, diff, why: LONG, command: LONG, input: HOSTILE },
     ...{ directory: HOSTILE, wider: [`${HOSTILE}${"W".repeat(3000)}`, MARKUP], to: HOSTILE, reaches: [HOSTILE, LONG] },
   };

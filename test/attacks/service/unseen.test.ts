@@ -57,7 +57,8 @@ afterAll(async () => {
 
 /** As a process of Corral posts it. */
 function posted(paths: readonly string[], diff: string): string {
-  const question = { run: "r", root: "r", worker: "w", runs: 1, operations: ["write"] as const, paths, diff };
+  const asking = { run: "r", root: "r", worker: "w", runs: 1, waiting: [{ run: "r", root: "r" }] };
+  const question = { ...asking, operations: ["write"] as const, paths, diff };
   const asked = { project: project.dir, askedAt: new Date().toISOString(), at: "board", question } as const;
   return folder.post({ ...asked, answers: ["once", "tree", "no"] })?.id ?? "";
 }

@@ -74,6 +74,23 @@ async function tokenWith(role: string): Promise<string> {
 }
 
 describe.skipIf(NO_CHROMIUM)(`decisions in the page${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
+  it("are for all runs that ask the same, which the page names", async () => {
+    const runs = [await started("asks"), await started("asks")];
+    const both = async () => (await service.ask("GET", "/v1/approvals")).json.approvals[0]?.question.runs;
+    await expect.poll(both, { timeout: 30_000 }).toBe(2);
+    await tab.anew();
+    await tab.page.keyboard.press("g");
+    await tab.page.keyboard.press("i");
+    const named = tab.page.locator(".waiting-runs");
+    await named.getByText("2 runs wait for this, and an answer is for all of them").waitFor();
+    expect((await named.locator("code").allTextContents()).toSorted()).toEqual(runs.toSorted());
+    await settle(tab);
+    await tab.page.getByRole("button", { name: "Deny" }).click();
+    await expect
+      .poll(async () => await Promise.all(runs.map(statusOf)), { timeout: 30_000 })
+      .toEqual(["denied", "denied"]);
+  });
+
   it("are made by keyboard, on exactly what was shown, and are in the history with who made them", async () => {
     const run = await started("asks");
     await expect.poll(waiting).toHaveLength(1);

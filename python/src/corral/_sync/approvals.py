@@ -58,7 +58,10 @@ class Approvals:
     def questions(
         self, *, root: str | None = None, project: str | None = None, until: Flag | None = None
     ) -> Iterator[Question]:
-        """Each question once, as it comes, without an end. `root`: only those of this run and of the runs below it."""
+        """
+        Each question once, as it comes, without an end; again if other runs wait for it now, because an answer is for all of them.
+        `root`: only those that this run or a run below it waits for.
+        """
         over = Flag() if until is None else until
         seen: dict[str, None] = {}
         while not over.is_set():
@@ -66,9 +69,9 @@ class Approvals:
             for _ in range(_MAX_PAGES):
                 page = self.list(project=project, cursor=cursor)
                 for question in page:
-                    if question.id in seen or (root is not None and question.root != root):
+                    if question.digest in seen or (root is not None and root not in question.roots):
                         continue
-                    seen[question.id] = None
+                    seen[question.digest] = None
                     yield question
                 cursor = page.next
                 if cursor is None:
@@ -137,5 +140,5 @@ class Answering:
         try:
             self._corral.approvals.decide(question, answer)
         except Conflict:
-            # Another was faster, or nothing waits for it any more.
+            # Another was faster, nothing waits for it any more, or other runs wait for it too: then it comes again.
             pass

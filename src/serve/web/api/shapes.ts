@@ -464,8 +464,10 @@ export type Question = {
   readonly diff?: string;
   /** Nothing is done with the answer now. */
   readonly lastingOnly?: boolean;
-  /** How many runs wait for the answer. */
+  /** How many runs wait for the answer, which is for all of them. */
   readonly runs?: number;
+  /** Those runs, `run` first, each with the root of its tree. */
+  readonly waiting?: readonly WaitingRun[];
 };
 
 export type QueueMachine = {
@@ -755,6 +757,11 @@ export type Usage = {
 export type Violation = {
   readonly code: string;
   readonly message: string;
+};
+
+export type WaitingRun = {
+  readonly run: string;
+  readonly root: string;
 };
 
 export type Worker = {

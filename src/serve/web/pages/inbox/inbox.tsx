@@ -38,10 +38,11 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
   );
   const shown = listed ?? single.data;
   const [directory, setDirectory] = useState<string | null>(null);
-  const shownSince = useRef({ id: "", at: 0 });
-  if (shown !== null && shownSince.current.id !== shown.id) {
-    shownSince.current = { id: shown.id, at: performance.now() };
-    if (directory !== null) setDirectory(null);
+  const shownSince = useRef({ id: "", digest: "", at: 0 });
+  // Other runs may wait for the same question now: it is as new as another one.
+  if (shown !== null && shownSince.current.digest !== shown.digest) {
+    if (directory !== null && shownSince.current.id !== shown.id) setDirectory(null);
+    shownSince.current = { id: shown.id, digest: shown.digest, at: performance.now() };
   }
   const go = (to: string | null): void => {
     location.hash = hrefTo(to === null ? ["inbox"] : ["inbox", to], isHistory ? { state: "decided" } : {});
@@ -50,7 +51,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
   const decide = async (answer: Answer): Promise<void> => {
     if (shown === null || !mayNow || !answersOf(shown).includes(answer)) return;
     if (performance.now() - shownSince.current.at < SETTLE_MS)
-      return notify("This question was shown just now: press again.", "bad");
+      return notify("This question was shown or changed just now: press again.", "bad");
     const next = afterDecision(ids, shown.id);
     const body = { answer, digest: shown.digest, ...(directory === null || answer === "no" ? {} : { directory }) };
     try {
@@ -109,6 +110,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
                   >
                     <span class="question-who">
                       <Visible text={one.question.worker} max={60} />
+                      {(one.question.runs ?? 1) > 1 ? ` · ${one.question.runs} runs` : ""}
                       {one.outcome === null ? null : <StatusBadge status={one.outcome} />}
                     </span>
                     <span class="question-deed">

@@ -15,6 +15,8 @@ import { type Answer, answersOf, deedOf } from "./question-text.ts";
 
 /** Paths that are drawn at first. */
 const PATHS = 50;
+/** Runs that are named. */
+const RUNS = 20;
 
 const ANSWERS: readonly {
   readonly answer: Answer;
@@ -48,7 +50,7 @@ export function QuestionView({
     worker,
     through = [],
     why,
-    runs = 1,
+    waiting = [],
     command,
     input,
     to,
@@ -94,8 +96,19 @@ export function QuestionView({
           <code>{question.run}</code>
         </a>{" "}
         · asked <Ago at={approval.askedAt} now={now} />
-        {runs > 1 ? ` · ${runs} runs wait` : ""}
       </p>
+      {waiting.length > 1 ? (
+        <p class="waiting-runs">
+          {plural(waiting.length, "run")}{" "}
+          {state === "waiting" ? "wait for this, and an answer is" : "asked this, and the end was"} for all of them:{" "}
+          {waiting.slice(0, RUNS).map(({ run, root }) => (
+            <a key={run} href={hrefTo(["runs", root])}>
+              <code>{run}</code>{" "}
+            </a>
+          ))}
+          {waiting.length > RUNS ? `and ${waiting.length - RUNS} more` : ""}
+        </p>
+      ) : null}
       {hostExecuted.length === 0 ? null : (
         <ul class="executed" role="alert">
           {hostExecuted.map(({ path, why: executed }) => (
