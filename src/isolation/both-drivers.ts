@@ -58,9 +58,13 @@ export function bothDrivers(
     return started;
   };
   const starting = async (plan: Plan, start: (cells: CellMaker) => Promise<Start>): Promise<Start> => {
-    const { driving, cells, demanded } = await choose();
+    // Both may make a cell of their own, the first time. Nothing is left behind that still makes one.
+    const [chosen, judged] = await Promise.allSettled([choose(), images.objection(plan)]);
+    if (chosen.status === "rejected") throw chosen.reason;
+    const { driving, cells, demanded } = chosen.value;
     if (driving.driver === null) throw new EngineTrouble(new DriverUnavailableError(driving.why).message);
-    const refused = await images.objection(plan);
+    if (judged.status === "rejected") throw judged.reason;
+    const refused = judged.value;
     if (refused !== null) return { ok: false, violations: [refused] };
     if (cells === null) return await onEngine(plan, start);
     const against = await other.objection(plan);

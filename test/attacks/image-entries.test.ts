@@ -1,10 +1,13 @@
-import { randomBytes } from "node:crypto";
-import { mkdtempSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { createHash, randomBytes } from "node:crypto";
+import { mkdtempSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { type Header, pack } from "tar-stream";
 import { afterAll, describe, expect, it } from "vitest";
+import { openDockerEngine } from "../../src/isolation/engine/open.ts";
+import { openEngine } from "../isolation/engine/engine.ts";
 import { openProject, type ProjectFixture, writable } from "../run/project-fixture.ts";
 import { isAgain } from "../tiers/again.ts";
 
@@ -22,8 +25,8 @@ const link = (name: string, linkname: string): Entry => ({ name, type: "symlink"
 
 const SHELL = ["/bin/busybox", "sh", "-c"];
 
-/** A project whose worker `w` has an image of these entries and a static shell, and nothing else. */
-async function open(entries: readonly Entry[], script: string, changes: readonly string[] = []) {
+/** A project whose worker `w` has an image of these entries and a static shell, and nothing else. `config` is the image's, as it is in an archive. */
+async function open(entries: readonly Entry[], script: string, config: Readonly<Record<string, unknown>> = {}) {
   const tag = `corral-test/${randomBytes(6).toString("hex")}:1`;
   const project = await openProject({
     workers: {
@@ -35,16 +38,34 @@ async function open(entries: readonly Entry[], script: string, changes: readonly
   opened.push(project);
   const gates = join(project.stateDir, "gate");
   const [digest = ""] = readdirSync(gates).filter((name) => /^[0-9a-f]{64}$/.test(name));
-  const tar = pack();
-  tar.entry({ name: "bin", type: "directory", mode: 0o755 });
-  tar.entry({ name: "bin/busybox", mode: 0o755 }, readFileSync(join(gates, digest, "busybox")));
-  for (const entry of entries) tar.entry({ mode: 0o755, ...entry }, entry.type === "file" ? "image\n" : "");
-  tar.finalize();
-  const asked = { repo: tag, ...(changes.length === 0 ? {} : { changes: changes.join("\n") }) };
-  const answer = await project.docker.importImage(tar as unknown as string, asked);
+  const layer = await packed([
+    [{ name: "bin", type: "directory", mode: 0o755 }],
+    [{ name: "bin/busybox", mode: 0o755 }, readFileSync(join(gates, digest, "busybox"))],
+    ...entries.map((entry): Packed => [{ mode: 0o755, ...entry }, entry.type === "file" ? "image\n" : ""]),
+  ]);
+  const facts = {
+    architecture: process.arch === "x64" ? "amd64" : process.arch,
+    os: "linux",
+    config,
+    rootfs: { type: "layers", diff_ids: [`sha256:${createHash("sha256").update(layer).digest("hex")}`] },
+  };
+  const archive = await packed([
+    [{ name: "layer.tar" }, layer],
+    [{ name: "config.json" }, JSON.stringify(facts)],
+    [{ name: "manifest.json" }, JSON.stringify([{ Config: "config.json", RepoTags: [tag], Layers: ["layer.tar"] }])],
+  ]);
+  const answer = await project.docker.loadImage(Readable.from([archive]));
   await new Promise((done) => answer.resume().once("end", done));
   made.push({ docker: project.docker, tag });
   return project;
+}
+
+type Packed = readonly [header: Entry, content?: string | Buffer];
+async function packed(files: readonly Packed[]): Promise<Buffer> {
+  const tar = pack();
+  for (const [header, content = ""] of files) tar.entry(header, content);
+  tar.finalize();
+  return Buffer.concat(await Array.fromAsync(tar as AsyncIterable<Buffer>));
 }
 
 const dir = (name: string): Entry => ({ name, type: "directory" });
@@ -55,6 +76,12 @@ const device = (name: string, devmajor: number, devminor: number): Entry => ({
   devmajor,
   devminor,
 });
+
+const manyHarmless = (): Entry[] => [
+  dir("x"),
+  ...Array.from({ length: 800 }, (_, at) => device(`x/${"n".repeat(80)}${at}`, 1, 3)),
+  device("x/con", 5, 1),
+];
 
 const LOOK =
   "/bin/busybox cat /data/mine; /bin/busybox stat -f -c %T /tmp /dev /proc; /bin/busybox grep -c 127.0.0.1 /etc/hosts";
@@ -130,10 +157,102 @@ describe("an image with device nodes", () => {
     expect(await project.traces()).toEqual([]);
   });
 
+  const hidden: readonly (readonly [how: string, entries: readonly Entry[], named: string])[] = [
+    ["by a name that ends a line", [device("con\r", 5, 1), device("con\u2028x", 5, 1)], "/con"],
+    ["behind more harmless ones than are read", manyHarmless(), "more than 64 KiB of names"],
+    ["beside a VOLUME", [dir("v"), dir("v2"), device("v2/con", 5, 1)], "/v2/con"],
+  ];
+  it.each(hidden)("hidden %s, is refused", async (_, entries, named) => {
+    const project = await open(entries, LOOK, { Volumes: { "/v": {} } });
+    const { status, violations } = await project.run("w");
+    expect([status, violations]).toMatchObject(["refused", [{ code: "IMAGE_REFUSED" }]]);
+    expect(JSON.stringify(violations)).toContain(named);
+  });
+
+  it("is refused under a name of Corral's own, as `docker load` could bring one", async () => {
+    await open([device("con", 5, 1)], LOOK);
+    await using engine = await openEngine();
+    const { plan } = await engine.plan({ command: ["true"], image: made.at(-1)?.tag ?? "" });
+    const { examined } = await openDockerEngine({ stateDir: engine.stateDir, engineEnv: process.env });
+    for (const name of ["corral/base", "corral/debian:bookworm"])
+      expect(await examined.objection({ ...plan, image: { ...plan.image, name } })).toMatchObject({ image: name });
+  });
+
   it("that every cell has anyway, or has in /dev, starts", async () => {
     const nodes = [device("var/null", 1, 3), device("var/random", 1, 8), device("dev/console", 5, 1)];
     const project = await open([dir("var"), dir("dev"), ...nodes], `${LOOK}; /bin/busybox ls /dev/console`);
     const result = await project.run("w");
     expect(result.stdout, JSON.stringify(result.violations ?? result.error)).toBe("mine\ntmpfs\ntmpfs\nproc\n1\n");
+  });
+});
+
+describe("an image's configuration", () => {
+  const ODD = {
+    User: "nobody-here:nor-there",
+    StopSignal: "SIGNONSENSE",
+    WorkingDir: "/w",
+    ExposedPorts: { "80/tcp": {}, "1-65535/udp": {} },
+    OnBuild: ["RUN touch /out/built"],
+    Healthcheck: { Test: ["CMD", "/bin/busybox", "touch", "/out/health"], Interval: 1e9, StartInterval: 1e9 },
+  };
+  const LOADER = [
+    "LD_PRELOAD=/out/l.so",
+    "LD_LIBRARY_PATH=/out",
+    "LD_AUDIT=/out/l.so",
+    "GLIBC_TUNABLES=glibc.malloc.check=3",
+  ];
+  it.each(["", "out:.", "/out:/data:/bin"])(
+    "with the PATH `%s`, and names and places that mean nothing, leads no program of Corral's elsewhere",
+    async (path) => {
+      const script = `${LOOK}; /bin/busybox pwd; /bin/busybox id -u; /bin/busybox sleep 2; /bin/busybox ls /out`;
+      const project = await open([link("w", "/../../out")], script, {
+        ...ODD,
+        Env: [`PATH=${path}`, ...LOADER],
+      });
+      for (const name of ["sh", "busybox", "cat", "sleep", "head", "stat"])
+        writeFileSync(join(project.dir, "out", name), "#!/bin/busybox sh\n/bin/busybox touch /out/ran-it\n", {
+          mode: 0o755,
+        });
+      const result = await project.run("w");
+      expect(result.stdout, JSON.stringify(result.violations ?? result.error)).toBe(
+        "mine\ntmpfs\ntmpfs\nproc\n1\n/\n65532\nbusybox\ncat\nhead\nsh\nsleep\nstat\n",
+      );
+      expect(await project.traces()).toEqual([]);
+    },
+  );
+
+  const anonymous = async ({ docker }: ProjectFixture): Promise<string[]> =>
+    ((await docker.listVolumes({ filters: { label: ["com.docker.volume.anonymous"] } })).Volumes ?? []).map(
+      ({ Name }) => Name,
+    );
+
+  const granted: readonly string[] = [
+    "/data",
+    "/tmp",
+    "/home",
+    "/tmp/inner/deep",
+    "/etc",
+    "/dev/shm",
+    "/v:ro",
+    "/v,size=1g",
+  ];
+  it.each(isAgain() ? granted.slice(0, 3) : granted)(
+    "with a VOLUME at `%s` is a place in memory at most",
+    async (path) => {
+      const project = await open([dir("v")], LOOK, { Volumes: { [path]: {} } });
+      const before = await anonymous(project);
+      const result = await project.run("w");
+      expect(result.stdout, JSON.stringify(result.violations ?? result.error)).toBe("mine\ntmpfs\ntmpfs\nproc\n1\n");
+      expect(await project.traces()).toEqual([]);
+      await expect.poll(async () => (await anonymous(project)).filter((name) => !before.includes(name))).toEqual([]);
+    },
+  );
+
+  it.each(["/data/inner", "/", "/proc", "x/y"])("with a VOLUME at `%s` is refused", async (path) => {
+    const project = await open([], LOOK, { Volumes: { [path]: {} } });
+    const { status, violations } = await project.run("w");
+    const code = path === "/data/inner" ? "MOUNT_RESERVED" : "IMAGE_REFUSED";
+    expect([status, violations]).toMatchObject(["refused", [{ code }]]);
+    expect(await project.traces()).toEqual([]);
   });
 });

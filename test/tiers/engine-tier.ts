@@ -3,13 +3,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
+import { loadPolicy } from "../../src/declarations/policy/policy.ts";
+import { openDockerEngine } from "../../src/isolation/engine/open.ts";
 import { openEngine } from "../../src/isolation/open-engine.ts";
 import type { DriverName } from "../../src/isolation/plan/enforcement.ts";
+import { pinnedPlan } from "../isolation/pinned-plan.ts";
 import { letKeptImagesGo } from "../run/kept-for-runc.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** A state directory that has the gate, and what came of a first cell; see `giveGate`. Other tiers have none. */
+    /** A state directory that has the gate, what came of a first cell, and what was seen in images; see `giveGate`. Other tiers have none. */
     readonly stateWithGate?: string;
     /** What makes the cells of this project. */
     readonly cellsBy?: DriverName;
@@ -32,7 +35,7 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
   };
   try {
     const engine = await openEngine({ stateDir, engineEnv: { ...process.env, CORRAL_DRIVER } });
-    await engine.gate();
+    await lookAtImages(stateDir, await engine.gate());
     const { driver, why } = await engine.driving();
     if (driver === null) throw new Error(why);
     tier.provide("cellsBy", driver);
@@ -43,6 +46,19 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
   }
   tier.provide("stateWithGate", stateDir);
   return remove;
+}
+
+/** Or each test that begins with a state directory of its own would look at them again. */
+async function lookAtImages(stateDir: string, gate: string): Promise<void> {
+  const { driver, examined } = await openDockerEngine({ stateDir, engineEnv: process.env });
+  const policy = await loadPolicy("untrusted", { dirs: [] });
+  for (const name of ["base", "documents", "node", "python"]) {
+    const image = await driver.imageFacts(`corral/${name}`);
+    if (image === null) continue;
+    const { plan } = await pinnedPlan({ command: ["true"], image, policy, plumbing: { gate, socket: gate } });
+    const objection = await examined.objection(plan);
+    if (objection !== null) throw new Error(JSON.stringify(objection));
+  }
 }
 
 /** What the processes load that tests start and kill: a process that is killed leaves nothing in the cache of compiled code. */

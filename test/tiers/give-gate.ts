@@ -6,8 +6,8 @@ import { makeStateDir } from "../../src/state/state-dir.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
 
 /**
- * Makes a state directory that has the gate already, and what came of a first cell of runc if the tests are on it. A test that
- * begins with none takes the gate out of its image, and makes a first cell.
+ * Makes a state directory that has the gate already, and what was seen in Corral's images, and what came of a first cell of runc if the tests
+ * are on it. A test that begins with none takes the gate out of its image, looks at the image of its cells, and makes a first cell.
  */
 export async function giveGate(stateDir: string): Promise<void> {
   const taken = inject("stateWithGate");
@@ -15,10 +15,14 @@ export async function giveGate(stateDir: string): Promise<void> {
   await giveCompiled(stateDir);
   if (taken === undefined) return;
   await linkTree(statePaths(taken).gate, statePaths(stateDir).gate);
-  const [probe, ours] = [taken, stateDir].map((dir) => join(statePaths(dir).runc, "probe.json")) as [string, string];
-  if (!existsSync(probe) || existsSync(ours)) return;
-  await mkdir(dirname(ours), { recursive: true, mode: 0o700 });
-  await cp(probe, ours);
+  const ofProbe = (dir: string): string => join(statePaths(dir).runc, "probe.json");
+  const ofImages = (dir: string): string => statePaths(dir).examinedImages;
+  for (const remembered of [ofProbe, ofImages]) {
+    const [theirs, ours] = [remembered(taken), remembered(stateDir)];
+    if (!existsSync(theirs) || existsSync(ours)) continue;
+    await mkdir(dirname(ours), { recursive: true, mode: 0o700 });
+    await cp(theirs, ours);
+  }
 }
 
 /** What the built program has compiled for a command is there for its next start, in any state directory of the tests. */

@@ -16,7 +16,6 @@ import {
 } from "../plan/mount-points.ts";
 import { gateOf, type Plan } from "../plan/plan.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import { IMAGE_PREFIX } from "../port/images.ts";
 import { labelsFor, type Maker } from "../port/labels.ts";
 import { inTime, untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
@@ -24,13 +23,8 @@ import { Demultiplexer } from "./demux.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { readRecord } from "./images/record.ts";
 
-/** Of Corral's own Dockerfiles: who may give these names to another image may give cells another gate, too. */
-const OWN_IMAGES: ReadonlySet<string> = new Set(
-  ["base", "documents", "node", "python", "debian:bookworm"].map((name) => `${IMAGE_PREFIX}/${name}`),
-);
-
 /** Changes when something else is looked for. */
-const RECIPE = 1;
+const RECIPE = 2;
 /** Images that are remembered, the latest. */
 const MAX_REMEMBERED = 500;
 /** A look takes less than a second; an image of millions of files longer. */
@@ -79,6 +73,8 @@ export interface ExaminedRequest {
 export class ExaminedImages {
   readonly #request: ExaminedRequest;
   readonly #devices = new Map<string, Promise<readonly string[]>>();
+  /** One look is remembered after another, so that none is forgotten. */
+  #written: Promise<void> = Promise.resolve();
 
   constructor(request: ExaminedRequest) {
     this.#request = request;
@@ -86,8 +82,8 @@ export class ExaminedImages {
 
   /** Why no cell of this image is made: the Engine lets a container open devices that its image brings. Null if there is no reason. */
   async objection(plan: Plan): Promise<Violation | null> {
+    // By its id alone: anybody's `docker load` may bring any name.
     const { id, name } = plan.image;
-    if (OWN_IMAGES.has(name)) return null;
     const asked = this.#devices.get(id) ?? this.#devicesOf(plan);
     this.#devices.set(id, asked);
     const devices = await asked.catch((error: unknown) => {
@@ -106,8 +102,8 @@ export class ExaminedImages {
     const points = mountPointsOf(plan);
     const kinds = new Map<string, string>(points.map(({ path, kind }) => [path, `a ${kind}`]));
     const paths = [...new Set(points.flatMap(({ path }) => [...directoriesAbove(path), path]))];
-    const answer = await this.#answer(plan, SHOW_KINDS, paths);
-    const entries = answer.split("\n").flatMap((line): InTheWay[] => {
+    const { text } = await this.#answer(plan, SHOW_KINDS, paths);
+    const entries = text.split("\n").flatMap((line): InTheWay[] => {
       const [is, path] = [KINDS[line.charAt(0)], line.slice(2)];
       return is === undefined || is === (kinds.get(path) ?? "a directory") ? [] : [{ path, is }];
     });
@@ -116,28 +112,27 @@ export class ExaminedImages {
 
   async #devicesOf(plan: Plan): Promise<readonly string[]> {
     const file = statePaths(this.#request.stateDir).examinedImages;
-    const known = Remembered.safeParse(await readRecord(file)).data?.images ?? {};
-    const before = known[plan.image.id];
+    const before = (await rememberedIn(file))[plan.image.id];
     if (before !== undefined) return before;
-    // A line that does not begin so is the rest of a name with a line break.
-    const lines = (await this.#answer(plan, FIND_DEVICES, [])).split("\n");
-    const devices = lines.flatMap((line) => {
-      const [, number = "", kind, path = ""] =
-        /^([0-9a-f]+:[0-9a-f]+) (character|block) special file (.*)$/.exec(line) ?? [];
-      return path === "" || (kind === "character" && HARMLESS.has(number)) ? [] : [path];
+    const { text, isWhole } = await this.#answer(plan, FIND_DEVICES, []);
+    // What follows could be anything.
+    const devices = isWhole ? devicesIn(text) : [`more than ${MAX_ANSWER_BYTES / 1024} KiB of names`];
+    const writing = this.#written.then(async () => {
+      await makeClosedDir(this.#request.stateDir);
+      const all = [...Object.entries(await rememberedIn(file)), [plan.image.id, devices]].slice(-MAX_REMEMBERED);
+      await writeAtomically(file, JSON.stringify({ recipe: RECIPE, images: Object.fromEntries(all) }));
     });
-    await makeClosedDir(this.#request.stateDir);
-    const images = Object.fromEntries([...Object.entries(known), [plan.image.id, devices]].slice(-MAX_REMEMBERED));
-    await writeAtomically(file, JSON.stringify({ recipe: RECIPE, images }));
+    this.#written = writing.catch(() => {});
+    await writing;
     return devices;
   }
 
   /** What a script of the gate prints in the image. Rejects with `EngineTrouble` if it does not end well. */
-  async #answer(plan: Plan, script: string, words: readonly string[]): Promise<string> {
+  async #answer(plan: Plan, script: string, words: readonly string[]): Promise<Answer> {
     const { docker, maker } = this.#request;
     const facts = await imageFacts(docker, plan.image.id);
     // Whoever starts the cell says so.
-    if (facts === null) return "";
+    if (facts === null) return { text: "", isWhole: true };
     const mark = randomBytes(6).toString("hex");
     const name = `corral-${plan.run}-${mark}`;
     // No image has this directory, or a link in its place.
@@ -181,9 +176,9 @@ export class ExaminedImages {
       await inTime(container.start());
       const ended = await within(Promise.all([wait, answer]), LOOK_MS);
       if (ended === null) throw new EngineTrouble(`looking through the image took more than ${LOOK_MS / 1000} s`);
-      const [{ StatusCode: code }, text] = ended;
+      const [{ StatusCode: code }, answered] = ended;
       if (code !== 0) throw new EngineTrouble(`the image could not be looked through (exit code ${code})`);
-      return text;
+      return answered;
     } catch (error) {
       if (error instanceof EngineTrouble) throw error;
       throw new EngineTrouble(`the image could not be looked through: ${engineMessage(error)}`, { cause: error });
@@ -193,15 +188,37 @@ export class ExaminedImages {
   }
 }
 
-/** Its standard output, up to a bound: what follows changes no judgement. Resolves at its end. */
-async function collected(output: Duplex): Promise<string> {
-  let text = "";
+async function rememberedIn(file: string): Promise<Readonly<Record<string, readonly string[]>>> {
+  return Remembered.safeParse(await readRecord(file)).data?.images ?? {};
+}
+
+/** The names are the image's, with any character in them: a line that does not begin so is the rest of a name with a line break. */
+function devicesIn(answer: string): string[] {
+  return answer.split("\n").flatMap((line) => {
+    const [, number = "", kind, path = ""] =
+      /^([0-9a-f]+:[0-9a-f]+) (character|block) special file (.*)$/s.exec(line) ?? [];
+    return path === "" || (kind === "character" && HARMLESS.has(number)) ? [] : [path];
+  });
+}
+
+interface Answer {
+  readonly text: string;
+  /** False if there is more of it. */
+  readonly isWhole: boolean;
+}
+
+/** Its standard output, up to a bound. Resolves at its end. */
+async function collected(output: Duplex): Promise<Answer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
   const streams = new Demultiplexer((name, chunk) => {
-    if (name === "stdout" && text.length < MAX_ANSWER_BYTES) text += chunk.toString("utf8");
+    if (name !== "stdout") return;
+    if (bytes < MAX_ANSWER_BYTES) chunks.push(chunk);
+    bytes += chunk.length;
   });
   await new Promise((done) => {
     output.on("data", (chunk: Buffer) => void streams.add(chunk));
     output.once("end", done).once("close", done).once("error", done);
   });
-  return text;
+  return { text: Buffer.concat(chunks).toString("utf8"), isWhole: bytes <= MAX_ANSWER_BYTES };
 }

@@ -55,6 +55,7 @@ export function planFor(request: PlanRequest): Planning {
   const violations: Violation[] = [];
   const mounts = planMounts(request, violations);
   refuseVolumesBelow(mounts, image, violations);
+  refuseOddVolumes(image, violations);
   const user = planUser(request, mounts, violations);
   const isSession = request.plumbing.output !== undefined;
   const startsCommands = isSession && request.plumbing.commands !== undefined;
@@ -201,6 +202,20 @@ function refuseVolumesBelow(mounts: Plan["mounts"], image: ImageFacts, violation
     if (volumes.some((volume) => volume.startsWith(`${path}/`)))
       violations.push({ code: "MOUNT_RESERVED", path, because: "volume" });
   }
+}
+
+/** Where a cell has what is its own, and no memory takes its place. */
+const NO_VOLUME = /^(|\/(proc|sys|\.corral|dev(?!\/shm$))(\/.*)?|\/etc\/(hosts|resolv\.conf|hostname))$/s;
+
+/** An archive of an image may have any text as the place of a volume. */
+function refuseOddVolumes(image: ImageFacts, violations: Violation[]): void {
+  const odd = image.volumes.filter((raw) => {
+    const path = raw.replace(/\/+$/, "");
+    return NO_VOLUME.test(path) || !path.startsWith("/") || normalize(path) !== path;
+  });
+  if (odd.length === 0) return;
+  const reason = `it declares a VOLUME at ${odd.map((path) => JSON.stringify(path)).join(", ")}, where a cell has none`;
+  violations.push({ code: "IMAGE_REFUSED", image: image.name, reason });
 }
 
 function volumePaths(image: ImageFacts): string[] {

@@ -216,6 +216,17 @@ describe("what no cell can express", () => {
     ]);
   });
 
+  it("is a volume of the image where a cell has things of its own, or nowhere", () => {
+    const own = ["/", "/proc", "/sys/fs/cgroup", "/dev/", "/dev/pts", "/.corral", "/.corral/busybox", "/etc/hosts"];
+    const nowhere = ["", "x/y", "/x/../v", "../../v", "//data", "/./v"];
+    for (const path of [...own, ...nowhere])
+      expect(refusals({ sandbox: under([]), image: { volumes: ["/v", path] } }), path).toEqual([
+        { code: "IMAGE_REFUSED", image: "corral/base", reason: expect.stringContaining(JSON.stringify(path)) },
+      ]);
+    const others = ["/v", "/dev/shm", "/etc", "/.corrals", "/procs", "/var/lib/x/"];
+    expect(refusals({ sandbox: under([]), image: { volumes: others } })).toEqual([]);
+  });
+
   it.each([
     ["suffixes", mount("/md", "ro", { suffixes: [".md"] })],
     ["sizes", mount("/small", "ro", { maxFileBytes: 10 })],
