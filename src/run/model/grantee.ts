@@ -1,6 +1,7 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { type Hidden, NOTHING_HIDDEN } from "../../files/model/hidden.ts";
-import { type DirectoryGrant, expand } from "../../sandbox/expand.ts";
+import { canonicalMounts, carve, governingMount } from "../../sandbox/access.ts";
+import { type DirectoryGrant, expand, meetConstraints } from "../../sandbox/expand.ts";
 import { expandNetwork, type HostGrant } from "../../sandbox/expand-network.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { networkWithin, rulesWithin } from "../../sandbox/network/hosts.ts";
@@ -8,7 +9,7 @@ import type { Network } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 /** The most requests of one tree of runs: more is no question for a person. */
 const MAX_REQUESTS = 500;
@@ -150,18 +151,19 @@ export class Grantee {
    * was. Returns the ids of those. What was written there and not applied yet goes with it.
    */
   async release(id: string): Promise<string[]> {
-    const keeps = (mount: Mount): boolean => mount.granted !== id;
-    const before = this.#held.size;
+    const gave = (mounts: readonly Mount[]): boolean => mounts.some(({ granted }) => granted === id);
+    let hasChanged = gave(this.#base.mounts);
     const orphaned: string[] = [];
     for (const [key, grant] of this.#held) {
-      const source = grant.source.filter(keeps);
+      if (key !== id && !gave(grant.source)) continue;
+      hasChanged = true;
+      const source = withoutGrant(grant.source, id);
       if (key === id || source.length === 0) this.#held.delete(key);
-      else if (source.length < grant.source.length) this.#held.set(key, { ...grant, source });
+      else this.#held.set(key, { ...grant, source });
       if (key !== id && source.length === 0) orphaned.push(key);
     }
-    const base = this.#base.mounts.filter(keeps);
-    if (base.length === this.#base.mounts.length && this.#held.size === before) return orphaned;
-    this.#base = { ...this.#base, mounts: base };
+    if (!hasChanged) return orphaned;
+    this.#base = { ...this.#base, mounts: withoutGrant(this.#base.mounts, id) };
     await this.#adoptLess(this.#granted());
     this.#notify("revoked");
     return orphaned;
@@ -188,13 +190,13 @@ export class Grantee {
     await Promise.all([...this.#onNetwork].map((listener) => listener(this.sandbox.network)));
   }
 
-  /** A directory that cannot be shown as it was before is not shown at all. */
+  /** A directory that cannot be shown as it was before is not shown at all, nor are those around it, which would show it as theirs. */
   async #adoptLess(wanted: Sandbox): Promise<void> {
     const less = { ...wanted, mounts: wanted.mounts.map((mount) => this.#asItIs(mount)) };
     const violations = await this.#stage.adopt(less);
     if (violations.length === 0) return;
     const lost = new Set(violations.flatMap((violation) => ("path" in violation ? [violation.path] : [])));
-    const rest = less.mounts.filter(({ path }) => !lost.has(path));
+    const rest = less.mounts.filter(({ path }) => ![...lost].some((inner) => covers(path, inner as VirtualPath)));
     if ((await this.#stage.adopt({ ...less, mounts: rest })).length === 0) return;
     await this.#stage.adopt({ ...less, mounts: [] });
   }
@@ -212,4 +214,19 @@ export class Grantee {
   #notify(change: GrantChange): void {
     for (const listener of this.#listeners) listener(change);
   }
+}
+
+/**
+ * Without what a grant gave. A mount around it would show the place with its own rights, and what the caller had there before the grant is not
+ * known here: so the place stays, and is read-only.
+ */
+function withoutGrant(mounts: readonly Mount[], id: string): Mount[] {
+  const rest = mounts.filter(({ granted }) => granted !== id);
+  if (rest.length === mounts.length) return rest;
+  const inner = mounts.flatMap((mount): Mount[] => {
+    const outer = mount.granted === id ? governingMount({ mounts: rest }, mount.path) : undefined;
+    if (outer === undefined) return [];
+    return [{ ...carve(outer, mount.path), ...meetConstraints(outer, mount), name: mount.name, mode: "ro" }];
+  });
+  return canonicalMounts([...rest, ...inner]);
 }

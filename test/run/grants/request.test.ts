@@ -280,6 +280,62 @@ describe("a grant that is taken back", () => {
     expect(shown(w.sandbox)).toEqual(["/inbox ro", "/out ro"]);
   });
 
+  describe("leaves a folder read-only that lies in one which may be written", () => {
+    const [before, after] = [
+      ["/out rw", "/out/locked rw"],
+      ["/out rw", "/out/locked ro"],
+    ];
+    const opened = async () => {
+      const tree = await openTree({ "p/out/locked/": "" });
+      const paths = [
+        { name: "out", host: join(tree.base, "p/out"), mode: "rw" },
+        { name: "locked", at: at("/out/locked"), host: join(tree.base, "p/out/locked"), mode: "ro" },
+      ] as const;
+      const root = await tree.open("root", { needs: { paths } });
+      expect(shown(root.sandbox)).toEqual(after);
+      expect(codeOf(await tree.ask(root, "/out/locked", "write"))).toBe("session");
+      const revoke = async (): Promise<void> => {
+        await revokeLiveGrant(tree.liveDir, currentOwner(), tree.granted[0]?.id ?? "");
+        await tree.ledger.look();
+      };
+      return { tree, root, revoke };
+    };
+
+    it("also for runs that were called with it", async () => {
+      const { tree, root, revoke } = await opened();
+      const heir = await tree.open("heir", { parent: root, needs: { inherit: true } });
+      const below = await tree.open("below", { parent: heir, needs: { inherit: true } });
+      const all = [root, heir, below];
+      expect(all.map(({ sandbox }) => shown(sandbox))).toEqual([before, before, before]);
+      await revoke();
+      expect(all.map(({ sandbox }) => shown(sandbox))).toEqual([after, after, after]);
+    });
+
+    it("also for a run that was granted the one around it", async () => {
+      const { tree, root, revoke } = await opened();
+      const reader = await tree.open("reader", {
+        parent: root,
+        needs: { inherit: true, readonly: false, allowWrite: [] },
+      });
+      expect(shown(reader.sandbox)).not.toContain("/out rw");
+      expect(codeOf(await tree.ask(reader, "/out", "write"))).toBe("session");
+      expect(shown(reader.sandbox)).toEqual(before);
+      await revoke();
+      expect(shown(reader.sandbox)).toEqual(after);
+    });
+
+    it("or nothing of both, if it cannot be shown", async () => {
+      const { tree, root, revoke } = await opened();
+      const refused = [{ code: "MOUNT_SOURCE_REFUSED", path: "/out/locked", reason: "" }] as const;
+      const heir = await tree.open("heir", {
+        ...{ parent: root, needs: { inherit: true } },
+        onAdopt: ({ mounts }) => (mounts.some(({ path }) => path === "/out/locked") ? refused : []),
+      });
+      await revoke();
+      expect(shown(heir.sandbox)).toEqual([]);
+    });
+  });
+
   it("of an upgrade leaves the reading that was granted before", async () => {
     const tree = await openTree({ "src/a": "" });
     const src = join(tree.base, "src");
