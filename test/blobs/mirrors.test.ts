@@ -2,7 +2,8 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Mirrors } from "../../src/blobs/mirror/mirrors.ts";
-import { type BlobStore, type Digest, digestOf } from "../../src/blobs/model/blob.ts";
+import { type BlobStore, type Digest, digestOf, putBytes } from "../../src/blobs/model/blob.ts";
+import { formatManifest } from "../../src/blobs/tree/manifest.ts";
 import { readTree } from "../../src/blobs/tree/read-tree.ts";
 import { sendTree } from "../../src/blobs/tree/send-tree.ts";
 import { CELL_USER, lendings } from "../../src/changes/view/lending.ts";
@@ -25,6 +26,9 @@ async function sent(pair: MachinePair, ...texts: readonly string[]): Promise<Dig
   }
   return digests;
 }
+
+/** What an entry counts for beside its content. */
+const ENTRY = 4096;
 
 const kept = (pair: MachinePair): string[] =>
   fs.readdirSync(pair.mirrorsDir).filter((name) => /^[0-9a-f]{64}$/.test(name));
@@ -158,7 +162,7 @@ describe("mirrors", () => {
   it("that are used least recently make room, unless a process uses them", async () => {
     await using pair = machinePair();
     const [a, b, c, d] = (await sent(pair, "a", "b", "c", "d")) as [Digest, Digest, Digest, Digest];
-    const small = new Mirrors({ dir: pair.mirrorsDir, owner: lockOwner(), maxBytes: 25 });
+    const small = new Mirrors({ dir: pair.mirrorsDir, owner: lockOwner(), maxBytes: 25 + 2 * ENTRY });
     const open = async (digest: Digest) => await small.open(digest, pair.store, NEVER);
     const used = await open(a);
     await (await open(b))[Symbol.asyncDispose]();
@@ -166,7 +170,7 @@ describe("mirrors", () => {
     expect(kept(pair).sort()).toEqual([a, c].sort());
     await using _ = await open(d);
     expect(kept(pair).sort()).toEqual([a, d].sort());
-    await expect(open(b)).rejects.toThrow("mirrors that are in use have 20 bytes of 25 bytes");
+    await expect(open(b)).rejects.toThrow("mirrors that are in use have 8212 bytes of 8217 bytes");
     await used[Symbol.asyncDispose]();
     await using __ = await open(b);
     expect(kept(pair).sort()).toEqual([b, d].sort());
@@ -175,7 +179,11 @@ describe("mirrors", () => {
   it("that processes left unfinished, or still used when they died, are removed", async () => {
     await using pair = machinePair();
     const [a, b] = (await sent(pair, "a", "b")) as [Digest, Digest];
-    const small = new Mirrors({ dir: pair.mirrorsDir, owner: { ...lockOwner(), isDead: () => true }, maxBytes: 15 });
+    const small = new Mirrors({
+      dir: pair.mirrorsDir,
+      owner: { ...lockOwner(), isDead: () => true },
+      maxBytes: 15 + ENTRY,
+    });
     await small.open(a, pair.store, NEVER);
     fs.mkdirSync(join(pair.mirrorsDir, `${b}.new/tree`), { recursive: true });
     fs.writeFileSync(join(pair.mirrorsDir, `${b}.new/tree/file`), "half");
@@ -185,6 +193,23 @@ describe("mirrors", () => {
     await using mirror = await small.open(b, pair.store, NEVER);
     expect(fs.readFileSync(join(mirror.path, "file"), "utf8")).toBe("b.........");
     expect(kept(pair)).toEqual([b]);
+  });
+
+  it("make room too if nothing in them has content, and are no more entries than fit", async () => {
+    await using pair = machinePair();
+    const small = new Mirrors({ dir: pair.mirrorsDir, owner: lockOwner(), maxBytes: 5 * ENTRY });
+    const empty = async (name: string, folders: number) => {
+      const entries = Array.from({ length: folders }, (_, at) => {
+        return { path: `${name}${at}`, mode: 0o755, type: "directory" as const };
+      });
+      const digest = await putBytes(pair.store, formatManifest({ rootMode: 0o755, entries, bytes: 0 }));
+      await (await small.open(digest, pair.store, NEVER))[Symbol.asyncDispose]();
+      return digest;
+    };
+    await empty("a", 3);
+    const last = await empty("b", 3);
+    expect(kept(pair)).toEqual([last]);
+    await expect(empty("c", 6)).rejects.toThrow("a directory of 24 KiB does not fit: mirrors may have 20 KiB");
   });
 
   it("are not made of more than the limit, before anything is written", async () => {

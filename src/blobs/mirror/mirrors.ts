@@ -20,7 +20,7 @@ export interface MirrorsOptions {
   readonly owner: LockOwner;
   /** The owner of every entry in the mirrors. Absent: Corral's own user. */
   readonly user?: MirrorUser;
-  /** Of all mirrors together, by the sizes in their manifests. */
+  /** Of all mirrors together, by the sizes in their manifests, and {@link ENTRY_BYTES} for each entry. */
   readonly maxBytes?: number;
 }
 
@@ -32,6 +32,8 @@ export interface Mirror extends AsyncDisposable {
 }
 
 const MAX_BYTES = 20 * 1024 ** 3;
+/** What an entry counts for beside its content: an empty directory takes a block and an inode of the disk too. */
+const ENTRY_BYTES = 4096;
 /** Longer than a mirror takes to make. */
 const WHILE_MADE: Omit<Patience, "signal"> = { waitMs: 60 * 60_000, longestPauseMs: 200 };
 const A_MOMENT: Patience = { waitMs: 60_000, longestPauseMs: 20 };
@@ -133,16 +135,17 @@ export class Mirrors {
   }
 
   async #make(digest: Digest, tree: Tree, store: BlobStore, signal: AbortSignal): Promise<void> {
-    if (tree.bytes > this.#maxBytes)
+    const size = sizeOf({ bytes: tree.bytes, entries: tree.entries.length });
+    if (size > this.#maxBytes)
       throw new TreeRefused(
-        `a directory of ${formatBytes(tree.bytes)} does not fit: mirrors may have ${formatBytes(this.#maxBytes)} on this machine`,
+        `a directory of ${formatBytes(size)} does not fit: mirrors may have ${formatBytes(this.#maxBytes)} on this machine`,
       );
     // One that was changed; those who use it see it change no further.
     if (!(await this.#removeUnless(digest, 1)))
       throw new TreeRefused(
         `mirror ${digest.slice(0, 12)} was changed, and other processes use it. End them, and try again`,
       );
-    await this.#makeRoom(tree.bytes);
+    await this.#makeRoom(size);
     const unfinished = join(this.#dir, `${digest}${UNFINISHED}`);
     await removeTree(unfinished);
     try {
@@ -187,10 +190,10 @@ export class Mirrors {
   /** Two processes may make mirrors at the same time: then the limit is exceeded until the next one. */
   async #makeRoom(bytes: number): Promise<void> {
     const stored = await this.#all();
-    let total = stored.reduce((sum, one) => sum + one.bytes, 0);
-    for (const { digest, bytes: size } of stored) {
+    let total = stored.reduce((sum, one) => sum + sizeOf(one), 0);
+    for (const one of stored) {
       if (total + bytes <= this.#maxBytes) return;
-      if (await this.#removeUnless(digest, 0)) total -= size;
+      if (await this.#removeUnless(one.digest, 0)) total -= sizeOf(one);
     }
     if (bytes > 0 && total + bytes > this.#maxBytes)
       throw new TreeRefused(
@@ -258,4 +261,9 @@ export class Mirrors {
   async #isBeingMade(digest: string): Promise<boolean> {
     return await isHeld(join(this.#dir, `${digest}.lock`), this.#owner);
   }
+}
+
+/** What a mirror takes of the room for all. */
+function sizeOf({ bytes, entries }: Pick<MirrorRecord, "bytes" | "entries">): number {
+  return bytes + entries * ENTRY_BYTES;
 }

@@ -142,7 +142,11 @@ export class PostgresBlobs implements BlobStore {
     const [found] = await this.#database.query<Piece>("SELECT * FROM corral.blob_piece($1, $2, $3)", [
       ...[digest, after, most],
     ]);
-    return found ?? null;
+    if (found === undefined) return null;
+    // The server's word: another size than a number would not be compared with any.
+    if (Number.isSafeInteger(found.bytes) && found.piece instanceof Uint8Array && found.piece.length <= most)
+      return found;
+    throw new BlobRefused("mismatch", digest, "the database answers with what is no piece of a blob");
   }
 
   async #rows(text: string, values: readonly unknown[]): Promise<readonly Record<string, unknown>[]> {

@@ -45,9 +45,14 @@ export interface Persistence {
   readonly sayAfterMs: number;
   /** How long a statement waits for what another transaction holds, before that is ended if a machine does. */
   readonly lockMs: number;
+  /** Of one answer, which is in memory as a whole: a hostile server could send one without end. What Corral asks for has some megabytes. */
+  readonly maxAnswerBytes: number;
 }
 
-export const PERSISTENCE: Persistence = { away: null, maxWaitMs: 60_000, sayAfterMs: 10_000, lockMs: 10_000 };
+export const PERSISTENCE: Persistence = {
+  ...{ away: null, maxWaitMs: 60_000, sayAfterMs: 10_000, lockMs: 10_000 },
+  maxAnswerBytes: 256 * 1024 ** 2,
+};
 
 /** Tries statements again while the connection is lost, with growing pauses. */
 export class Retries {

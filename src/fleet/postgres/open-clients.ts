@@ -1,4 +1,6 @@
+import type { Duplex } from "node:stream";
 import type pg from "pg";
+import { formatBytes } from "../../sandbox/units.ts";
 
 /** Makes clients, and can end the connections of all that have not ended. */
 export interface OpenClients {
@@ -13,18 +15,24 @@ export interface OpenClients {
   destroy(): void;
 }
 
+/** A row counts for more than its bytes: it is an object. */
+const ROW_BYTES = 150;
+
 export function openClients(
   driver: Pick<typeof pg, "Client">,
   optionsFor: (version: number) => pg.ClientConfig,
+  maxAnswerBytes: number,
 ): OpenClients {
   const open = new Set<pg.Client>();
   let version = 0;
   class Client extends driver.Client {
     constructor(config?: pg.ClientConfig) {
       super({ ...config, ...optionsFor(version) });
-      connectionOf(this).on("parameterStatus", ({ parameterName, parameterValue }) => {
+      const connection = connectionOf(this);
+      connection.on("parameterStatus", ({ parameterName, parameterValue }) => {
         if (parameterName === "server_version") version = Number.parseInt(parameterValue, 10);
       });
+      boundAnswers(connection, maxAnswerBytes);
       open.add(this);
       this.once("end", () => open.delete(this));
     }
@@ -45,9 +53,35 @@ export function streamOf(client: pg.Client): Connection["stream"] {
   return connectionOf(client).stream;
 }
 
+/** The connection is cut when an answer is too long: what was asked fails, and is not asked again. */
+function boundAnswers(connection: Connection, maxBytes: number): void {
+  let bytes = 0;
+  const begin = (): void => {
+    bytes = 0;
+  };
+  connection.on("readyForQuery", begin);
+  // It is no part of an answer, and a listener hears nothing else.
+  connection.on("notification", begin);
+  connection.on("dataRow", () => {
+    bytes += ROW_BYTES;
+  });
+  const attach = connection.attachListeners.bind(connection);
+  // Called with the stream that is read from in the end: the one of TLS is made later.
+  connection.attachListeners = (stream) => {
+    stream.on("data", (piece: Uint8Array) => {
+      bytes += piece.length;
+      if (bytes > maxBytes)
+        stream.destroy(new Error(`the server sends an answer of more than ${formatBytes(maxBytes)}`));
+    });
+    attach(stream);
+  };
+}
+
 interface Connection {
   readonly stream: { destroy(): void; unref?(): void };
+  attachListeners(stream: Duplex): void;
   on(name: "parameterStatus", heard: (said: { parameterName: string; parameterValue: string }) => void): void;
+  on(name: "readyForQuery" | "notification" | "dataRow", heard: () => void): void;
 }
 
 /** The driver's types do not know it. */

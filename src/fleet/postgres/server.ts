@@ -121,10 +121,11 @@ export async function connectServer(
     // Several statements are in one round trip, if the caller does not wait between them.
     pipeline: true,
   };
-  const clients = openClients(driver, (version) => ({
+  const optionsFor = (version: number): pg.ClientConfig => ({
     ...options,
     options: optionsText(version < ENDS_TRANSACTIONS ? SETTINGS : { ...SETTINGS, transaction_timeout: "0" }),
-  }));
+  });
+  const clients = openClients(driver, optionsFor, persistence.maxAnswerBytes);
   const onConnect = async (client: pg.ClientBase): Promise<void> => {
     if (clients.version < OLDEST) throw new QueueError(tooOld(place));
     await prepare(client, place);

@@ -1,3 +1,4 @@
+import { sha256 } from "../../platform/sha256.ts";
 import type { Membership, Offer } from "../model/work.ts";
 import type { HostedFleet, HostFleet } from "./hosting.ts";
 import type { OnWorkEvent } from "./work-events.ts";
@@ -6,6 +7,10 @@ import type { OnWorkEvent } from "./work-events.ts";
 const MAX_OPEN = 32;
 /** Fleets that are prepared at once: each may bring many files here. */
 const MAX_OPENING = 2;
+/** Offers that are looked at, the first ones: the database gives no more. */
+const MAX_OFFERS = 1000;
+/** The name of a fleet in the database is longer nowhere. */
+const MAX_NAME = 200;
 /** A fleet that was refused is checked again after this time: what was missing may be there. */
 const RECHECK_MS = 15_000;
 
@@ -41,7 +46,10 @@ export class HostedFleets implements AsyncDisposable {
   }
 
   /** Opens what is new and closes what is over, without waiting for either. */
-  follow(offers: readonly Offer[]): void {
+  follow(all: readonly Offer[]): void {
+    const offers = all
+      .slice(0, MAX_OFFERS)
+      .filter(({ fleet }) => typeof fleet === "string" && fleet.length <= MAX_NAME);
     const offered = new Map(offers.map((offer) => [offer.fleet, offer]));
     for (const [id, place] of [...this.#places]) {
       const offer = offered.get(id);
@@ -123,7 +131,7 @@ export class HostedFleets implements AsyncDisposable {
   }
 }
 
-/** If its coordinator agrees to something else meanwhile, the fleet is compared again. */
+/** If its coordinator agrees to something else meanwhile, the fleet is compared again. The digest: a text may be as long as its coordinator likes. */
 function agreedText({ agreement, spec }: Offer): string {
-  return JSON.stringify([spec, agreement]);
+  return sha256(JSON.stringify([spec, agreement]));
 }

@@ -44,6 +44,7 @@ export class WorkingMachine {
   readonly #fleets: HostedFleets;
   readonly #semaphore: Semaphore;
   readonly #attempts = new Map<string, WorkedAttempt>();
+  readonly #runs = new Set<string>();
   #wake: () => void = () => {};
   #offersAt = Number.NEGATIVE_INFINITY;
   /** The store said that something has changed. */
@@ -123,8 +124,13 @@ export class WorkingMachine {
     const mayClaim = !drain.aborted && !this.#isOver && now() >= this.#restUntil;
     if (!mayClaim || !this.#mayHaveMore || room <= 0 || fleets.length === 0) return;
     const claimed = await membership.claim(fleets, room, () => ({ run: newRunId(), cell: null }));
-    for (const item of claimed) this.#begin(item);
+    // The store's word: more than was asked for would have cells at once, and two attempts with one id would share their folders.
+    for (const item of claimed.slice(0, room)) if (!this.#isHere(item)) this.#begin(item);
     this.#mayHaveMore = claimed.length === room;
+  }
+
+  #isHere(item: ClaimedWork): boolean {
+    return this.#runs.has(item.run) || this.#attempts.has(nameOf({ ...item, index: item.request.index }));
   }
 
   get #room(): number {
@@ -147,12 +153,14 @@ export class WorkingMachine {
       now,
     });
     this.#attempts.set(name, attempt);
+    this.#runs.add(item.run);
     const { drain } = this.#parts;
     // It was claimed while the user stopped this machine.
     if (drain.aborted) attempt.endIfWaiting(STOPPED);
     void attempt.done.then(({ durationMs, isUnwell }) => {
       place?.done();
       this.#attempts.delete(name);
+      this.#runs.delete(item.run);
       if (durationMs !== null) this.#recentMs = ((this.#recentMs ?? durationMs) * 3 + durationMs) / 4;
       if (isUnwell) this.#rest();
       else if (durationMs !== null) this.#restMs = FIRST_REST_MS;

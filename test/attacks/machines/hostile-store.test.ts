@@ -2,7 +2,8 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type BlobStore, type Digest, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import { type BlobStore, type Digest, digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import { PostgresBlobs } from "../../../src/blobs/postgres/postgres-blobs.ts";
 import { machinePair } from "../../blobs/machine-pair.ts";
 import { byteTree } from "../../changes/scan/byte-tree.ts";
 import { plant } from "../../changes/staged-folder.ts";
@@ -27,6 +28,22 @@ function replaced(path: string, by: () => void): void {
   fs.rmSync(path);
   by();
 }
+
+describe("a database that answers what no database would", () => {
+  const piece = Buffer.alloc(5 * 1024 ** 2);
+  it.each<[string, unknown]>([
+    ["more than was asked for", { bytes: 1, piece }],
+    ["a size that is a list", { bytes: [1], piece: Buffer.alloc(1) }],
+    ["a size that is a text", { bytes: "1", piece: Buffer.alloc(1) }],
+    ["no number for a size", { bytes: Number.NaN, piece: Buffer.alloc(1) }],
+    ["a text for content", { bytes: 1, piece: "a" }],
+    ["nothing for content", { bytes: 1, piece: null }],
+  ])("is refused at its first piece if it is %s", async (_, answer) => {
+    const blobs = new PostgresBlobs({ query: async <Row>() => [answer as Row] });
+    const digest = digestOf(Buffer.from("a"));
+    await expect(wholeBlob(blobs, digest, 1024 ** 2)).rejects.toThrow("with what is no piece of a blob");
+  });
+});
 
 describe("a shared directory that a hostile machine writes to", () => {
   it.each(Object.keys(SWAPS))(

@@ -12,7 +12,7 @@ import { requests, SPEC, whole } from "../fleet-fixture.ts";
 import { serverPrograms, startServer } from "./server-fixture.ts";
 
 /** Far shorter than an outage of these tests. */
-const BOUNDS = { lockMs: 10_000, maxWaitMs: 100, sayAfterMs: 100 };
+const BOUNDS = { lockMs: 10_000, maxWaitMs: 100, sayAfterMs: 100, maxAnswerBytes: 1024 ** 2 };
 
 /** A coordinator on a server of its own; its items wait until they are released. */
 async function coordinator() {

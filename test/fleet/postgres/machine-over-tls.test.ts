@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { openFleetStore } from "../../../src/fleet/open-store.ts";
+import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
 import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
 import { stepsOf } from "../../../src/fleet/postgres/migrate.ts";
 import { examineQueue } from "../../../src/fleet/postgres/open-queue.ts";
@@ -284,6 +285,21 @@ describe("a connection that is not safe, or not allowed", () => {
     await expect(connectServer(`postgres://postgres@127.0.0.1:${at}/postgres`)).rejects.toThrow(
       /^PostgreSQL at 127\.0\.0\.1:\d+\/postgres is older than version 15.*Use a newer server\.$/,
     );
+  });
+
+  it.each([
+    ["over TLS", () => urlOf(owner)],
+    ["on the socket", () => superUrl],
+  ])("is cut %s when an answer has no end, in bytes or in rows, and is not asked again", async (_, url) => {
+    await using db = await connectServer(url(), undefined, { ...PERSISTENCE, maxAnswerBytes: 1024 ** 2 });
+    const said = "the server sends an answer of more than 1 MiB";
+    await expect(db.query("SELECT repeat('x', 2000000)")).rejects.toThrow(said);
+    await expect(db.query("SELECT FROM generate_series(1, 20000)")).rejects.toThrow(said);
+    // Each answer counts alone.
+    for (let asked = 0; asked < 5; asked += 1)
+      expect(await db.query("SELECT length(repeat('x', 500000)) AS n, repeat('x', 500000) AS x")).toMatchObject([
+        { n: 500_000 },
+      ]);
   });
 
   it("is refused with a password that is wrong or has expired", async () => {

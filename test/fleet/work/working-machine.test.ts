@@ -125,6 +125,68 @@ describe("a machine", () => {
     expect(new Set(fleet.items.map(({ attempt }) => attempt))).toEqual(new Set([1]));
   });
 
+  it("begins no more than it asked for, and no attempt twice, whatever the store gives", async () => {
+    const { clock, store } = parts();
+    fleetOf(store, "a", 1);
+    const hosted: ClaimedWork[] = [];
+    const host: HostFleet = async () => ({
+      ok: true,
+      fleet: {
+        worker: "w",
+        async attempt(item, { signal }) {
+          hosted.push(item);
+          await clock.pause(60_000, signal);
+          return { outcome: "given_up", why: "it was ended", isUnwell: false };
+        },
+        async [Symbol.asyncDispose]() {},
+      },
+    });
+    const join = store.join.bind(store);
+    store.join = async (of) => {
+      const member = await join(of);
+      const claim = member.claim.bind(member);
+      let given = 0;
+      member.claim = async (...asked) => {
+        const [one] = await claim(...asked);
+        if (one === undefined) return [];
+        const other = (more: object): ClaimedWork => ({ ...one, ...more });
+        // The run of one that runs already, one that runs already under another id, and fifty more.
+        const twice = [one, other({ attempt: 2 }), other({ run: "0".repeat(12) })];
+        const more = Array.from({ length: 50 }, (_, at) => other({ attempt: 3, run: `run ${given + at}` }));
+        given += more.length;
+        return [
+          ...twice,
+          ...more.map((each, index) => ({ ...each, request: { ...each.request, index: 100 + index } })),
+        ];
+      };
+      return member;
+    };
+    const machine = machineOn(store, clock, { slots: 4, host });
+    const { ended } = await machine.run();
+    await clock.until(() => hosted.length > 0);
+    await clock.advance(5000);
+    expect(hosted.map(({ attempt, request }) => [request.index, attempt])).toEqual([
+      [0, 1],
+      [100, 3],
+    ]);
+    machine.stop.abort();
+    await clock.advance(100);
+    await ended;
+  });
+
+  it("looks at no offer of a fleet whose name no database gives", async () => {
+    const { clock, store } = parts();
+    fleetOf(store, "x".repeat(1000), 1);
+    const fleet = fleetOf(store, "a", 1);
+    const machine = machineOn(store, clock);
+    const { ended } = await machine.run();
+    await clock.until(() => states(fleet).delivered === 1);
+    expect(machine.told("taking")).toEqual([{ type: "taking", fleet: "a", worker: "of a" }]);
+    machine.stop.abort();
+    await clock.advance(100);
+    await ended;
+  });
+
   it("serves two fleets at once within its slots, and one that comes later within seconds", async () => {
     const { clock, store } = parts();
     const first = fleetOf(store, "a", 4);
