@@ -2,6 +2,7 @@ import { isText, textDiff } from "../files/diff/text-diff.ts";
 import { visibleLine, visibleName } from "../text/visible.ts";
 import { OpenMounts } from "./apply/open-mounts.ts";
 import { impossible, isVerdict, refused, type Verdict } from "./apply/verdict.ts";
+import { commitTexts } from "./commits.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
 import { changesApart } from "./host-executed.ts";
 import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
@@ -40,7 +41,7 @@ export async function shownChangeset(
   limits: DiffLimits = DIFF_LIMITS,
   whole = changeset,
 ): Promise<{ readonly diff: string; readonly unfit: ReadonlyMap<number, Verdict> }> {
-  const lines: string[] = [];
+  const lines = commitTexts(changeset, whole);
   const unfit = new Map<number, Verdict>();
   let shown = 0;
   const apart = changesApart(changeset);

@@ -1,5 +1,5 @@
 import fs from "node:fs";
-import { whyHostExecuted } from "../sandbox/host-executed.ts";
+import { GIT_REPOSITORY, whyHostExecuted } from "../sandbox/host-executed.ts";
 import { type Change, type Changeset, placeKey, placesAbove } from "./model/changeset.ts";
 
 /**
@@ -33,7 +33,8 @@ export function changesApart({
 function whyInBare(target: string, { parts, type }: Change): string | null {
   for (let at = 0; at < parts.length; at += 1) {
     const why = whyHostExecuted(`/x.git/${parts.slice(at).join("/")}`, type);
-    if (why === null) continue;
+    // HEAD itself is judged by its real place: in `.git`, where each commit changes one, it makes no repository.
+    if (why === null || why === GIT_REPOSITORY) continue;
     const head = [target, ...parts.slice(0, at), "HEAD"].join("/");
     if (fs.lstatSync(head, { throwIfNoEntry: false }) !== undefined) return why;
   }

@@ -32,6 +32,8 @@ export interface ShownChangeset extends Pick<Changeset, "id" | "run" | "root" | 
   /** The changed directories: as the worker saw them, and on the host. */
   readonly mounts: readonly { readonly path: string; readonly host: string }[];
   readonly changes: readonly KeptChange[];
+  /** Commits of git that the worker made there and that wait, in words. They are the worker's own. */
+  readonly commits: readonly string[];
   /** What of the names in it may be taken for something else, in words. */
   readonly lookAlike: readonly string[];
 }
@@ -84,6 +86,8 @@ export interface ForeseenChangeset extends Omit<Foreseen, "parts">, Pick<Changes
   /** The project's approval mode. */
   readonly mode: ApprovalMode;
   readonly parts: readonly RuledPart[];
+  /** Commits of git that the worker made there and that wait, in words. They are the worker's own. */
+  readonly commits: readonly string[];
   /** What of the names in it may be taken for something else, in words. */
   readonly lookAlike: readonly string[];
 }

@@ -1,6 +1,7 @@
 import { type Decision, whyNotCovered } from "../approval/approver.ts";
 import { changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
 import { type ChangedFile, changedFiles } from "../changes/changed-files.ts";
+import { commitTexts } from "../changes/commits.ts";
 import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
 import { changesApart } from "../changes/host-executed.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
@@ -91,7 +92,8 @@ export class Changesets implements AsyncDisposable {
 
   /** @throws RequestError UNKNOWN_CHANGESET, CHANGESET_BUSY, CHANGESET_BROKEN */
   async show(id: string): Promise<ShownChangeset> {
-    const { changeset, state } = await this.#load(id);
+    const kept = await this.#load(id);
+    const { changeset, state } = kept;
     const { run, root, worker, project, createdAt, mounts, changes } = changeset;
     const outcomes = new Map(state.changes.map((one) => [one.index, one]));
     const places = mounts.map(({ path, target }) => ({ path, host: target }));
@@ -112,6 +114,7 @@ export class Changesets implements AsyncDisposable {
       digest,
       mounts: places,
       changes: shown,
+      commits: commitTexts(waitingOf(kept), changeset),
       lookAlike: lookAlikeTexts(changes.map(({ path }) => path)),
     };
   }
@@ -139,6 +142,7 @@ export class Changesets implements AsyncDisposable {
       waiting: kept.waiting.size,
       ...rest,
       parts: decided,
+      commits: commitTexts(waitingOf(kept), kept.changeset),
       lookAlike: lookAlikeTexts(kept.changeset.changes.map(({ path }) => path)),
     };
   }

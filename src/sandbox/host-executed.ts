@@ -141,7 +141,7 @@ function lefthook(): string[] {
 const GIT_CONFIG = "git on this machine would run what this names";
 const GIT_HOOK = "git on this machine would run this";
 const GIT_ELSEWHERE = "git on this machine would take its configuration from where this leads";
-const GIT_REPOSITORY =
+export const GIT_REPOSITORY =
   "with this its directory is a repository, and git on this machine would run what its configuration names";
 
 /** Of a repository's own directory, also of those of its submodules and work trees: by the first name in it. */

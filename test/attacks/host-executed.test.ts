@@ -182,6 +182,32 @@ describe("what a worker leaves in a staged work tree", () => {
     await expectNothingRan(project);
   });
 
+  it("is shown as commits where some were made, in the question and in what waits", async () => {
+    const COMMITS = `cd /repo; export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x
+git symbolic-ref HEAD refs/heads/main && git add -A && git commit -qm first && git rm -q a.txt && git commit -qm "$(printf 'hid\\033[2Kden')"`;
+    const diffs: string[] = [];
+    const nobody: Approver = {
+      async decide({ diff = "" }) {
+        diffs.push(diff);
+        return { outcome: "timed_out", scope: "once", reason: "nobody answered" };
+      },
+    };
+    const terms = { zone: { approval: "ask" }, image: "corral/node" };
+    await using project = await initialised(await openProject(spec(sh(COMMITS), terms), { person: nobody }));
+    const { run } = await project.run("w");
+    const commits = [
+      "the worker used git in /repo/.git: subjects, names and dates of commits are its own word",
+      expect.stringMatching(/^commit [0-9a-f]{7} "hid\\u\{1b\}\[2Kden" by "a <a@x>" on branch main, 1 file changed$/),
+      expect.stringMatching(/^commit [0-9a-f]{7} "first" by "a <a@x>" on branch main, 1 file changed$/),
+    ];
+    expect(diffs.map((diff) => diff.split("\n").slice(0, 3))).toEqual([commits]);
+    await using changesets = await Changesets.open(project.stateDir, {});
+    const [shown, seen] = [await changesets.show(run), await changesets.foresee(run)];
+    expect(shown.commits.slice(0, 3)).toEqual(commits);
+    expect(seen.commits).toEqual(shown.commits);
+    expect(shown.changes.filter(({ path }) => path.includes("/.git/objects/")).length).toBeGreaterThan(4);
+  });
+
   it("deletions wait as well, with the directory that held it", async () => {
     const files = { "repo/.npmrc": "ignore-scripts=true\n", "repo/old/.vscode/a": "{}" };
     await using project = await openProject(spec(sh("cd /repo && rm -rf .npmrc old a.txt"), { files }));

@@ -325,6 +325,8 @@ class Changeset:
     changes: list[Change]
     diff: str
     """A unified diff with the files as they are now."""
+    commits: list[str]
+    """Commits of git that the worker made and that wait, in words, which are the worker's own."""
     look_alike: list[str]
     """What of its names may be taken for something else, in words."""
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -342,6 +344,7 @@ class Changeset:
             digest=d.as_text(o.get("digest"), "Changeset.digest"),
             changes=d.list_of(Change.read)(o.get("changes"), "Changeset.changes"),
             diff=d.as_text(o.get("diff"), "Changeset.diff"),
+            commits=d.list_of(d.as_text)(o.get("commits"), "Changeset.commits"),
             look_alike=d.list_of(d.as_text)(o.get("lookAlike"), "Changeset.lookAlike"),
             raw=o,
         )
@@ -1369,6 +1372,8 @@ class Review:
     """What cannot be applied now."""
     not_shown: int
     """Changes beyond the limit of a diff."""
+    commits: list[str]
+    """Commits of git that the worker made and that wait, in words, which are the worker's own."""
     look_alike: list[str]
     """What of its names may be taken for something else, in words."""
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -1389,6 +1394,7 @@ class Review:
             parts=d.list_of(ReviewedPart.read)(o.get("parts"), "Review.parts"),
             unfit=d.list_of(d.as_object)(o.get("unfit"), "Review.unfit"),
             not_shown=d.as_integer(o.get("notShown"), "Review.notShown"),
+            commits=d.list_of(d.as_text)(o.get("commits"), "Review.commits"),
             look_alike=d.list_of(d.as_text)(o.get("lookAlike"), "Review.lookAlike"),
             raw=o,
         )

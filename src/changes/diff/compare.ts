@@ -39,7 +39,7 @@ export function versionsOf(
 }
 
 /** The name must already be known to be a regular file, since opening a FIFO would block, and to be small: it is read at once. */
-function contentAt(named: Descriptor): Buffer {
+export function contentAt(named: Descriptor): Buffer {
   using file = named.reopen(fs.constants.O_RDONLY);
   const bytes = Buffer.alloc(fs.fstatSync(file.fd).size);
   let length = 0;

@@ -1,4 +1,4 @@
-import type { ListedChangeset } from "../../operations/changeset-facts.ts";
+import type { ListedChangeset, ShownChangeset } from "../../operations/changeset-facts.ts";
 import type { Changesets } from "../../operations/changesets.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
@@ -45,7 +45,7 @@ export async function showVerb(
   await using changesets = await openChangesets(terminal);
   return await forEachShown(changesets, asked, options, terminal, async (id) => {
     const shown = await changesets.show(id);
-    tellLookAlike(shown.lookAlike, options, terminal);
+    tellAbout(shown, options, terminal);
     return { value: shown, text: changesText(shown.changes) };
   });
 }
@@ -67,14 +67,21 @@ export async function diffVerb(
       return { value: { id, digest, diffs: shown, notShown }, text: "" };
     }
     const diff = await changesets.diff(id);
-    tellLookAlike((await changesets.show(id)).lookAlike, options, terminal);
+    // The diff itself tells of commits.
+    tellAbout({ ...(await changesets.show(id)), commits: [] }, options, terminal);
     const text = stdout.isTTY ? diffText(diff, stdout.columns || DEFAULT_COLUMNS, colorsFor(stdout, env)) : diff;
     return { value: null, text };
   });
 }
 
-function tellLookAlike(texts: readonly string[], { json }: ProjectOptions, terminal: Terminal): void {
-  if (!json) for (const text of texts) say(terminal, `corral: careful: ${text}`);
+function tellAbout(
+  { commits, lookAlike }: Pick<ShownChangeset, "commits" | "lookAlike">,
+  { json }: ProjectOptions,
+  terminal: Terminal,
+): void {
+  if (json) return;
+  for (const text of commits) say(terminal, `corral: ${text}`);
+  for (const text of lookAlike) say(terminal, `corral: careful: ${text}`);
 }
 
 /** One changeset; or each of a fleet, under the name of its item, in JSON one a line. */

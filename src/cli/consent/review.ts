@@ -57,7 +57,8 @@ export async function reviewed(seen: ForeseenChangeset, terminal: Terminal, aske
   return "next";
 }
 
-function tellUnfit({ unfit, parts, notShown, lookAlike }: ForeseenChangeset, terminal: Terminal): void {
+function tellUnfit({ unfit, parts, notShown, commits, lookAlike }: ForeseenChangeset, terminal: Terminal): void {
+  for (const text of commits) say(terminal, `  ${text}`);
   for (const text of lookAlike) say(terminal, `  careful: ${text}`);
   for (const { path, outcome, reason } of unfit.slice(0, MAX_UNFIT))
     say(terminal, `  ${outcome}: ${visibleName(path)}: ${printableLine(reason, 500)}`);

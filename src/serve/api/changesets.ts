@@ -42,6 +42,9 @@ const shown = z
     digest,
     changes: z.array(change),
     diff: z.string().describe("A unified diff with the files as they are now"),
+    commits: z
+      .array(z.string())
+      .describe("Commits of git that the worker made and that wait, in words, which are the worker's own"),
     lookAlike: z.array(z.string()).describe("What of its names may be taken for something else, in words"),
   })
   .meta({ id: "Changeset" });
@@ -85,6 +88,9 @@ const review = z
       .array(z.looseObject({ ...place, index: z.int(), outcome: z.enum(["refused", "conflict"]), reason: z.string() }))
       .describe("What cannot be applied now"),
     notShown: z.int().describe("Changes beyond the limit of a diff"),
+    commits: z
+      .array(z.string())
+      .describe("Commits of git that the worker made and that wait, in words, which are the worker's own"),
     lookAlike: z.array(z.string()).describe("What of its names may be taken for something else, in words"),
   })
   .meta({ id: "Review" });

@@ -127,6 +127,8 @@ export type Changeset = {
   readonly changes: readonly Change[];
   /** A unified diff with the files as they are now. */
   readonly diff: string;
+  /** Commits of git that the worker made and that wait, in words, which are the worker's own. */
+  readonly commits: readonly string[];
   /** What of its names may be taken for something else, in words. */
   readonly lookAlike: readonly string[];
 };
@@ -527,6 +529,8 @@ export type Review = {
   }[];
   /** Changes beyond the limit of a diff. */
   readonly notShown: number;
+  /** Commits of git that the worker made and that wait, in words, which are the worker's own. */
+  readonly commits: readonly string[];
   /** What of its names may be taken for something else, in words. */
   readonly lookAlike: readonly string[];
 };

@@ -175,6 +175,15 @@ function Decision({
         · made <Ago at={createdAt} now={now} />
       </p>
       {may ? <LeftNote left={hidden} showAll={showAll} /> : null}
+      {review.commits.length === 0 ? null : (
+        <ul class="look-alike" aria-label="Commits of git">
+          {review.commits.map((text, index) => (
+            <li key={index}>
+              <Visible text={text} />
+            </li>
+          ))}
+        </ul>
+      )}
       {review.lookAlike.length === 0 ? null : (
         <ul class="look-alike" aria-label="Names that look alike">
           {review.lookAlike.map((text, index) => (
