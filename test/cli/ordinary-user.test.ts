@@ -1,7 +1,9 @@
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { chown, cp, mkdir, mkdtemp, realpath, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
+import { pack } from "tar-stream";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { nodeIn, OTHER } from "../other-user.ts";
@@ -61,4 +63,36 @@ it("runs a command without a project at once: its private files are read, and wh
   );
   expect(await stat(join(base, "p/out/b"))).toMatchObject({ uid: OTHER, gid: OTHER });
   expect(await asUser("run", "--ro", "in", "--ro", "roots", "--", "cat", "/in/a")).toBe("private\n");
+});
+
+it("is held by the same: an image's devices and links, what a mount forbids, and what is said of sockets' memory", async () => {
+  const { docker } = await connect(process.env);
+  const tags = ["node", "link"].map((what) => `corral-test/ordinary-${what}-${process.pid}:1`) as [string, string];
+  const [device, link] = [
+    { name: "x", type: "character-device", devmajor: 10, devminor: 200 },
+    { name: "roots", type: "symlink", linkname: "/etc/passwd" },
+  ] as const;
+  try {
+    for (const [at, entry] of [device, link].entries()) {
+      const tar = pack();
+      tar.entry(entry);
+      tar.finalize();
+      const answer = await docker.importImage(tar as unknown as string, { repo: tags[at] ?? "" });
+      await new Promise((done) => answer.resume().once("end", done));
+    }
+    expect(await asUser("run", "--image", tags[0], "--", "true")).toContain(
+      "device nodes, which its programs could open: /x",
+    );
+    expect(await asUser("run", "--image", tags[1], "--ro", "roots", "--", "true")).toContain(
+      "a symbolic link at /roots",
+    );
+  } finally {
+    for (const tag of tags) await docker.getImage(tag).remove({ force: true });
+  }
+  const script = "grep ' /in ' /proc/self/mountinfo";
+  expect(await asUser("run", "--ro", "in", "--", "sh", "-c", script)).toMatch(/ \/in ro,nosuid,nodev/);
+  const isUnified = existsSync("/sys/fs/cgroup/cgroup.controllers");
+  expect(await asUser("run", "--json", "--", "true")).toContain(
+    `"socketMemory":"${isUnified ? "counted" : "not counted"}"`,
+  );
 });
