@@ -170,6 +170,24 @@ const BY_NAME: ReadonlyMap<string, readonly Pattern[]> = Map.groupBy(PATTERNS, (
   first.includes("*") ? "*" : first,
 );
 
+/** The names of the table that no part is open of, each with what may follow cut off: they are looked for one by one in large folders. */
+export const FIRST_NAMES: readonly string[] = [
+  ...new Set([
+    ".git",
+    ...WORK_TREES,
+    ...ROWS.flatMap(({ names }) =>
+      names.flatMap((name) => name.split("/")[0] ?? []).filter((name) => !name.includes("*")),
+    ),
+  ]),
+];
+
+/** Every name that {@link whyHostExecuted} compares with as a whole. */
+const TELLING: ReadonlySet<string> = new Set([
+  ...PATTERNS.flatMap(({ parts }) => parts),
+  ...OF_REPOSITORY.keys(),
+  ...["modules", "worktrees", "objects", "info", "alternates", "head"],
+]);
+
 /** What kind of entry is at a path; a directory alone runs nothing. */
 export type EntryKind = "file" | "directory" | "link";
 
@@ -178,7 +196,32 @@ export type EntryKind = "file" | "directory" | "link";
  * mount counts as well. Names are compared as file systems do that ignore the case and characters which cannot be seen.
  */
 export function whyHostExecuted(host: string, kind: EntryKind): string | null {
-  const parts = host.split("/").flatMap((part) => (part === "" ? [] : [foldedName(part)]));
+  return whyOf(foldedParts(host), kind);
+}
+
+/** The same for many entries of one folder; of a directory: whether what is in it would be executed. */
+export function hostExecutedBelow(folder: string): (name: string, kind: EntryKind) => string | null {
+  const above = foldedParts(folder);
+  const judge = (folded: string, kind: EntryKind): string | null =>
+    whyOf([...above, folded, ...(kind === "directory" ? ["x"] : [])], kind === "link" ? "link" : "file");
+  // All names that nothing here compares with are judged alike.
+  const others = { file: judge("x", "file"), directory: judge("x", "directory"), link: judge("x", "link") };
+  return (name, kind) => {
+    const folded = foldedName(name);
+    return isTelling(folded) ? judge(folded, kind) : others[kind];
+  };
+}
+
+function isTelling(folded: string): boolean {
+  if (TELLING.has(folded) || folded.endsWith(".git") || isGit(folded)) return true;
+  return (BY_NAME.get("*") ?? []).some(({ parts: [first = ""] }) => hasShape(folded, first));
+}
+
+function foldedParts(host: string): string[] {
+  return host.split("/").flatMap((part) => (part === "" ? [] : [foldedName(part)]));
+}
+
+function whyOf(parts: readonly string[], kind: EntryKind): string | null {
   for (let at = 0; at < parts.length; at += 1) {
     const found = whyAt(parts, at, kind);
     if (found === "beyond") at += 2;
@@ -246,6 +289,7 @@ function isGit(folded: string): boolean {
 }
 
 function foldedName(name: string): string {
+  if (/^[a-z0-9._-]*[a-z0-9_-]$/.test(name)) return name;
   const folded = /^[\x21-\x7e]*$/.test(name)
     ? name
     : name.normalize("NFKC").replace(/\p{Default_Ignorable_Code_Point}/gu, "");

@@ -24,7 +24,7 @@ import { ATTACK, placed, projectOf, seenIn, type World, worlds } from "./nested-
  */
 
 const NESTS = 20;
-const CELLS = AT_LENGTH ? 500 : isAgain() ? 10 : 15;
+const CELLS = AT_LENGTH ? 500 : isAgain() ? 7 : 8;
 /** What is tried against each of them. */
 const ATTEMPTS = 50;
 const TIME_LIMIT_MS = AT_LENGTH ? 7_200_000 : 240_000;
@@ -33,8 +33,10 @@ describe("mounts in mounts", () => {
   it(
     `are what the sandbox says for the worker, the tools, the host and the next worker (${CELLS * NESTS} cases)`,
     async () => {
+      let cells = 0;
       await fc.assert(
         fc.asyncProperty(worlds(NESTS), async (world) => {
+          cells += 1;
           const found = await differences(world);
           // To find a smaller world takes a cell for each step: what is wrong is said with the nests in which it is.
           const nests = world.nests.filter((_, index) => found.some((line) => line.startsWith(`/g${index}/`)));
@@ -42,6 +44,10 @@ describe("mounts in mounts", () => {
         }),
         { numRuns: CELLS, endOnFailure: true, interruptAfterTimeLimit: TIME_LIMIT_MS },
       );
+      // A slow machine does less, and says so; at length, nothing may be left out.
+      if (cells < CELLS)
+        console.warn(`only ${cells * NESTS} of ${CELLS * NESTS} cases were tried in the time that there is`);
+      expect(cells).toBeGreaterThanOrEqual(AT_LENGTH ? CELLS : 1);
     },
     2 * TIME_LIMIT_MS,
   );

@@ -256,6 +256,7 @@ git config user.name evil 2>/dev/null && won config
 (echo x > .vscode/tasks.json) 2>/dev/null && won vscode
 for it in .git .git/hooks .git/config .vscode deep .mcp.json; do mv $it moved 2>/dev/null && won mv $it; done
 for it in .git/config deep/.envrc .mcp.json; do rm -f $it 2>/dev/null; done
+for it in .git/config .git/hooks/post-checkout .vscode/settings.json .mcp.json; do ln $it linked 2>/dev/null && won ln $it; done
 ln -s nowhere l && { mv -T l .git/config 2>/dev/null; ln -sfn nowhere .vscode 2>/dev/null; }
 exit 0
 `;
@@ -278,11 +279,11 @@ exit 0
       status: "refused",
       error: { message: expect.stringMatching(/is a link.*stage: true/) },
     });
-    const files = Object.fromEntries(Array.from({ length: 65 }, (_, index) => [`repo/${index}/.npmrc`, ""]));
+    const files = Object.fromEntries(Array.from({ length: 251 }, (_, index) => [`repo/${index}/.npmrc`, ""]));
     await using many = await openProject(spec(["true"], { isDirect: true, files }));
     expect(await many.run("w")).toMatchObject({
       status: "refused",
-      error: { message: expect.stringContaining("more than 64") },
+      error: { message: expect.stringContaining("more than 250") },
     });
   });
 

@@ -104,7 +104,8 @@ async function openedCell<C extends Cell>(
   const onProgress: OnImageProgress = (progress) => env.emit({ type: "image", ...owner, progress });
   const preparation = parts.use(await prepare(job, sandbox, given, env, { owner, signal, onProgress }));
   if (!preparation.ok) return refused(preparation.violations);
-  const { plan, pins } = preparation;
+  const { plan, pins, notes } = preparation;
+  for (const note of notes) trouble(note);
   const started = await kind.start(env.driver, { plan, pins, secrets: secrets.values, signal });
   if (!started.ok) return refused(started.violations);
   const { cell } = started;

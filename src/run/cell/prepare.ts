@@ -3,7 +3,7 @@ import { environmentSources } from "../../isolation/plan/environments.ts";
 import { type ItemPlumbing, type OwnFile, type PlannedSource, sandboxAnchors } from "../../isolation/plan/mounts.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
-import { holdHostExecuted } from "../../isolation/sources/host-executed.ts";
+import { holdHostExecuted, partlyNote } from "../../isolation/sources/host-executed.ts";
 import { misplacedMounts, type Pins, pinSources } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -15,7 +15,7 @@ import { attachmentViolations, sourceViolations } from "./attachment-pins.ts";
 /** A plan, and its mount sources, which are held open until it is disposed of. */
 export type Preparation = AsyncDisposable &
   (
-    | { readonly ok: true; readonly plan: Plan; readonly pins: Pins }
+    | { readonly ok: true; readonly plan: Plan; readonly pins: Pins; readonly notes: readonly string[] }
     | { readonly ok: false; readonly violations: readonly Violation[] }
   );
 
@@ -84,8 +84,9 @@ export async function prepare(
     },
   );
   const misplaced = planning.ok ? misplacedMounts(planning.plan.mounts, pins) : [];
+  const notes = holding.partly.map(partlyNote);
   if (planning.ok && misplaced.length === 0)
-    return { ok: true, plan: planning.plan, pins, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
+    return { ok: true, plan: planning.plan, pins, notes, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
   await pins[Symbol.asyncDispose]();
   return refused(planning.ok ? misplaced : planning.violations);
 }

@@ -43,7 +43,7 @@ export function directNote(worker: string, sandbox: Pick<Sandbox, "mounts" | "po
   const paths = sandbox.mounts.filter(isWritableDirectly).map(({ path }) => path);
   if (paths.length === 0 || !asksForHostExecuted(sandbox)) return null;
   const what = "what programs of the host would execute there, such as .git/config or .vscode";
-  return `Worker ${worker} writes in ${paths.join(", ")} directly: ${what}, is read-only to it if it exists when the container starts, and can be made if it does not. \`stage: true\` closes this.`;
+  return `Worker ${worker} writes in ${paths.join(", ")} directly: ${what}, is read-only to it if it exists when the container starts, unless it is deep in a very large folder, and can be made if it does not. \`stage: true\` closes this.`;
 }
 
 function outcomeOf(mode: ApprovalMode): string {

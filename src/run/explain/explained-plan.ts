@@ -33,8 +33,8 @@ export async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview):
   const plumbing = await plumbingOf(preview, sandbox);
   await using preparation = await prepare(job, sandbox, plumbing, environment, NO_ASK);
   if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
-  const { plan } = preparation;
-  return { plan, violations: [], notes: [...mountNotes(plan, sandbox, plumbing), ...networkNotes(plan)] };
+  const { plan, notes: partly } = preparation;
+  return { plan, violations: [], notes: [...partly, ...mountNotes(plan, sandbox, plumbing), ...networkNotes(plan)] };
 }
 
 /** What the first run makes is no reason to refuse it. */
