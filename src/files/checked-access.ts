@@ -14,6 +14,7 @@ import { asksForHostExecuted, type EntryKind, whyHostExecutedIn } from "../sandb
 import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import { printableLine } from "../text/visible.ts";
 import type { Checks } from "./model/files.ts";
 import { type Hidden, NOTHING_HIDDEN } from "./model/hidden.ts";
 import { type Place, placeOf } from "./model/place.ts";
@@ -53,13 +54,13 @@ export class CheckedAccess {
   parse(raw: string): VirtualPath {
     const parsed = parsePathIn(this.#sandbox, raw);
     if (parsed.ok) return parsed.path;
-    throw new PathNotInSandboxError(shown(raw), readablePaths(this.#sandbox), parsed.reason);
+    throw new PathNotInSandboxError(printableLine(raw), readablePaths(this.#sandbox), parsed.reason);
   }
 
   resolve(raw: string): Resolution {
     const parsed = parsePathIn(this.#sandbox, raw);
     const readable = readablePaths(this.#sandbox);
-    if (!parsed.ok) return { ok: false, error: new PathNotInSandboxError(shown(raw), readable, parsed.reason) };
+    if (!parsed.ok) return { ok: false, error: new PathNotInSandboxError(printableLine(raw), readable, parsed.reason) };
     const error = checkRead(this.#sandbox, parsed.path, { directory: true });
     if (error !== null) return { ok: false, error };
     return { ok: true, path: parsed.path, access: accessOf(this.#sandbox, parsed.path) };
@@ -155,11 +156,3 @@ export class CheckedAccess {
 function refuse(error: SandboxError | null): void {
   if (error !== null) throw error;
 }
-
-/** An invalid path may contain anything: it is shown short, on one line, and without control characters. */
-function shown(raw: string): string {
-  const clean = raw.replace(/[\p{Cc}\p{Cs}\u2028\u2029]/gu, "\ufffd");
-  return clean.length > MAX_SHOWN_CHARS ? `${clean.slice(0, MAX_SHOWN_CHARS)}…` : clean;
-}
-
-const MAX_SHOWN_CHARS = 200;

@@ -1,5 +1,6 @@
 import type { GitRepo } from "../declarations/git/repo.ts";
 import { below, joinVirtual, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { printableLine } from "../text/visible.ts";
 import { GitRefusal } from "./refusal.ts";
 
 export type EntryPath =
@@ -51,7 +52,7 @@ export function wantedIn({ at, name }: GitRepo, raw: string): Wanted {
   if (!place.ok || plain === null)
     throw new GitRefusal(
       "GIT_PATH",
-      `'${shown(raw)}' cannot be a path of the repository ${name}: it ${place.ok ? "is empty" : place.fault}. ` +
+      `'${printableLine(raw)}' cannot be a path of the repository ${name}: it ${place.ok ? "is empty" : place.fault}. ` +
         `Name files from the root of the repository, as in 'notes/a.md', or by their full path below ${at}.`,
     );
   return { entry: plain, path: place.path };
@@ -60,10 +61,4 @@ export function wantedIn({ at, name }: GitRepo, raw: string): Wanted {
 function belowPlace(at: VirtualPath, raw: string): string | null {
   const parsed = parseVirtualPath(raw);
   return parsed.ok ? below(at, parsed.path) : null;
-}
-
-/** A name of a repository or of a worker, on one line and short. */
-export function shown(raw: string): string {
-  const clean = raw.replace(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, "\ufffd");
-  return clean.length > 200 ? `${clean.slice(0, 200)}…` : clean;
 }

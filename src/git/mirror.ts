@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { GitRepo } from "../declarations/git/repo.ts";
 import { hasCode } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
+import { printableLine } from "../text/visible.ts";
 import { type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
 import { GitRefusal } from "./refusal.ts";
 import { accessTo } from "./secret.ts";
@@ -94,7 +95,7 @@ export class Mirror {
   /** A refusal for a failed git: the message is for workers; the detail, with git's own output, is for people. */
   failure({ status, stderr, cut, timedOut }: GitEnd, what: string): GitRefusal {
     const { name } = this.repo;
-    const detail = `git (repository ${name}, ${timedOut ? "timed out" : `status ${status}`}): ${clean(stderr)}`;
+    const detail = `git (repository ${name}, ${timedOut ? "timed out" : `status ${status}`}): ${printableLine(stderr.trim().replace(/\s+/g, " ").slice(-MAX_DETAIL_CHARS), MAX_DETAIL_CHARS)}`;
     if (cut) return new GitRefusal("GIT_TOO_LARGE", `The repository ${name} is too large for this operation.`, detail);
     if (timedOut) return new GitRefusal("GIT_TIMED_OUT", `The repository ${name} did not answer in time.`, detail);
     return new GitRefusal("GIT_FAILED", `The repository ${name} ${what}.`, detail);
@@ -165,11 +166,4 @@ async function removeStaleLocks(gitDir: string, branch: string): Promise<void> {
     const found = await stat(path).catch(() => null);
     if (found !== null && Date.now() - found.mtimeMs > STALE_LOCK_MS) await rm(path, { force: true });
   }
-}
-
-function clean(text: string): string {
-  return text
-    .replace(/[\p{Cc}\p{Cs}]+/gu, " ")
-    .trim()
-    .slice(-MAX_DETAIL_CHARS);
 }

@@ -6,7 +6,8 @@ import type { Effect } from "../files/model/foreseen.ts";
 import type { HostExecuted } from "../sandbox/approval.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
-import { placeOfEntry, shown, type Wanted, wantedIn } from "./entry-path.ts";
+import { printableLine } from "../text/visible.ts";
+import { placeOfEntry, type Wanted, wantedIn } from "./entry-path.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { MAX_FILE_BYTES, MAX_PULLED_BYTES, MAX_PULLED_FILES } from "./limits.ts";
 import { GitRefusal } from "./refusal.ts";
@@ -79,7 +80,7 @@ export async function pull(
   const { entries, unreadable } = await repository.entriesAt(commit, signal);
   const chosen = chosenFrom(entries, wanted, repo.name);
   const draft: Draft = { created: [], replaced: [], unchanged: 0, conflicts: [], skipped: [] };
-  for (const name of unreadable) draft.skipped.push({ path: shown(name), why: "has a name that is not UTF-8" });
+  for (const name of unreadable) draft.skipped.push({ path: printableLine(name), why: "has a name that is not UTF-8" });
 
   const different = await differing(chosen, repository, puller, draft, signal);
   const replaceable = await withoutConflicts(different, commit, repository, request, puller, draft, signal);
@@ -130,7 +131,7 @@ async function differing(
     const place = placeOfEntry(repo.at, entry.path);
     const fault = whyNoFile(entry) ?? (place.ok ? null : place.fault);
     if (fault !== null || !place.ok) {
-      draft.skipped.push({ path: shown(entry.path), why: fault ?? "" });
+      draft.skipped.push({ path: printableLine(entry.path), why: fault ?? "" });
       continue;
     }
     const { path } = place;

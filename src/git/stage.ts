@@ -1,4 +1,5 @@
-import { placeOfEntry, shown, type Wanted, wantedIn } from "./entry-path.ts";
+import { printableLine } from "../text/visible.ts";
+import { placeOfEntry, type Wanted, wantedIn } from "./entry-path.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { MAX_FILE_BYTES, MAX_STAGED_COMMITS, MAX_STAGED_FILES, MAX_TREE_STAGED_BYTES } from "./limits.ts";
 import { GitRefusal } from "./refusal.ts";
@@ -60,7 +61,7 @@ export async function stage(
     if (!place.ok)
       throw new GitRefusal(
         "GIT_PATH",
-        `The repository ${repo.name} has '${shown(entry)}' in the place of one of these files, which ${place.fault}.`,
+        `The repository ${repo.name} has '${printableLine(entry)}' in the place of one of these files, which ${place.fault}.`,
       );
     const { path } = place;
     if (seen.get(entry) !== id) throw notPulled(path, repo.name);

@@ -1,7 +1,8 @@
 import { chmod, lstat, mkdir, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { faultOfEntry, shown } from "./entry-path.ts";
+import { printableLine } from "../text/visible.ts";
+import { faultOfEntry } from "./entry-path.ts";
 import { findGit, type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
 import { GitRefusal } from "./refusal.ts";
 import { parseTree } from "./tree-entries.ts";
@@ -86,7 +87,10 @@ class Archive {
       ? ""
       : await this.#line(repository, ["rev-parse", "--verify", "--quiet", `${revision}^{commit}`]);
     if (/^[0-9a-f]{40,64}$/.test(id)) return id;
-    throw new GitRefusal("NOT_FOUND", `the repository ${repository} has no commit ${shown(revision)}: fetch it first`);
+    throw new GitRefusal(
+      "NOT_FOUND",
+      `the repository ${repository} has no commit ${printableLine(revision)}: fetch it first`,
+    );
   }
 
   async #line(gitDir: string, args: readonly string[]): Promise<string> {
@@ -122,19 +126,22 @@ function refuseUnfit(list: GitEnd, revision: string): void {
   for (const path of [...entries.keys(), ...unreadable]) {
     const fault = faultOfEntry(path);
     if (fault !== null)
-      throw new GitRefusal("GIT_PATH", `${shown(revision)} has a file '${shown(path)}', which ${fault}`);
+      throw new GitRefusal(
+        "GIT_PATH",
+        `${printableLine(revision)} has a file '${printableLine(path)}', which ${fault}`,
+      );
   }
 }
 
 function tooLarge(revision: string): GitRefusal {
   const most = `at most ${MAX_ENTRIES} files and ${MAX_BYTES / 1024 ** 3} GiB can be attached`;
-  return new GitRefusal("GIT_TOO_LARGE", `the files of ${shown(revision)} are too many or too large: ${most}`);
+  return new GitRefusal("GIT_TOO_LARGE", `the files of ${printableLine(revision)} are too many or too large: ${most}`);
 }
 
 function failure({ stderr, timedOut }: Pick<GitEnd, "stderr" | "timedOut">, revision: string): GitRefusal {
-  const why = timedOut ? "git did not end in time" : shown(stderr.trim().split("\n").at(-1) ?? "");
+  const why = timedOut ? "git did not end in time" : printableLine(stderr.trim().split("\n").at(-1) ?? "");
   const hint = "a repository that was fetched with --filter has not all files";
-  return new GitRefusal("GIT_FAILED", `the files of ${shown(revision)} cannot be read: ${why} (${hint})`);
+  return new GitRefusal("GIT_FAILED", `the files of ${printableLine(revision)} cannot be read: ${why} (${hint})`);
 }
 
 /** Only the objects of another one are read through it. */

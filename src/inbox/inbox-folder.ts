@@ -6,6 +6,7 @@ import { hasCode, nullFor } from "../platform/errno.ts";
 import { openRegularNow } from "../platform/open-regular.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "../state/owner.ts";
 import { projectMark } from "../state/state-paths.ts";
+import { lookAlikeTexts } from "../text/look-alike.ts";
 import {
   digestOf,
   type PostedQuestion,
@@ -69,12 +70,12 @@ export class InboxFolder {
   }
 
   /** Null if the project has too many questions that wait, or if this one is too large. */
-  post(asked: Omit<PostedQuestion, "id" | "digest">): PostedQuestion | null {
+  post(asked: Omit<PostedQuestion, "id" | "digest" | "lookAlike">): PostedQuestion | null {
     const names = this.#names();
     if (names.waiting.length >= MAX_WAITING) return null;
     if (names.ended.length > MAX_DECIDED + PRUNE_EVERY) this.#prune();
     const id = randomBytes(6).toString("hex");
-    const posted = { ...asked, id, digest: digestOf(id, asked.question) };
+    const posted = { ...asked, id, digest: digestOf(id, asked.question), lookAlike: lookAlikeIn(asked.question) };
     const text = sealedText(this.#place.key, "question", id, { ...posted, owner: formatOwner(this.#place.self) });
     if (Buffer.byteLength(text) > MAX_QUESTION_BYTES || !this.#give(`${id}.question`, text)) return null;
     return posted;
@@ -114,10 +115,10 @@ export class InboxFolder {
     const file = text === null ? null : unsealedText(this.#place.key, "question", id, text);
     if (file === null || file.digest !== digestOf(id, file.question)) return null;
     if (projectMark(file.project) !== basename(this.#place.dir)) return null;
-    const { owner, ...rest } = file;
-    // A version of Corral before this one named one run.
+    // A version of Corral before this one named one run, and compared no names.
+    const { owner, lookAlike = lookAlikeIn(file.question), ...rest } = file;
     const { waiting = [{ run: rest.question.run, root: rest.question.root }] } = rest.question as Partial<Question>;
-    const posted = { ...rest, question: { ...rest.question, waiting } };
+    const posted = { ...rest, lookAlike, question: { ...rest.question, waiting } };
     const end = this.endOf(id);
     if (end === undefined) return null;
     if (end !== null || !this.#isDead(owner)) return { ...posted, end };
@@ -236,6 +237,10 @@ export class InboxFolder {
     fs.writeFileSync(draft, text, { mode: 0o600, flag: "wx" });
     return draft;
   }
+}
+
+function lookAlikeIn({ to, directory, paths }: Question): string[] {
+  return lookAlikeTexts([to ?? "", directory ?? "", ...paths]);
 }
 
 export function withdrawn({ digest }: Pick<QuestionFile, "digest">): QuestionEnd {

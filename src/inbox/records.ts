@@ -17,6 +17,8 @@ export interface PostedQuestion {
   readonly at: AskedAt;
   readonly answers: readonly BoardAnswer[];
   readonly question: Question;
+  /** What of the names in it may be taken for something else, in words: found once, and not for each who looks. */
+  readonly lookAlike: readonly string[];
 }
 
 /** How a question has ended. It is written once, and never changed. */
@@ -48,7 +50,7 @@ export function digestOf(id: string, question: Question): string {
 }
 
 /** Names the owner for those who look whether it is alive. */
-export interface QuestionFile extends PostedQuestion {
+export interface QuestionFile extends Omit<PostedQuestion, "lookAlike">, Partial<Pick<PostedQuestion, "lookAlike">> {
   readonly owner: string;
 }
 

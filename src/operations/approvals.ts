@@ -5,15 +5,12 @@ import { inboxFolders } from "../inbox/inbox-folders.ts";
 import type { PostedQuestion, QuestionEnd, StoredQuestion } from "../inbox/records.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
-import { lookAlikeTexts } from "../text/look-alike.ts";
 import { printableLine } from "../text/visible.ts";
 import { chosenId, noneText } from "./chosen-id.ts";
 import { RequestError } from "./request-error.ts";
 
 /** A question of the inbox, and how it was decided. */
 export interface Approval extends PostedQuestion {
-  /** What of the names in it may be taken for something else, in words. */
-  readonly lookAlike: readonly string[];
   readonly state: "waiting" | "decided";
   readonly decidedAt: string | null;
   readonly outcome: QuestionEnd["outcome"] | null;
@@ -213,10 +210,8 @@ function wrongAnswer({ id, answers }: StoredQuestion, answer: BoardAnswer): Requ
 
 function approvalOf({ end, ...posted }: StoredQuestion): Approval {
   const { decidedAt = null, outcome = null, scope = null, directory = null, by = null, via = null } = end ?? {};
-  const lookAlike = lookAlikeTexts(posted.question.paths);
   return {
     ...posted,
-    lookAlike,
     state: end === null ? "waiting" : "decided",
     decidedAt,
     outcome,

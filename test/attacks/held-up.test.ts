@@ -1,17 +1,25 @@
+import { mkdtemp, rm } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { ruling } from "../../src/approval/rules.ts";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
 import { textDiff } from "../../src/files/diff/text-diff.ts";
 import { applyEdits } from "../../src/files/edit/apply-edits.ts";
+import { InboxFolder } from "../../src/inbox/inbox-folder.ts";
 import { parseJson } from "../../src/json/parse-json.ts";
+import { listApprovals } from "../../src/operations/approvals.ts";
 import { parseCallBody } from "../../src/run/cell/call-body.ts";
 import { parseAccessBody } from "../../src/run/grants/access-request.ts";
 import { routesOf } from "../../src/serve/api/routes.ts";
 import type { Served } from "../../src/serve/api/service.ts";
 import { ServiceFault } from "../../src/serve/http/fault.ts";
 import { Router } from "../../src/serve/http/router.ts";
+import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
+import { projectMark, statePaths } from "../../src/state/state-paths.ts";
+import { lookAlikeTexts } from "../../src/text/look-alike.ts";
 import { openSessionIn } from "../run/session/session-fixture.ts";
 
 /** The set-up of this folder fails each of these if Corral needs its thread for too long. */
@@ -50,6 +58,38 @@ describe("input that takes long to look at", () => {
           .slice(0, 256 * KIB),
       ),
     );
+  });
+
+  it.each<[string, (at: number) => string]>([
+    ["of ASCII", (at) => `/out/${"a/b".repeat(20)}${at}`],
+    ["of letters that look like others", (at) => `/out/${"\u0430".repeat(120)}${at}`],
+    ["of marks and of what may part names", (at) => `/out/${"a\u0301\u00b7\u2215\u0431".repeat(25)}${at}`],
+    ["of letters that stand for many", (at) => `/out/${"\ufdfa".repeat(80)}${at}`],
+    ["that are deep", (at) => `/${at}`.repeat(700)],
+  ])("are more names %s than can be compared, which is said", (_what, name) => {
+    const texts = lookAlikeTexts(Array.from({ length: 20_000 }, (_, at) => name(at)));
+    expect(texts.at(-1)).toMatch(/^too many names to compare: only the first \d+ were$/);
+  });
+
+  it("are questions about many names, each time that they are listed", async () => {
+    await using dirs = new AsyncDisposableStack();
+    const stateDir = await mkdtemp(join(tmpdir(), "corral-held-up-"));
+    dirs.defer(() => rm(stateDir, { recursive: true, force: true }));
+    const dir = join(statePaths(stateDir).inbox, projectMark("/projects/a"));
+    const folder = new InboxFolder({ dir, key: await loadSealKey(stateDir), self: currentOwner() });
+    folder.make();
+    const paths = Array.from({ length: 1500 }, (_, at) => `/out/${"\u0430".repeat(100)}${at}`);
+    const waiting = [{ run: "r", root: "r" }];
+    const question = { run: "r", root: "r", waiting, worker: "w", runs: 1, operations: ["write"] as const, paths };
+    const asked = { project: "/projects/a", askedAt: new Date().toISOString(), at: "board", question } as const;
+    for (let count = 0; count < 10; count += 1) {
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(folder.post({ ...asked, answers: ["once", "no"] })).not.toBeNull();
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    const [first, ...more] = await listApprovals(stateDir, { state: "waiting" });
+    expect(more).toHaveLength(9);
+    expect(first?.lookAlike.at(-1)).toMatch(/^too many names to compare/);
   });
 
   it("are edits that search a long text many times", () => {

@@ -14,15 +14,18 @@ import {
 } from "../../src/operations/wording/question-text.ts";
 import { cutDiff, parseDiff } from "../../src/serve/web/text/diff.ts";
 import { lookAlikeTexts } from "../../src/text/look-alike.ts";
-import { visibleName } from "../../src/text/visible.ts";
+import { visibleLine, visibleName } from "../../src/text/visible.ts";
 import { hostileText, RAW } from "./hostile-text.ts";
 
 const PLAIN = pc.createColors(false);
-const names = fc.uniqueArray(
-  hostileText(5).map((name) => `/out/${name.replaceAll("\0", "")}`),
-  { minLength: 1, maxLength: 40 },
-);
-const contents = fc.array(hostileText(6), { maxLength: 120 }).map((lines) => lines.join("\n"));
+/** So many, of a few different ones: a generator of long lists makes mostly short ones. */
+const many = (of: fc.Arbitrary<string>, count: number) =>
+  fc
+    .array(of, { minLength: 1, maxLength: 8 })
+    .map((some) => Array.from({ length: count }, (_, at) => some[at % some.length] ?? ""));
+const namesOf = (count: number) =>
+  many(hostileText(5), count).map((all) => all.map((name, at) => `/out/${at}${name.replaceAll("\0", "")}`));
+const contents = fc.nat({ max: 120 }).chain((count) => many(hostileText(6), count).map((lines) => lines.join("\n")));
 /** As the API has it: each file with its name, and its lines. */
 const diffs = fc.array(fc.tuple(hostileText(4), contents), { maxLength: 3 }).map((files) =>
   files.flatMap(([name, content]) => {
@@ -32,16 +35,21 @@ const diffs = fc.array(fc.tuple(hostileText(4), contents), { maxLength: 3 }).map
       : ["--- /dev/null", `+++ ${visibleName(`/out/${name}`)}`, ...hunks];
   }),
 );
-const questions = fc.tuple(names, diffs, hostileText()).map(
-  ([paths, lines, why]): AskedOfPerson => ({
-    ...{ worker: "w", operations: ["write"], paths, runs: 1, why },
-    ...(lines.length === 0 ? {} : { diff: lines.join("\n") }),
-  }),
-);
+/** At a terminal, 20 paths and 60 lines are shown at first. */
+const sizes = fc.tuple(fc.constantFrom(1, 3, 4, 20, 21, 45), fc.constantFrom(0, 1, 30, 60, 61, 150));
+const questions = sizes
+  .chain(([paths, lines]) => fc.tuple(namesOf(paths), many(hostileText(4), lines), hostileText()))
+  .map(
+    ([paths, lines, why]): AskedOfPerson => ({
+      ...{ worker: "w", operations: ["write"], paths, runs: 1, why },
+      ...(lines.length === 0 ? {} : { diff: lines.map((line) => `+${visibleLine(line)}`).join("\n") }),
+    }),
+  );
 describe("what a person is asked", () => {
   it("is all shown at the terminal, or counted with no yes until it is shown", () => {
+    const reached = { more: 0, all: 0 };
     fc.assert(
-      fc.property(questions, fc.integer({ min: 30, max: 200 }), (question, columns) => {
+      fc.property(questions, fc.integer({ min: 50, max: 200 }), (question, columns) => {
         const whole = questionText(question, columns, PLAIN, EVERYTHING);
         const { above, rest, message } = questionText(question, columns, PLAIN);
         expect(whole.rest).toEqual([]);
@@ -50,6 +58,7 @@ describe("what a person is asked", () => {
         expect(above.length - announcements.length + rest.length).toBe(whole.above.length);
         const isYes = (left: number): boolean =>
           choiceTexts(question, left).some(({ value }) => !["no", "all"].includes(value));
+        reached[rest.length > 0 ? "more" : "all"] += 1;
         expect([isYes(rest.length), isYes(0)]).toEqual([rest.length === 0, true]);
         // Where no line is broken, each path has its own.
         const wide = questionText(question, 10_000, PLAIN, EVERYTHING).above;
@@ -60,6 +69,7 @@ describe("what a person is asked", () => {
       }),
       { numRuns: 60 },
     );
+    expect(Math.min(reached.more, reached.all)).toBeGreaterThan(5);
   });
 
   it("is all in the form of a client of MCP, or not asked there", () => {

@@ -1,3 +1,4 @@
+import { printableLine } from "../../text/visible.ts";
 import type { Digest } from "../model/blob.ts";
 
 /** A path below a tree as the kernel has it, with `/` between names: each character is one byte. Names need not be UTF-8. */
@@ -44,7 +45,7 @@ export class TreeChanged extends TreeRefused {
 
 /** For messages. */
 export function shownPath(path: RawPath): string {
-  return Buffer.from(path, "latin1").toString("utf8").replace(/\p{C}/gu, "?").slice(0, 300);
+  return printableLine(Buffer.from(path, "latin1").toString("utf8"), 300);
 }
 
 /** Why a path has no place in a tree; null if it has one. */

@@ -1,5 +1,6 @@
 import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
 import { MAX_COMPONENT_BYTES, MAX_PATH_BYTES } from "../../sandbox/virtual-path.ts";
+import { clipped, printable } from "../../text/visible.ts";
 import type { ManifestItem } from "../model/item.ts";
 import type { Outcome } from "./faults.ts";
 import { textOfField } from "./item-fields.ts";
@@ -145,11 +146,7 @@ const MAX_SHOWN_CHARS = 80;
 
 /** A value in a message: shortened, quoted and escaped, so that a hostile one cannot control the terminal. */
 export function shownValue(value: string): string {
-  const cut = value.length > MAX_SHOWN_CHARS ? `${value.slice(0, MAX_SHOWN_CHARS)}…` : value;
-  return JSON.stringify(cut).replaceAll(
-    /[\p{Cf}\u007f-\u009f\u2028\u2029]/gu,
-    (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`,
-  );
+  return printable(JSON.stringify(clipped(value, MAX_SHOWN_CHARS)), "", "piece");
 }
 
 /** The names before the first one with a field. */

@@ -1,5 +1,6 @@
 import type { ApprovalRequest } from "../../approval/approver.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import { type Consent as Agreement, consentOf, strictest } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -67,5 +68,6 @@ export function notApproved(asked: string, { paths }: CallConsent, reason: strin
 function shown(input: unknown): string {
   const text = JSON.stringify(input);
   if (text.length <= MAX_SHOWN_CHARS) return text;
-  return `${text.slice(0, MAX_SHOWN_CHARS).toWellFormed()}… and ${text.length - MAX_SHOWN_CHARS} characters more`;
+  // Questions that look the same get one answer: another input must not look like this one.
+  return `${text.slice(0, MAX_SHOWN_CHARS).toWellFormed()}… and ${text.length - MAX_SHOWN_CHARS} characters more, SHA-256 ${sha256(text)}`;
 }

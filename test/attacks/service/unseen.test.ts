@@ -100,6 +100,12 @@ describe.skipIf(NO_CHROMIUM)(`in the page, a yes${NO_CHROMIUM ? ` (${NO_CHROMIUM
         const dialog = page.getByRole("dialog");
         await dialog.waitFor();
         expect(await dialog.textContent()).toContain("/out/z-deploy.sh");
+        // Enter, pressed for what was asked before, does what is safe.
+        await page.keyboard.press("Enter");
+        await dialog.waitFor({ state: "detached" });
+        expect(await stateOf(id)).toBe("waiting");
+        await page.keyboard.press("a");
+        await dialog.waitFor();
         await page.keyboard.press("Escape");
         await dialog.waitFor({ state: "detached" });
         expect(await stateOf(id)).toBe("waiting");

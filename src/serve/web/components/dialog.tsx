@@ -1,18 +1,21 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 
-/** A modal dialog: the browser keeps the focus in it, and gives it back. Escape closes it. */
+/** A modal dialog: the browser keeps the focus in it, and gives it back. Escape closes it. `isRisky`: Enter does too, as it opens. */
 export function Dialog({
   title,
   close,
   children,
   actions,
+  isRisky = false,
 }: {
   readonly title: string;
   readonly close: () => void;
   readonly children: ComponentChildren;
   readonly actions?: ComponentChildren;
+  readonly isRisky?: boolean;
 }) {
+  const safe = useRef<HTMLButtonElement>(null);
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   // The browser reports the end of a dialog later: one that was taken away must not close what came in its place.
@@ -20,6 +23,8 @@ export function Dialog({
   useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
+    // The browser takes the first button, and a person may press Enter for what was asked before.
+    if (isRisky) safe.current?.focus();
     return () => {
       isGone.current = true;
       element?.close();
@@ -34,7 +39,7 @@ export function Dialog({
       {children}
       <div class="dialog-actions">
         {actions}
-        <button type="button" class="button button-plain" onClick={close}>
+        <button ref={safe} type="button" class="button button-plain" onClick={close}>
           Close
         </button>
       </div>
@@ -61,6 +66,7 @@ export function Confirm({
     <Dialog
       title={title}
       close={close}
+      isRisky
       actions={
         <button type="button" class="button button-danger" onClick={act}>
           {deed}

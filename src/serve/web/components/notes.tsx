@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import type { ApiError } from "../api/client.ts";
+import { plural } from "../text/amounts.ts";
 import { Visible } from "./visible.tsx";
 
 /** In place of a list that is empty: why, and what to do first. */
@@ -25,6 +26,7 @@ export function ErrorNote({ error, retry }: { readonly error: ApiError; readonly
             <Visible text={message} max={1000} />
           </li>
         ))}
+        <MoreItems count={error.violations.length - 50} what="mistake" />
       </ul>
       <p class="quiet">
         <code>{error.code}</code>
@@ -41,6 +43,19 @@ export function ErrorNote({ error, retry }: { readonly error: ApiError; readonly
 /** Below a list that the service has cut. `what`: which part of it is shown, and how to see the rest. */
 export function CutNote({ isCut, children }: { readonly isCut: boolean | undefined; readonly children: string }) {
   return isCut ? <p class="quiet cut-note">{children}</p> : null;
+}
+
+/** The last item of a list that the page has cut: how many have no place in it. */
+export function MoreItems({
+  count,
+  what,
+  chip = "",
+}: {
+  readonly count: number;
+  readonly what: string;
+  readonly chip?: string;
+}) {
+  return count <= 0 ? null : <li class={`quiet ${chip}`}>and {plural(count, `more ${what}`)}, not shown</li>;
 }
 
 /** Shown only if an answer takes long enough to be noticed (its style says when). */

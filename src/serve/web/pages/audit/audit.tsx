@@ -4,7 +4,7 @@ import { useApp } from "../../app/context.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { Button } from "../../components/button.tsx";
-import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
 import { RecordRow } from "./record-row.tsx";
@@ -138,7 +138,13 @@ function Records({ path }: { readonly path: string }) {
           ))}
         </ol>
       )}
-      {cursor === null || records.length >= MAX_SHOWN ? null : <Button act={load}>Show older records</Button>}
+      {cursor === null ? null : records.length >= MAX_SHOWN ? (
+        <CutNote isCut>
+          Older records are not shown here. Choose a time, a type or a run, or use `corral audit`.
+        </CutNote>
+      ) : (
+        <Button act={load}>Show older records</Button>
+      )}
     </>
   );
 }

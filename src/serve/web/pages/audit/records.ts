@@ -1,3 +1,4 @@
+import { clipped } from "../../../../text/visible.ts";
 import type { AuditRecord } from "../../api/shapes.ts";
 
 /** The fields depend on its type. */
@@ -35,12 +36,10 @@ const MAX_CHARS = 240;
 export function summaryOf(record: Fields): string {
   const { status, tool, on, codes, outcome, paths, to, directory, messages } = record;
   const first = [tool, status, outcome, codes, messages, on, paths, directory, to].flatMap(textOf);
-  if (first.length > 0) return first.join(" · ").slice(0, MAX_CHARS);
+  if (first.length > 0) return clipped(first.join(" · "), MAX_CHARS);
   const rest = Object.entries(record).filter(([field]) => !OWN.has(field));
-  return rest
-    .flatMap(([field, value]) => textOf(value).map((text) => `${field} ${text}`))
-    .join(" · ")
-    .slice(0, MAX_CHARS);
+  const texts = rest.flatMap(([field, value]) => textOf(value).map((text) => `${field} ${text}`));
+  return clipped(texts.join(" · "), MAX_CHARS);
 }
 
 function textOf(value: unknown): string[] {

@@ -1,5 +1,5 @@
 import { useMemo, useState } from "preact/hooks";
-import { printable, visibleName } from "../../../../text/visible.ts";
+import { visibleName } from "../../../../text/visible.ts";
 import type { Approval } from "../../api/shapes.ts";
 import { useShortcuts } from "../../app/context.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -59,6 +59,7 @@ export function QuestionView({
     paths,
     diff,
     hostExecuted = [],
+    machine,
   } = question;
   const [isAll, setAll] = useState(false);
   const [unseen, setUnseen] = useState<Answer | null>(null);
@@ -91,6 +92,11 @@ export function QuestionView({
             called through <Visible text={through.slice(0, -1).join(" › ")} max={300} /> ·{" "}
           </>
         ) : null}
+        {machine === undefined ? null : (
+          <>
+            on the machine <Visible text={machine} max={80} />, which has written these texts ·{" "}
+          </>
+        )}
         project <Visible text={project} max={80} /> · run{" "}
         <a href={hrefTo(["runs", question.root])}>
           <code>{question.run}</code>
@@ -163,7 +169,7 @@ export function QuestionView({
             <option value="">what it asks for</option>
             {wider.map((one) => (
               <option key={one} value={one}>
-                {printable(one)}, around it
+                {visibleName(one)}, around it
               </option>
             ))}
           </select>
@@ -184,8 +190,8 @@ export function QuestionView({
       )}
       {paths.length > 0 ? (
         <ul class="paths">
-          {paths.slice(0, isAll ? paths.length : PATHS).map((path) => (
-            <li key={path}>
+          {paths.slice(0, isAll ? paths.length : PATHS).map((path, index) => (
+            <li key={index}>
               <code>
                 <Name text={path} />
               </code>

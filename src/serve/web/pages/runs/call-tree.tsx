@@ -9,6 +9,7 @@ import { type Compared, type ComparedLimit, compared, isLower, isNarrowed, LIMIT
 /** Calls of one run that are drawn at first. */
 const AT_FIRST = 40;
 const MAX_DEPTH = 16;
+const MAX_HOSTS = 12;
 
 type Node = Pick<
   CalledRun,
@@ -139,11 +140,14 @@ function Sight({ difference }: { readonly difference: Compared }) {
         ) : null}
         {network === null || network === "open"
           ? null
-          : network.slice(0, 12).map(({ name, change }) => (
+          : network.slice(0, MAX_HOSTS).map(({ name, change }) => (
               <span key={name} class={`chip chip-${change}`}>
                 <Visible text={name} max={80} />
               </span>
             ))}
+        {network !== null && network !== "open" && network.length > MAX_HOSTS ? (
+          <span class="quiet">and {plural(network.length - MAX_HOSTS, "more host")}, not shown</span>
+        ) : null}
       </div>
       <Limits limits={limits} />
     </>

@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { ApiError } from "../../api/client.ts";
 import type { Run, RunResult } from "../../api/shapes.ts";
 import { useApp, useMay, useShortcuts } from "../../app/context.ts";
@@ -7,7 +7,7 @@ import { StatusBadge } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
 import { Confirm } from "../../components/dialog.tsx";
-import { ErrorNote, Loading } from "../../components/notes.tsx";
+import { ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
@@ -18,6 +18,7 @@ import { Output } from "./output.tsx";
 
 const RUNNING_MS = 1500;
 const MAX_CHANGES = 200;
+const MAX_JSON_CHARS = 100_000;
 
 export function RunView({ id }: { readonly id: string }) {
   const [isOver, setOver] = useState(false);
@@ -140,6 +141,7 @@ function Result({ run }: { readonly run: Run }) {
   const { data } = useResource<RunResult>(`/v1/runs/${run.id}/result`);
   const output = data?.output;
   const isValue = output !== null && output !== undefined && typeof output !== "string";
+  const json = useMemo(() => (isValue ? JSON.stringify(output, null, 2) : ""), [output]);
   return (
     <>
       {isValue ? (
@@ -147,7 +149,10 @@ function Result({ run }: { readonly run: Run }) {
           <div class="part-head">
             <h2 id="result-title">Result</h2>
           </div>
-          <CodeBlock text={JSON.stringify(output, null, 2).slice(0, 100_000)} />
+          <CodeBlock text={json.slice(0, MAX_JSON_CHARS)} />
+          {json.length > MAX_JSON_CHARS ? (
+            <p class="quiet">and {plural(json.length - MAX_JSON_CHARS, "more character")}, neither shown nor copied</p>
+          ) : null}
         </section>
       ) : null}
       <Files run={run} changes={data?.changes ?? []} />
@@ -174,6 +179,7 @@ function Files({ run, changes }: { readonly run: Run; readonly changes: RunResul
             </span>
           </li>
         ))}
+        <MoreItems count={run.attachments.length - MAX_CHANGES} what="attachment" />
         {changes.slice(0, MAX_CHANGES).map(({ path, outcome, reason }) => (
           <li key={`out ${path}`}>
             <StatusBadge status={outcome} />
@@ -183,10 +189,8 @@ function Files({ run, changes }: { readonly run: Run; readonly changes: RunResul
             <span class="quiet">{reason ? <Visible text={reason} max={300} /> : null}</span>
           </li>
         ))}
+        <MoreItems count={changes.length - MAX_CHANGES} what="change" />
       </ul>
-      {changes.length > MAX_CHANGES ? (
-        <p class="quiet">and {plural(changes.length - MAX_CHANGES, "more change")}</p>
-      ) : null}
     </section>
   );
 }

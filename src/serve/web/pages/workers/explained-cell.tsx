@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import type { ExplainedRun, ExplainedSandbox, Mount, Narrowing } from "../../api/shapes.ts";
 import { Badge } from "../../components/badge.tsx";
+import { MoreItems } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { bytesText, durationText, words } from "../../text/amounts.ts";
 
@@ -31,6 +32,7 @@ export function ExplainedCell({ run }: { readonly run: ExplainedRun }) {
                 <code>{code}</code> <Visible text={message} max={600} />
               </li>
             ))}
+            <MoreItems count={refused.length - MAX_LISTED} what="refusal" />
           </ul>
         )}
         {sandbox === null ? null : <Contents sandbox={sandbox} narrowings={narrowings} tools={agent?.tools ?? null} />}
@@ -65,7 +67,7 @@ function Contents({
   readonly narrowings: readonly Narrowing[];
   readonly tools: readonly string[] | null;
 }) {
-  const gone = narrowings.filter(({ kind, to }) => kind === "mount" && to === "none").slice(0, MAX_LISTED);
+  const gone = narrowings.filter(({ kind, to }) => kind === "mount" && to === "none");
   return (
     <dl class="cell-facts">
       <Fact name="Sees">
@@ -74,12 +76,13 @@ function Contents({
           {sandbox.mounts.slice(0, MAX_LISTED).map((mount) => (
             <MountChip key={mount.path} mount={mount} narrowings={narrowings} />
           ))}
+          <MoreItems count={sandbox.mounts.length - MAX_LISTED} what="path" chip="chip" />
           {sandbox.withheld?.map(({ path }) => (
             <li key={path} class="chip chip-waits">
               <Visible text={path} max={200} /> <span>after approval</span>
             </li>
           ))}
-          {gone.map(({ path = "", by }) => (
+          {gone.slice(0, MAX_LISTED).map(({ path = "", by }) => (
             <li key={path} class="chip chip-gone">
               <del>
                 <Visible text={path} max={200} />
@@ -89,6 +92,7 @@ function Contents({
               </span>
             </li>
           ))}
+          <MoreItems count={gone.length - MAX_LISTED} what="path" chip="chip chip-gone" />
         </ul>
       </Fact>
       <Fact name="Network">
@@ -104,6 +108,7 @@ function Contents({
                 </code>
               </li>
             ))}
+            <MoreItems count={tools.length - MAX_LISTED} what="tool" chip="chip" />
           </ul>
         </Fact>
       )}
@@ -181,6 +186,7 @@ function NetworkChips({ network }: { readonly network: ExplainedSandbox["network
           <Visible text={to} max={200} /> {methods.length === 0 ? null : <span>{methods.join(" ")}</span>}
         </li>
       ))}
+      <MoreItems count={network.allow.length - MAX_LISTED} what="rule" chip="chip chip-open" />
       {network.allow.length === 0 ? <li class="quiet">no host</li> : null}
     </ul>
   );

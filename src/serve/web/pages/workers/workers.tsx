@@ -2,7 +2,7 @@ import type { ProjectList, Worker, WorkerList } from "../../api/shapes.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useResource } from "../../app/resource.ts";
 import { CodeBlock } from "../../components/code-block.tsx";
-import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
@@ -99,6 +99,7 @@ function Problems({ problems }: { readonly problems: readonly string[] }) {
             <Visible text={problem} max={500} />
           </li>
         ))}
+        <MoreItems count={problems.length - 50} what="mistake" />
       </ul>
     </div>
   );
