@@ -18,6 +18,7 @@ from corral import AsyncCorral, Corral, CorralError, ProtocolError, ServiceError
 from corral._archive import unpack
 from corral._request import Request, form_body, path_of, query_of
 from corral.errors import shown
+from corral.results import Question, answer_of
 
 from .support import Liar, answer, stream
 
@@ -155,6 +156,21 @@ class Arguments(unittest.TestCase):
         ):
             self.assertEqual(Corral().health(), "ok")
         self.assertIn(f"authorization: bearer {TOKEN}".lower().encode(), liar.requests[0].lower())
+
+
+class Questions(unittest.TestCase):
+    def test_a_general_yes_does_not_cover_what_the_host_would_execute(self) -> None:
+        asked = {"run": "r", "root": "r", "worker": "w", "operations": ["write"], "paths": ["/repo/.envrc"]}
+        executed = [{"path": "/repo/.envrc", "why": "direnv would run it"}]
+        for more, yes in [({}, "once"), ({"hostExecuted": executed}, "no")]:
+            question = Question.from_json(
+                {
+                    "id": "q", "project": "p", "state": "waiting", "digest": "0", "askedAt": "", "question": asked | more,
+                    "lookAlike": [], "answers": ["once", "no"], "at": "board",
+                }
+            )
+            self.assertEqual([answer_of(question, given) for given in (True, "once", False)], [yes, "once", "no"])
+            self.assertEqual(question.host_executed, [one["path"] for one in more.get("hostExecuted", [])])
 
 
 class Answers(unittest.TestCase):

@@ -1,4 +1,4 @@
-import { type ApprovalRequest, type Approver, type Decision, denied } from "./approver.ts";
+import { type ApprovalRequest, type Approver, type Decision, denied, isHostExecuted } from "./approver.ts";
 import type { Answer } from "./question.ts";
 import { QueuedApprover } from "./queued-approver.ts";
 
@@ -18,7 +18,8 @@ export type ApprovalCallback = (
 /**
  * Lets a program decide in place of a person. Questions are concurrent; runs that ask the same share one call, and
  * approvals for a tree or a session are remembered. A callback that throws or returns an unknown answer denies; one that
- * does not answer within `timeoutMs` is `timed_out`.
+ * does not answer within `timeoutMs` is `timed_out`. What programs of the host would execute (`hostExecuted` of the request) is
+ * approved by `once` alone: an answer for more is a general yes, and denies it.
  */
 export function callbackApprover(callback: ApprovalCallback, options: { readonly timeoutMs: number }): Approver {
   return new QueuedApprover({
@@ -36,13 +37,21 @@ async function answered(callback: ApprovalCallback, request: ApprovalRequest, si
   signal.addEventListener("abort", abort, { once: true });
   try {
     const answer = await Promise.race([aborted.promise, callback(request, signal)]);
-    return isAnswer(answer) ? answer : denied("the approval callback returned an unknown answer");
+    if (!isAnswer(answer)) return denied("the approval callback returned an unknown answer");
+    if (isHostExecuted(request) && isGeneralYes(answer))
+      return denied("programs of this machine would execute it, which the approval callback can approve only `once`");
+    return answer;
   } catch (error) {
     signal.throwIfAborted();
     return denied(`the approval callback failed: ${error instanceof Error ? error.message : String(error)}`);
   } finally {
     signal.removeEventListener("abort", abort);
   }
+}
+
+function isGeneralYes(answer: CallbackAnswer): boolean {
+  if (typeof answer === "string") return answer === "tree" || answer === "session";
+  return answer.outcome === "approved" && answer.scope !== "once";
 }
 
 const OUTCOMES: readonly unknown[] = ["approved", "denied", "timed_out"];

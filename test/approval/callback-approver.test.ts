@@ -24,6 +24,22 @@ describe("a program that decides", () => {
     expect(await decide(async () => answer)).toMatchObject(decision);
   });
 
+  it.each([
+    ["once", "approved"],
+    ["tree", "denied"],
+    ["session", "denied"],
+    [{ outcome: "approved", scope: "once", reason: "read" }, "approved"],
+    [{ outcome: "approved", scope: "tree", reason: "all are" }, "denied"],
+    [{ outcome: "denied", scope: "session", reason: "no" }, "denied"],
+  ] as const)("answers %j about what the host would execute: %s", async (answer, outcome) => {
+    const hostExecuted = [{ path: "/repo/.envrc", why: "direnv would run it" }];
+    const decision = await callbackApprover(() => answer, { timeoutMs: 60_000 }).decide(
+      { ...request("r", "/repo/.envrc"), hostExecuted },
+      never,
+    );
+    expect(decision.outcome).toBe(outcome);
+  });
+
   it("is asked with the request as it is", async () => {
     const asked: ApprovalRequest[] = [];
     await decide((one) => {

@@ -220,6 +220,11 @@ class Question(Approval):
         return self.question.paths
 
     @property
+    def host_executed(self) -> list[str]:
+        """Of the paths, those that programs of the host would execute. Only the answer "once" approves them."""
+        return [one.path for one in self.question.host_executed or []]
+
+    @property
     def diff(self) -> str | None:
         return self._text("diff")
 
@@ -237,10 +242,15 @@ class Question(Approval):
 
 
 def answer_of(question: Question, given: object) -> Answer | None:
-    """What a function of the user answered: True, False, an answer, or None to leave it to others."""
+    """
+    What a function of the user answered: True, False, an answer, or None to leave it to others. True is a general yes, which does not
+    cover what programs of the host would execute (`host_executed`): that is approved by "once" alone.
+    """
     match given:
         case None:
             return None
+        case True | "tree" if question.host_executed:
+            return "no"
         case True:
             return "once" if "once" in question.answers else "tree"
         case False:
