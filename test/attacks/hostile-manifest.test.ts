@@ -127,27 +127,31 @@ describe("a hostile manifest that wants another file to be attached", () => {
     },
   );
 
-  it("gets files of its own folder and of those that were allowed, whatever it says", () => {
+  it("gets files of its own folder and of those that were allowed, whatever it says", async () => {
     const value = fc.oneof(hostile, fc.string({ unit: "binary" }));
     const templates = ["{path}", "{a}", "{path}={a}", "{dir}/{a}", "sub/{path}", "/in/{a}", "./{a}/{path}={b}"];
-    fc.assert(
-      fc.property(
-        fc.constantFrom(...templates),
-        fc.record({ a: value, b: value, dir: value, path: value }),
-        (one, fields) => {
-          const request = attempt({ attach: [one] }, fields, ["/data"]);
-          if (typeof request === "string") return;
-          for (const { path, name } of request.attachments) {
-            expect(path).toMatch(
-              one.startsWith("/in/") ? /^\/in\/./ : one.startsWith("{") ? /^\/(m|data)\/./ : /^\/t\/./,
-            );
-            expect(posix.normalize(path)).toBe(path);
-            expect(name).toMatch(/^[^/\p{Cc}-][^/\p{Cc}]*$/u);
-          }
-        },
-      ),
-      { numRuns: 5000 },
-    );
+    // In parts, as above.
+    for (let part = 0; part < 50; part += 1) {
+      fc.assert(
+        fc.property(
+          fc.constantFrom(...templates),
+          fc.record({ a: value, b: value, dir: value, path: value }),
+          (one, fields) => {
+            const request = attempt({ attach: [one] }, fields, ["/data"]);
+            if (typeof request === "string") return;
+            for (const { path, name } of request.attachments) {
+              expect(path).toMatch(
+                one.startsWith("/in/") ? /^\/in\/./ : one.startsWith("{") ? /^\/(m|data)\/./ : /^\/t\/./,
+              );
+              expect(posix.normalize(path)).toBe(path);
+              expect(name).toMatch(/^[^/\p{Cc}-][^/\p{Cc}]*$/u);
+            }
+          },
+        ),
+        { numRuns: 100 },
+      );
+      await nextTurn();
+    }
   });
 });
 
