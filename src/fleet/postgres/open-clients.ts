@@ -59,26 +59,30 @@ function boundAnswers(connection: Connection, maxBytes: number): void {
   const begin = (): void => {
     bytes = 0;
   };
+  const add = (more: number): void => {
+    const isWithin = bytes <= maxBytes;
+    bytes += more;
+    if (!isWithin || bytes <= maxBytes) return;
+    const error = new Error(`the server sends an answer of more than ${formatBytes(maxBytes)}`);
+    // First, since the rest of the piece that was read may have the end of the answer.
+    connection.emit("error", error);
+    connection.stream.destroy(error);
+  };
   connection.on("readyForQuery", begin);
   // It is no part of an answer, and a listener hears nothing else.
   connection.on("notification", begin);
-  connection.on("dataRow", () => {
-    bytes += ROW_BYTES;
-  });
+  connection.on("dataRow", () => add(ROW_BYTES));
   const attach = connection.attachListeners.bind(connection);
   // Called with the stream that is read from in the end: the one of TLS is made later.
   connection.attachListeners = (stream) => {
-    stream.on("data", (piece: Uint8Array) => {
-      bytes += piece.length;
-      if (bytes > maxBytes)
-        stream.destroy(new Error(`the server sends an answer of more than ${formatBytes(maxBytes)}`));
-    });
+    stream.on("data", (piece: Uint8Array) => add(piece.length));
     attach(stream);
   };
 }
 
 interface Connection {
-  readonly stream: { destroy(): void; unref?(): void };
+  readonly stream: { destroy(error?: Error): void; unref?(): void };
+  emit(name: "error", error: Error): void;
   attachListeners(stream: Duplex): void;
   on(name: "parameterStatus", heard: (said: { parameterName: string; parameterValue: string }) => void): void;
   on(name: "readyForQuery" | "notification" | "dataRow", heard: () => void): void;
