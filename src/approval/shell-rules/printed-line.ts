@@ -16,6 +16,9 @@ import { type Beside, type ShellPart, shownPart } from "./part.ts";
 import { type PrintedWord, printedWord, quoted, type WordPlace } from "./printed-word.ts";
 import { isRunByShells, whySetsRun } from "./run-by-shells.ts";
 
+/** A line with more parts is given up where it has them, and not looked through to its end. */
+export class TooManyParts extends Error {}
+
 /**
  * Prints a parsed command line anew, and collects each part of it that needs consent. What is printed is what was judged, in
  * a form that every shell reads alike: lists, pipelines, groups, `if`, `while`, `until`, `for`, simple commands,
@@ -27,8 +30,11 @@ export class LinePrinter {
   /** A script of several lines stays one, so that people can read it. */
   readonly #isLong: boolean;
 
-  constructor(source: string) {
+  readonly #maxParts: number;
+
+  constructor(source: string, maxParts: number) {
     this.#source = source;
+    this.#maxParts = maxParts;
     this.#isLong = source.includes("\n");
   }
 
@@ -138,6 +144,7 @@ export class LinePrinter {
   }
 
   #command(node: Command): string {
+    if (this.parts.length >= this.#maxParts) throw new TooManyParts();
     const assignments = node.prefix.flatMap((entry) => (entry.type === "Assignment" ? [this.#assignment(entry)] : []));
     const words = [
       ...(node.name === undefined ? [] : [this.#word(node.name, "command")]),

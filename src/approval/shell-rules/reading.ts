@@ -1,6 +1,6 @@
 import { parse } from "unbash";
 import { type ShellPart, shownPart } from "./part.ts";
-import { LinePrinter } from "./printed-line.ts";
+import { LinePrinter, TooManyParts } from "./printed-line.ts";
 
 /** A command line as Corral understands it. */
 export interface Reading {
@@ -32,20 +32,23 @@ export function readLine(command: string): Reading {
     return opaque(command, `it has more than ${MAX_OPENINGS} brackets and keywords`);
   try {
     const { parts, printed } = printedOf(command);
-    if (parts.length > MAX_PARTS) return opaque(command, `it has more than ${MAX_PARTS} commands`);
+    if (parts.length > MAX_PARTS) throw new TooManyParts();
     if (printed === null) return { parts, printed };
     if (Buffer.byteLength(printed) > MAX_PRINTED_BYTES) return opaque(command, "it is too long with every word quoted");
     // A printed line that reads otherwise than it was meant would be a bug; no shell gets it.
     if (printedOf(printed).printed !== printed) return opaque(command, "its parts cannot be distinguished");
     return { parts, printed };
-  } catch {
+  } catch (error) {
     // Whatever the parser fails at, its meaning is unknown.
-    return opaque(command, "it cannot be parsed");
+    return opaque(
+      command,
+      error instanceof TooManyParts ? `it has more than ${MAX_PARTS} commands` : "it cannot be parsed",
+    );
   }
 }
 
 function printedOf(command: string): Reading {
-  const printer = new LinePrinter(command);
+  const printer = new LinePrinter(command, MAX_PARTS);
   const text = printer.script(parse(command));
   return { parts: printer.parts, printed: printer.isOpaque ? null : text };
 }

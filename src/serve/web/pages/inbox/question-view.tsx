@@ -99,7 +99,9 @@ export function QuestionView({
         )}
         project <Visible text={project} max={80} /> · run{" "}
         <a href={hrefTo(["runs", question.root])}>
-          <code>{question.run}</code>
+          <code>
+            <Visible text={question.run} max={80} />
+          </code>
         </a>{" "}
         · asked <Ago at={approval.askedAt} now={now} />
       </p>
@@ -107,9 +109,11 @@ export function QuestionView({
         <p class="waiting-runs">
           {plural(waiting.length, "run")}{" "}
           {state === "waiting" ? "wait for this, and an answer is" : "asked this, and the end was"} for all of them:{" "}
-          {waiting.slice(0, RUNS).map(({ run, root }) => (
-            <a key={run} href={hrefTo(["runs", root])}>
-              <code>{run}</code>{" "}
+          {waiting.slice(0, RUNS).map(({ run, root }, index) => (
+            <a key={index} href={hrefTo(["runs", root])}>
+              <code>
+                <Visible text={run} max={80} />
+              </code>{" "}
             </a>
           ))}
           {waiting.length > RUNS ? `and ${waiting.length - RUNS} more` : ""}
