@@ -32,7 +32,7 @@ const COMMAND_LINE_FILES = [
   },
   {
     name: "program",
-    test: /\/(commander|picocolors)\/|on-demand:|\/src\/(cli\/(program|terminal\/(terminal|exit-status)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options|terminal\/arguments)|sandbox\/approval|operations\/wording\/printable)\.ts$/,
+    test: /\/(commander|picocolors)\/|on-demand:|\/src\/(cli\/(program|terminal\/(terminal|exit-status)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options|terminal\/arguments)|sandbox\/approval|text\/visible)\.ts$/,
   },
   { name: fileOf, debugName: "folders and packages", test: (id: string) => fileOf(id) !== null },
 ];

@@ -54,7 +54,7 @@ describe("a command that prints what it is", () => {
     [["--version"], 20],
     [["--help"], 20],
     [["run", "--help"], 25],
-    [["run", "-h", "-h"], 175],
+    [["run", "-h", "-h"], 185],
   ])("reads few and small files of the built program: %j", (args, maxKib) => {
     const files = loadedBy(PROGRAM, ...args).map((url) => fileURLToPath(url));
     const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0);

@@ -45,9 +45,15 @@ let dataIdentity: string;
 function isSystems(path: string): boolean {
   return (
     /^\/(proc|sys|dev)(\/|$)/.test(path) ||
-    ["/", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/sbin/docker-init", "/usr/sbin/docker-init"].includes(
-      path,
-    )
+    [
+      "/",
+      "/etc/hosts",
+      "/etc/hostname",
+      "/etc/resolv.conf",
+      "/sbin/docker-init",
+      "/usr/sbin/docker-init",
+      "/.corral/docker-init",
+    ].includes(path)
   );
 }
 

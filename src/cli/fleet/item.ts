@@ -52,7 +52,7 @@ export async function logsVerb(
     return 0;
   }
   for (const [to, printed] of [[terminal.stdout, stdout] as const, [terminal.stderr, stderr] as const]) {
-    const text = workerTextTo(to, options);
+    const text = workerTextTo(to, { ...options, isRecord: true });
     to.write(text.piece(printed));
     to.write(text.end());
   }

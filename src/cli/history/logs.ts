@@ -46,7 +46,7 @@ export async function logsVerb(asked: string, options: LogsOptions, terminal: Te
 
 /** Null ends the text: a character that is cut off becomes U+FFFD. */
 function writerTo(to: NodeJS.WriteStream, options: LogsOptions): (bytes: Buffer | null) => Promise<void> {
-  const text = workerTextTo(to, options);
+  const text = workerTextTo(to, { ...options, isRecord: true });
   return async (bytes) => {
     const piece = bytes === null ? text.end() : text.piece(bytes);
     if (piece.length === 0 || to.write(piece) || !to.writable) return;

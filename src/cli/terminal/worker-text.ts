@@ -11,13 +11,14 @@ export interface WorkerText {
 
 /**
  * How bytes that a worker chose go to a stream. On a terminal, control sequences become text: they could change its title, clear it, write to
- * the clipboard, or have it type an answer. Elsewhere, and with `raw`, the bytes are exact.
+ * the clipboard, or have it type an answer. Elsewhere, and with `raw`, the bytes are exact. `isRecord`: nobody follows a progress bar, and
+ * a carriage return would hide what its line had before.
  */
 export function workerTextTo(
   { isTTY }: NodeJS.WriteStream,
-  { raw = false }: { readonly raw?: boolean } = {},
+  { raw = false, isRecord = false }: { readonly raw?: boolean; readonly isRecord?: boolean } = {},
 ): WorkerText {
-  if (isTTY && !raw) return new HarmlessText();
+  if (isTTY && !raw) return new HarmlessText(isRecord ? "\n\t" : "\n\t\r");
   return { piece: (bytes) => bytes, end: () => (isTTY ? RESET : "") };
 }
 
@@ -39,8 +40,13 @@ const MAX_STYLES = 16;
  */
 class HarmlessText implements WorkerText {
   readonly #decoder = new StringDecoder("utf8");
+  readonly #kept: string;
   #begun = "";
   #styles: string[] = [];
+
+  constructor(kept: string) {
+    this.#kept = kept;
+  }
 
   piece(bytes: Uint8Array | string): string {
     const text = this.#begun + (typeof bytes === "string" ? bytes : this.#decoder.write(bytes));
@@ -57,7 +63,7 @@ class HarmlessText implements WorkerText {
     if (text === "") return "";
     const before = this.#styles.join("");
     const shown = text.split(HARMLESS).map((part, index) => {
-      if (index % 2 === 0) return printable(part, "\n\t\r", "stream");
+      if (index % 2 === 0) return printable(part, this.#kept, "stream");
       return part.endsWith("m") ? this.#styled(part) : part;
     });
     return `${before}${shown.join("")}${this.#styles.length === 0 ? "" : RESET}`;
