@@ -168,7 +168,7 @@ export class ExaminedImages {
         }),
       );
       const output = (await inTime(
-        container.attach({ stream: true, stdout: true, stderr: true }),
+        container.attach({ stream: true, hijack: true, stdout: true, stderr: true }),
       )) as unknown as Duplex;
       const wait = container.wait({ condition: "next-exit" }) as Promise<{ readonly StatusCode: number }>;
       wait.catch(() => {});
