@@ -121,7 +121,7 @@ class Told {
     }
     const text = this.#changed(change)?.toString("utf8") ?? null;
     if (name === "packed-refs") {
-      // What it names is told where a new commit is behind it: all other lines were most likely there before.
+      // A line is shown if it leads to a new commit: all others were most likely there before.
       for (const line of text?.split("\n") ?? []) {
         const [hash = "", of = ""] = line.split(" ");
         if (HASH.test(hash) && this.#repository.objects.has(hash)) this.#walk(hash, labelOf(of));

@@ -67,7 +67,7 @@ export async function diffVerb(
       return { value: { id, digest, diffs: shown, notShown }, text: "" };
     }
     const diff = await changesets.diff(id);
-    // The diff itself tells of commits.
+    // The diff itself shows commits.
     tellAbout({ ...(await changesets.show(id)), commits: [] }, options, terminal);
     const text = stdout.isTTY ? diffText(diff, stdout.columns || DEFAULT_COLUMNS, colorsFor(stdout, env)) : diff;
     return { value: null, text };

@@ -11,8 +11,8 @@ export interface WorkerText {
 
 /**
  * How bytes that a worker chose go to a stream. On a terminal, control sequences become text: they could change its title, clear it, write to
- * the clipboard, or have it type an answer. Elsewhere, and with `raw`, the bytes are exact. `isRecord`: nobody follows a progress bar, and
- * a carriage return would hide what its line had before.
+ * the clipboard, or have it type an answer. Elsewhere, and with `raw`, the bytes are exact. `isRecord`: no progress is
+ * followed, and a carriage return would hide what its line had before.
  */
 export function workerTextTo(
   { isTTY }: NodeJS.WriteStream,

@@ -84,7 +84,7 @@ export function holesOfRunc(version: string): string[] {
     (at === 3 && fix >= 3) ||
     (at === 2 && fix >= 8);
   if (isMended) return [];
-  const what = "whoever can change what a container mounts while it starts can have files of the host written";
+  const what = "a process that changes what a container mounts while it starts can make runc write files of the host";
   return [
     `runc ${version} has known holes (CVE-2025-31133, CVE-2025-52565, CVE-2025-52881), unless your distribution has mended them: ${what}. No worker of Corral can do that to its own cell; one of another container might. Update runc to 1.2.8, 1.3.3 or newer`,
   ];

@@ -72,7 +72,7 @@ export interface ExaminedRequest {
  */
 export class ExaminedImages {
   readonly #request: ExaminedRequest;
-  readonly #devices = new Map<string, Promise<readonly string[]>>();
+  readonly #devices = new Map<string, Promise<readonly string[] | null>>();
   /** One look is remembered after another, so that none is forgotten. */
   #written: Promise<void> = Promise.resolve();
 
@@ -90,6 +90,11 @@ export class ExaminedImages {
       this.#devices.delete(id);
       throw error;
     });
+    if (devices === null) {
+      // Not remembered: what comes under this id later was not looked at.
+      this.#devices.delete(id);
+      return { code: "IMAGE_MISSING", image: name };
+    }
     if (devices.length === 0) return null;
     const named = devices.slice(0, MAX_NAMED).join(", ");
     const others = devices.length - MAX_NAMED;
@@ -102,19 +107,22 @@ export class ExaminedImages {
     const points = mountPointsOf(plan);
     const kinds = new Map<string, string>(points.map(({ path, kind }) => [path, `a ${kind}`]));
     const paths = [...new Set(points.flatMap(({ path }) => [...directoriesAbove(path), path]))];
-    const { text } = await this.#answer(plan, SHOW_KINDS, paths);
-    const entries = text.split("\n").flatMap((line): InTheWay[] => {
+    const answer = await this.#answer(plan, SHOW_KINDS, paths);
+    const entries = (answer?.text ?? "").split("\n").flatMap((line): InTheWay[] => {
       const [is, path] = [KINDS[line.charAt(0)], line.slice(2)];
       return is === undefined || is === (kinds.get(path) ?? "a directory") ? [] : [{ path, is }];
     });
     return entries.length === 0 ? null : refusalOfEntries(plan, entries);
   }
 
-  async #devicesOf(plan: Plan): Promise<readonly string[]> {
+  /** Null: the Engine has no such image any more. */
+  async #devicesOf(plan: Plan): Promise<readonly string[] | null> {
     const file = statePaths(this.#request.stateDir).examinedImages;
     const before = (await rememberedIn(file))[plan.image.id];
     if (before !== undefined) return before;
-    const { text, isWhole } = await this.#answer(plan, FIND_DEVICES, []);
+    const answer = await this.#answer(plan, FIND_DEVICES, []);
+    if (answer === null) return null;
+    const { text, isWhole } = answer;
     // What follows could be anything.
     const devices = isWhole ? devicesIn(text) : [`more than ${MAX_ANSWER_BYTES / 1024} KiB of names`];
     const writing = this.#written.then(async () => {
@@ -127,12 +135,11 @@ export class ExaminedImages {
     return devices;
   }
 
-  /** What a script of the gate prints in the image. Rejects with `EngineTrouble` if it does not end well. */
-  async #answer(plan: Plan, script: string, words: readonly string[]): Promise<Answer> {
+  /** What a script of the gate prints in the image; null: the Engine has no such image. Rejects with `EngineTrouble` if it does not end well. */
+  async #answer(plan: Plan, script: string, words: readonly string[]): Promise<Answer | null> {
     const { docker, maker } = this.#request;
     const facts = await imageFacts(docker, plan.image.id);
-    // Whoever starts the cell says so.
-    if (facts === null) return { text: "", isWhole: true };
+    if (facts === null) return null;
     const mark = randomBytes(6).toString("hex");
     const name = `corral-${plan.run}-${mark}`;
     // No image has this directory, or a link in its place.

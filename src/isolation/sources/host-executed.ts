@@ -253,7 +253,7 @@ class Search {
 
   #hold({ mount, isLate }: Folder, parts: readonly string[], kind: EntryKind, why: string): void {
     const path = joinVirtual(mount.path, parts.join("/"));
-    // The folder beside objects is looked at twice.
+    // Two ways lead to the folder beside objects.
     if (this.held.some((one) => one.path === path)) return;
     if (kind !== "link" && this.held.length < MAX_HELD) {
       const { stage: _, discard: __, ...carved } = carve(mount, path);

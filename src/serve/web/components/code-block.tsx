@@ -1,13 +1,14 @@
 import { useState } from "preact/hooks";
+import { printable } from "../../../text/visible.ts";
 import { Visible } from "./visible.tsx";
 
 const SHOWN_MS = 1500;
 
-/** Commands or other text to copy. What is copied is what is shown, and nothing else. */
+/** Commands or other text to copy. What is copied is what is shown: a hidden character by its code, so that no terminal obeys it. */
 export function CodeBlock({ text, label = "Copy" }: { readonly text: string; readonly label?: string }) {
   const [said, setSaid] = useState("");
   const copy = async (): Promise<void> => {
-    const isCopied = await navigator.clipboard.writeText(text).then(
+    const isCopied = await navigator.clipboard.writeText(printable(text, "\n\t", "kept")).then(
       () => true,
       () => false,
     );
