@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -206,6 +206,24 @@ describe.skipIf(NO_CHROMIUM)(`a changeset in the page${NO_CHROMIUM ? ` (${NO_CHR
     await page.getByText("The changeset was discarded.").waitFor();
     expect((await service.ask("GET", `/v1/changesets/${run}`)).status).toBe(404);
     expect(tab.troubles).toEqual([]);
+  });
+
+  it("is applied without what could not be applied when it was shown, and can be meanwhile", async () => {
+    const one = join(project.dir, "out/one.txt");
+    for (const name of ["one", "two"]) await rm(join(project.dir, `out/${name}.txt`), { force: true });
+    const run = await started("writer");
+    await service.ask("GET", `/v1/runs/${run}/result?wait=30`);
+    await writeFile(one, "the user's own\n");
+    await tab.anew();
+    await tab.go(`#/changesets/${run}`);
+    await tab.page.getByRole("button", { name: "Apply all" }).waitFor();
+    await tab.page.getByText("conflict").first().waitFor();
+    await rm(one);
+    await tab.page.keyboard.press("a");
+    await tab.page.getByText("1 applied; 1 still wait.").waitFor();
+    await expect(readFile(one)).rejects.toThrow("ENOENT");
+    const { digest } = (await service.ask("GET", `/v1/changesets/${run}`)).json;
+    await service.ask("POST", `/v1/changesets/${run}/discard`, { body: { digest } });
   });
 
   it("of which another has applied a part is applied as far as it is left", async () => {

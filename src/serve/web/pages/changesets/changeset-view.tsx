@@ -114,7 +114,8 @@ function Decision({
   };
   const apply = (): Promise<void> => {
     const hostExecuted = chosen.flatMap((part) => (part.hostExecuted == null ? [] : [part.path]));
-    const which = isWhole ? {} : { which: chosen.flatMap(({ indexes }) => indexes) };
+    // By their numbers: what could not be applied when it was shown, and can be meanwhile, was not agreed to.
+    const which = isWhole && notShown > 0 ? {} : { which: chosen.flatMap(({ indexes }) => indexes) };
     return act("apply", { ...which, ...(hostExecuted.length === 0 ? {} : { hostExecuted }) });
   };
   const ask = (): Promise<void> | void => (hidden.length === 0 ? apply() : setUnseen(true));
