@@ -1,15 +1,78 @@
 import type { ModelMessage } from "ai";
+import { parseJson } from "../json/parse-json.ts";
 import { charactersIn } from "../json/size.ts";
+import { formatBytes } from "../sandbox/units.ts";
 import { askAgain, type OnAsking, PATIENCE, type Patience } from "./asked-again.ts";
 import type { AgentEvent } from "./events.ts";
 import type { AgentFailure } from "./failure.ts";
-import { type FinalOutput, finalOutput, type Mismatch } from "./final-output.ts";
-import { ImageRoom } from "./image-room.ts";
 import type { AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./messages/conversation.ts";
 import type { OpenedModel } from "./opened-model.ts";
 import { type AnsweredCall, resultMessages } from "./result-message.ts";
 import type { Spending } from "./spending.ts";
 import type { Transcript } from "./transcript/transcript.ts";
+
+export type FinalOutput = (
+  | { readonly ok: true; readonly value: unknown }
+  /** `fault` tells the model what to correct. */
+  | { readonly ok: false; readonly fault: string }
+) & {
+  /** The answer's text; if it contained an escaped key, the same JSON without the key. */
+  readonly text: string;
+};
+
+/** How a value differs from the schema, or null. */
+export type Mismatch = (value: unknown) => string | null | Promise<string | null>;
+
+/**
+ * Parses an answer as JSON. `redactValue` removes the provider's key again, because parsing escapes can reveal a key that the
+ * text did not contain literally.
+ */
+export async function finalOutput(
+  text: string,
+  mismatch: Mismatch,
+  redactValue: (value: unknown) => unknown,
+): Promise<FinalOutput> {
+  const json = unfenced(text.trim());
+  const parsed = parseJson(json);
+  if (!parsed.ok) return { ok: false, text, fault: `it is not valid JSON: ${parsed.problem}` };
+  const read = parsed.value;
+  const value = redactValue(read);
+  const clean = JSON.stringify(value);
+  // Parsing the text again would reveal the same key.
+  const said = clean === JSON.stringify(read) ? text : clean;
+  const fault = await mismatch(value);
+  return fault === null
+    ? { ok: true, text: said, value }
+    : { ok: false, text: said, fault: `it does not match the schema: ${fault}` };
+}
+
+const FENCE = "```";
+const FIRST_LINE = /^```(?:json)?[ \t]*\n/i;
+
+/** Models often put JSON between fences. The end is not matched by a regular expression, which an answer could make slow. */
+function unfenced(text: string): string {
+  const [first] = FIRST_LINE.exec(text) ?? [];
+  const isFenced = first !== undefined && text.endsWith(FENCE) && text.length >= first.length + FENCE.length;
+  return isFenced ? text.slice(first.length, -FENCE.length) : text;
+}
+
+/** Fits one image of the largest size that a tool reads. Providers accept no longer requests. */
+export const MAX_IMAGE_CHARACTERS = 32 * 1024 * 1024;
+
+/** Limits the images of one conversation, in base64 characters: every request contains all of them. */
+export class ImageRoom {
+  #left = MAX_IMAGE_CHARACTERS;
+
+  /** The answer, without its image if there is no room left. */
+  admitted({ image, ...answer }: AgentToolAnswer): AgentToolAnswer {
+    if (image === undefined) return answer;
+    if (image.base64.length > this.#left) return { ...answer, text: `${answer.text}\n${NOT_SHOWN}` };
+    this.#left -= image.base64.length;
+    return { ...answer, image };
+  }
+}
+
+const NOT_SHOWN = `[The image is not shown: the images of one conversation may have at most ${formatBytes(MAX_IMAGE_CHARACTERS)} together, as base64.]`;
 
 /** One agent's task, tools and limits. */
 export interface AgentTask {

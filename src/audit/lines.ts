@@ -23,7 +23,7 @@ export interface Line {
 }
 
 const CHUNK_BYTES = 256 * 1024;
-/** Longer than any record (see `bounded.ts`). */
+/** Longer than any record (see `trail.ts`). */
 const MAX_LINE_BYTES = 1024 * 1024;
 const LINE_BREAK = 0x0a;
 

@@ -1,19 +1,168 @@
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { createSecureContext } from "node:tls";
+import { judgeRequest } from "../sandbox/network/judge.ts";
 import type { Rewrite } from "../sandbox/network/package-environment.ts";
 import type { NetworkPlace } from "../sandbox/network/places.ts";
 import type { DeniedTraffic, NetworkReport } from "../sandbox/network/report.ts";
 import type { AllowedNetwork, NetworkLimits } from "../sandbox/network/rule.ts";
+import { alertBytes, closeWith } from "./carry/alert.ts";
 import { dial } from "./dial/dial.ts";
 import { judgedAddresses } from "./dial/judged-addresses.ts";
-import { Entrance } from "./entrance.ts";
-import { rawAnswer } from "./http/fault.ts";
+import { HANDSHAKE_RECORD } from "./first/client-hello.ts";
+import { heldBytes } from "./first/held-bytes.ts";
+import type { HttpParts } from "./http/connection.ts";
+import { type Fault, rawAnswer } from "./http/fault.ts";
+import { HttpServer } from "./http/http-server.ts";
+import { readAuthority } from "./http/request-head.ts";
 import { SecretValues } from "./http/secret-values.ts";
 import { BOUNDS } from "./model/bounds.ts";
-import { type Outlet, type Target, targetText } from "./model/outlet.ts";
+import { lookedInto, targetInside, tunnels } from "./model/meaning.ts";
+import { type Outlet, type Target, targetText, type Visit } from "./model/outlet.ts";
+import { shown } from "./model/refusal.ts";
 import { Meter } from "./traffic/meter.ts";
 import { Traffic } from "./traffic/traffic.ts";
-import { Visits } from "./visits.ts";
+import { tunnel } from "./tunnel/tunnel.ts";
+
+/** Decides what a new connection of a cell is: a tunnel, HTTP that is looked into, or refused. */
+class Entrance implements Disposable {
+  readonly #outlet: Outlet;
+  readonly #http: HttpServer;
+
+  constructor(parts: HttpParts) {
+    this.#outlet = parts.outlet;
+    this.#http = new HttpServer(parts, (visit, authority, behind) => {
+      this.#connect(visit, authority, behind).catch(() => visit.close());
+    });
+  }
+
+  enter({ host, port }: NetworkPlace, visit: Visit): void {
+    if (host === null) this.#http.serve(visit, "proxy", Buffer.alloc(0));
+    else this.#enterHost({ host, port }, visit).catch(() => visit.close());
+  }
+
+  [Symbol.dispose](): void {
+    this.#http[Symbol.dispose]();
+  }
+
+  /** A host that has tunnels only is one; at any other place the first byte says whether the client speaks TLS. */
+  async #enterHost(inside: Target, visit: Visit): Promise<void> {
+    const network = this.#outlet.network() || { allow: [] };
+    const target = targetInside(network, inside);
+    const allowed = judgeRequest(network, { ...target, method: "GET" });
+    if (!allowed.ok && allowed.reason === "host") {
+      this.#outlet.denied({ to: targetText(target), reason: "host", detail: allowed.detail });
+      closeWith(visit.socket, inside.port === 443 ? alertBytes("access_denied") : rawAnswer(allowed));
+      return;
+    }
+    const hasTunnel = tunnels(network, inside).length > 0;
+    if (hasTunnel && lookedInto(network, target).length === 0) return await this.#tunnel(inside, visit);
+    if (visit.socket instanceof Socket) visit.socket.setTimeout(BOUNDS.keepAliveMs, () => visit.close());
+    const { verdict, bytes } = await heldBytes(visit.socket, {
+      timeoutMs: BOUNDS.firstBytesTimeoutMs,
+      judge: ([first]) => (first === undefined ? null : first === HANDSHAKE_RECORD ? "tls" : "plain"),
+    });
+    if (verdict === null) return visit.close();
+    if (verdict === "plain") return this.#http.serve(visit, inside, bytes);
+    visit.socket.unshift(bytes);
+    if (hasTunnel) return await this.#tunnel(inside, visit);
+    const judged = judgeRequest(network, target);
+    if (!judged.ok) this.#outlet.denied({ to: targetText(target), reason: judged.reason, detail: judged.detail });
+    closeWith(visit.socket, alertBytes("access_denied"));
+  }
+
+  async #tunnel(inside: Target, visit: Visit): Promise<void> {
+    await tunnel({ ...this.#tunnelOf(inside, visit), onDialled: null });
+  }
+
+  #tunnelOf(target: Target, visit: Visit) {
+    const outlet = this.#outlet;
+    const rules = () => tunnels(outlet.network() || { allow: [] }, target);
+    const onHttp = (first: Buffer): void => this.#http.serve(visit, target, first);
+    return { outlet, visit, target, rules, onHttp };
+  }
+
+  /** CONNECT through the proxy. The client speaks after the answer. */
+  async #connect(visit: Visit, authority: string, behind: Buffer): Promise<void> {
+    const { socket } = visit;
+    const refuse = (to: string, fault: Fault): void => {
+      this.#outlet.denied({ ...fault, to });
+      closeWith(socket, rawAnswer(fault));
+    };
+    if (socket instanceof Socket) socket.setTimeout(0);
+    if (behind.length > 0) socket.unshift(behind);
+    const target = /:[0-9]+$/.test(authority) ? readAuthority(authority) : null;
+    if (target === null)
+      return refuse(shown(authority), { reason: "malformed", detail: "CONNECT must name a host and a port." });
+    const judge = () => judgeRequest(this.#outlet.network() || { allow: [] }, target);
+    const now = judge();
+    const isNew = !now.ok && now.reason === "host" && (await this.#outlet.isGranted(target));
+    const judged = isNew ? judge() : now;
+    if (!judged.ok) return refuse(targetText(target), judged);
+    await tunnel({
+      ...this.#tunnelOf(target, visit),
+      onDialled(refusal) {
+        if (refusal === null) socket.write("HTTP/1.1 200 Connection established\r\n\r\n");
+        else closeWith(socket, rawAnswer(refusal));
+      },
+    });
+  }
+}
+
+/** The open connections of one cell. Each holds a place in the budget from its first moment to its last. */
+class Visits {
+  readonly #meter: Meter;
+  readonly #open = new Set<Visit>();
+  #closed = false;
+
+  constructor(meter: Meter) {
+    this.#meter = meter;
+  }
+
+  /** Null if there is no room; then the socket is closed, after `last` if there is something to say. */
+  open(socket: Duplex, last: string): Visit | null {
+    // An error closes the socket too, and that is what counts.
+    socket.on("error", () => {});
+    if (this.#closed || socket.destroyed) {
+      socket.destroy();
+      return null;
+    }
+    if (!this.#meter.take("connections", 1)) {
+      // It is not waited for, so that those that are too many hold nothing.
+      socket.end(last, () => socket.destroy());
+      return null;
+    }
+    const ended = new AbortController();
+    const visit: Visit = {
+      socket,
+      signal: ended.signal,
+      isAllowed: () => true,
+      close: () => void socket.destroy(),
+    };
+    this.#open.add(visit);
+    socket.once("close", () => {
+      this.#open.delete(visit);
+      this.#meter.release();
+      ended.abort();
+    });
+    return visit;
+  }
+
+  /** Closes those that are no longer allowed. */
+  review(): void {
+    for (const visit of this.#open) if (!visit.isAllowed()) visit.close();
+  }
+
+  /** Closes all, and takes no more. */
+  async closeAll(): Promise<void> {
+    this.#closed = true;
+    const closing = [...this.#open].map(
+      (visit) => new Promise((resolve) => visit.signal.addEventListener("abort", resolve)),
+    );
+    for (const visit of this.#open) visit.close();
+    await Promise.all(closing);
+  }
+}
 
 export interface EgressRequest {
   readonly network: AllowedNetwork;

@@ -1,11 +1,72 @@
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { isHostTrouble } from "../platform/host-trouble.ts";
 import { UnfinishedChanges } from "../run/model/unfinished-changes.ts";
-import { Channel } from "./channel.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
-import { type ItemResult, isFailure } from "./model/item.ts";
-import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
-import { retryInMs } from "./retry.ts";
+import { type FleetSpec, type ItemResult, isFailure } from "./model/item.ts";
+import { type ClaimedItem, LONGEST_DELAY_MS, type Settlement, type Urgency } from "./model/queue.ts";
+
+/** An ordered, bounded queue from many producers to one consumer. A producer waits while it is full. */
+export class Channel<Value> {
+  readonly #capacity: number;
+  readonly #values: Value[] = [];
+  #closed = false;
+  #taken = Promise.withResolvers<void>();
+  #put = Promise.withResolvers<void>();
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  /** Drops the value after {@link close}. */
+  async put(value: Value): Promise<void> {
+    while (this.#values.length >= this.#capacity && !this.#closed) await this.#taken.promise;
+    if (this.#closed) return;
+    this.#values.push(value);
+    this.#put.resolve();
+  }
+
+  /** The consumer still receives the values that are already queued. */
+  close(): void {
+    this.#closed = true;
+    this.#put.resolve();
+    this.#taken.resolve();
+  }
+
+  /** May be used once: a consumer that leaves closes it, and producers no longer wait. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Value> {
+    try {
+      for (;;) {
+        const value = this.#values.shift();
+        if (value !== undefined) {
+          this.#taken.resolve();
+          this.#taken = Promise.withResolvers();
+          yield value;
+        } else if (this.#closed) return;
+        else {
+          this.#put = Promise.withResolvers();
+          await this.#put.promise;
+        }
+      }
+    } finally {
+      this.close();
+    }
+  }
+}
+
+/** Attempts if the Engine failed, which says nothing about the item. */
+const MAX_LOST_ATTEMPTS = 6;
+const FIRST_BACKOFF_MS = 500;
+
+/** Statuses that are never retried: success, also an earlier one, and decisions of the project or of a person. */
+const FINAL = new Set(["succeeded", "cached", "refused", "denied", "cancelled", "pending"]);
+
+/** The delay before the next attempt in milliseconds; null if this result counts. `attempt` starts at 1. */
+export function retryInMs(status: string, attempt: number, { retries }: Pick<FleetSpec, "retries">): number | null {
+  if (FINAL.has(status)) return null;
+  const attempts = status === "lost" ? Math.max(MAX_LOST_ATTEMPTS, 1 + retries) : 1 + retries;
+  if (attempt >= attempts) return null;
+  return Math.min(FIRST_BACKOFF_MS * 2 ** (attempt - 1), LONGEST_DELAY_MS);
+}
 
 /** Results that wait for the consumer; if there are more, no further item settles. */
 const MAX_UNTAKEN = 1000;

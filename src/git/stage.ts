@@ -1,10 +1,10 @@
-import { printableLine } from "../text/visible.ts";
+import { sha256 } from "../platform/sha256.ts";
+import { printableLine, visibleName } from "../text/visible.ts";
 import { placeOfEntry, type Wanted, wantedIn } from "./entry-path.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { MAX_FILE_BYTES, MAX_STAGED_COMMITS, MAX_STAGED_FILES, MAX_TREE_STAGED_BYTES } from "./limits.ts";
 import { GitRefusal } from "./refusal.ts";
-import type { CommitHead, FileChange, Repository } from "./repository.ts";
-import { digestLine, shownCommit } from "./shown-commit.ts";
+import type { CommitDiff, CommitHead, FileChange, Repository } from "./repository.ts";
 import { blobId, foldersOf, type TreeEntry } from "./tree-entries.ts";
 import type { StagedCommit, StagedFile, TreeState } from "./tree-state.ts";
 
@@ -126,4 +126,25 @@ function notPulled(path: string, name: string): GitRefusal {
 
 function nothingNew(name: string): GitRefusal {
   return new GitRefusal("GIT_NOTHING_NEW", `The repository ${name} already has all of these files with this content.`);
+}
+
+/** `content`: null for a deletion. */
+function digestLine({ path, change }: StagedFile, content: Uint8Array | null): string {
+  const digest = content === null ? "" : ` (${content.length} bytes, SHA-256 ${sha256(content)})`;
+  return `${change} ${visibleName(path)}${digest}`;
+}
+
+interface MadeCommit {
+  readonly commit: string;
+  readonly message: string;
+  /** A line for each changed file. */
+  readonly digests: readonly string[];
+  readonly diff: CommitDiff;
+}
+
+/** All of a commit: its message, and its diff. If the diff does not contain everything, the digests come first. */
+function shownCommit({ commit, message, digests, diff }: MadeCommit): string {
+  const head = [`commit ${commit}`, ...message.split("\n").map((line) => `message: ${line}`)];
+  const list = diff.isWhole ? [] : ["all changed files, because the diff below does not show everything:", ...digests];
+  return [...head, ...list, diff.text].join("\n");
 }

@@ -4,7 +4,37 @@ import type { OnOutput } from "../run/session/exec-command.ts";
 import type { Session } from "../run/session/session.ts";
 import type { ToolResult } from "../tools/tool-result.ts";
 import type { ToolDefinitions } from "../tools/toolbox.ts";
-import { OutputListener } from "./output-listener.ts";
+
+/** Passes a command's output to the program's callback, which may fail. The code below this must not see that failure. */
+class OutputListener {
+  readonly #onOutput: OnOutput;
+  readonly #failure = new AbortController();
+
+  constructor(onOutput: OnOutput) {
+    this.#onOutput = onOutput;
+  }
+
+  /** Aborted with the callback's first error. The callback receives nothing after that. */
+  get failed(): AbortSignal {
+    return this.#failure.signal;
+  }
+
+  readonly hear: OnOutput = (stream, chunk) => {
+    if (this.failed.aborted) return undefined;
+    try {
+      const taken = this.#onOutput(stream, chunk);
+      return taken === undefined ? undefined : Promise.resolve(taken).catch(this.#fail);
+    } catch (error) {
+      this.#fail(error);
+      return undefined;
+    }
+  };
+
+  readonly #fail = (error: unknown): void => {
+    // Without a reason, the signal would use its default reason.
+    this.#failure.abort(error ?? new Error("`onOutput` failed without an error"));
+  };
+}
 
 /** The input of each tool, from its schema. A field with a default is optional. */
 export type ToolInputs = { readonly [Name in ToolName]: z.input<ToolDefinitions[Name]["input"]> };

@@ -1,18 +1,19 @@
-import { canonicalMounts, isShown, readablePaths } from "./access.ts";
+import { canonicalMounts, hostPathOf, isShown, mountNames, readablePaths, select, writablePaths } from "./access.ts";
 import { openAllowlists } from "./allowlist-needs.ts";
-import { whoTookWriting } from "./ancestry.ts";
+import { type Narrowing, whoTookReading, whoTookWriting } from "./ancestry.ts";
+import { type Approval, CHANGES, consentOf, OPERATIONS, type Operation } from "./approval.ts";
 import { deriveCeilings } from "./ceilings.ts";
-import type { Granted } from "./grant.ts";
+import { type Grant, type Granted, type GrantedMount, openGrants } from "./grant.ts";
+import { LIMIT_NAMES } from "./limits.ts";
 import type { Mount } from "./mount.ts";
-import { narrowingsOf } from "./narrowing.ts";
-import type { Needs } from "./needs.ts";
+import type { Needs, ZoneNeed } from "./needs.ts";
 import { openPaths } from "./path-needs.ts";
 import type { Derivation, Sandbox } from "./sandbox.ts";
 import { deriveSecrets } from "./secret-needs.ts";
+import { stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
-import { ROOT } from "./virtual-path.ts";
+import { ROOT, type VirtualPath } from "./virtual-path.ts";
 import { declaredBy, withheldApart } from "./withheld.ts";
-import { openZones } from "./zone-needs.ts";
 
 /** The child's sandbox: what `needs` asks of `parent`, or every reason why not. Pure. */
 export function derive(given: Sandbox, needs: Needs, child: string): Derivation {
@@ -69,4 +70,99 @@ function unseenWorkingDir(mounts: readonly Mount[], { workingDir = ROOT }: Needs
 
 function withoutRepeats(violations: readonly Violation[]): Violation[] {
   return [...new Map(violations.map((violation) => [JSON.stringify(violation), violation])).values()];
+}
+
+/** `zones`: mounts of the project by name, as far as the parent still has them. */
+function openZones(parent: Sandbox, zones: readonly ZoneNeed[], needs: Needs): Granted {
+  const grants: Grant[] = [];
+  const violations: Violation[] = [];
+  for (const zone of zones) {
+    const write = zone.mode === "rw" && !needs.readonly;
+    const places = parent.mounts.filter((mount) => mount.name === zone.name).map((mount) => mount.path);
+    grants.push(...places.map((prefix) => ({ prefix, write, approval: zone.approval, staging: stagingOf(zone) })));
+    if (places.length === 0) violations.push(notAvailable(parent, zone.name));
+    else if (write) violations.push(...whyNotWritable(parent, places));
+  }
+  const opened = openGrants(parent, grants, needs);
+  return { mounts: opened.mounts, violations: [...violations, ...opened.violations] };
+}
+
+function notAvailable(parent: Sandbox, name: string): Violation {
+  const by = whoTookReading(parent, `/${name}` as VirtualPath);
+  return { code: "MOUNT_NOT_AVAILABLE", asked: name, by, valid: mountNames(parent) };
+}
+
+/** A request to write all of a zone is refused if any part of it is read-only: half of what was asked would surprise later. */
+function whyNotWritable(parent: Sandbox, places: readonly VirtualPath[]): Violation[] {
+  const fixed = places.flatMap((place) => select(parent, place)).find((mount) => mount.mode === "ro");
+  if (fixed === undefined) return [];
+  const by = whoTookWriting(parent, fixed.path);
+  return [{ code: "WRITE_NOT_AVAILABLE", asked: fixed.path, has: "ro", by, valid: writablePaths(parent) }];
+}
+
+/** A child's sandbox without the record of what it lost. */
+export type Narrowed = Omit<Sandbox, "narrowings">;
+
+/** What `child` lost compared with `parent`, for `explain` and for violations, which name who took a thing away. */
+function narrowingsOf(parent: Sandbox, child: Narrowed, granted: readonly GrantedMount[], by: string): Narrowing[] {
+  return [
+    ...lostMounts(parent, child, by),
+    ...granted.flatMap((each) => [...lostWriting(each, by), ...lostConstraints(each, by), ...lostConsent(each, by)]),
+    ...lostNetwork(parent, child, by),
+    ...lostSecrets(parent, child, by),
+    ...lostLimits(parent, child, by),
+    ...lostPolicy(parent, child, by),
+  ];
+}
+
+function lostMounts(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  const lost = parent.mounts.filter((mount) => hostPathOf(child, mount.path) !== mount.host);
+  return lost.map(({ path, mode }) => ({ by, kind: "mount", path, from: mode, to: "none" }));
+}
+
+function lostWriting({ mount, source }: GrantedMount, by: string): Narrowing[] {
+  if (source.mode !== "rw" || mount.mode === "rw") return [];
+  return [{ by, kind: "mount", path: mount.path, from: "rw", to: "ro" }];
+}
+
+function lostConstraints({ mount, source }: GrantedMount, by: string): Narrowing[] {
+  return (["suffixes", "maxFileBytes"] as const).flatMap((constraint): Narrowing[] => {
+    const [from, to] = [source[constraint] ?? null, mount[constraint] ?? null];
+    if (to === null || JSON.stringify(from) === JSON.stringify(to)) return [];
+    return [{ by, kind: "constraint", path: mount.path, constraint, from, to }];
+  });
+}
+
+/** Consent to changes matters only for writable mounts. `unset`: no ancestor had set it. */
+function lostConsent({ mount, source }: GrantedMount, by: string): Narrowing[] {
+  const said = (approval: Approval | undefined, operation: Operation) =>
+    approval === undefined && CHANGES.some((change) => change === operation) ? "unset" : consentOf(approval, operation);
+  return OPERATIONS.flatMap((operation): Narrowing[] => {
+    if (mount.mode !== "rw" && CHANGES.some((change) => change === operation)) return [];
+    const from = said(source.approval, operation);
+    const to = said(mount.approval, operation);
+    if (from === to || to === "pre_approved") return [];
+    return [{ by, kind: "approval", path: mount.path, operation, from, to }];
+  });
+}
+
+function lostNetwork(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  if (JSON.stringify(parent.network) === JSON.stringify(child.network)) return [];
+  return [{ by, kind: "network", from: parent.network, to: child.network }];
+}
+
+function lostSecrets({ secrets: from = [] }: Sandbox, { secrets: to = [] }: Narrowed, by: string): Narrowing[] {
+  return from.length === to.length ? [] : [{ by, kind: "secrets", from, to }];
+}
+
+function lostLimits(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  return LIMIT_NAMES.flatMap((limit): Narrowing[] => {
+    const [from, to] = [parent.limits[limit] ?? null, child.limits[limit] ?? null];
+    return to === null || from === to ? [] : [{ by, kind: "limit", limit, from, to }];
+  });
+}
+
+function lostPolicy(parent: Sandbox, child: Narrowed, by: string): Narrowing[] {
+  if (parent.policy.name === child.policy.name) return [];
+  return [{ by, kind: "policy", from: parent.policy.name, to: child.policy.name }];
 }

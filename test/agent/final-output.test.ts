@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { finalOutput } from "../../src/agent/final-output.ts";
+import { finalOutput } from "../../src/agent/loop.ts";
 import { Redactor } from "../../src/secrets/redactor.ts";
 
 const fits = () => null;

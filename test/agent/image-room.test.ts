@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ImageRoom, MAX_IMAGE_CHARACTERS } from "../../src/agent/image-room.ts";
+import { ImageRoom, MAX_IMAGE_CHARACTERS } from "../../src/agent/loop.ts";
 import type { AgentToolAnswer } from "../../src/agent/messages/conversation.ts";
 
 const withImage = (characters: number): AgentToolAnswer => ({

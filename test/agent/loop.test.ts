@@ -3,8 +3,7 @@ import type { AgentEvent } from "../../src/agent/events.ts";
 import { type AgentTask, runAgent } from "../../src/agent/loop.ts";
 import type { AgentTool, AgentToolAnswer } from "../../src/agent/messages/conversation.ts";
 import type { LanguageModel, ModelRequest, ModelStream } from "../../src/agent/opened-model.ts";
-import type { ScriptedAnswer } from "../../src/agent/script/script.ts";
-import { ScriptModel } from "../../src/agent/script/script-model.ts";
+import { type ScriptedAnswer, ScriptModel } from "../../src/agent/script/open-script.ts";
 import { Spending } from "../../src/agent/spending.ts";
 import { Transcript, type TranscriptEntry } from "../../src/agent/transcript/transcript.ts";
 

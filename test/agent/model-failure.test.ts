@@ -1,8 +1,7 @@
 import { APICallError } from "ai";
 import { describe, expect, it } from "vitest";
-import { ask } from "../../src/agent/ask.ts";
+import { ask, modelFailureOf } from "../../src/agent/asked-again.ts";
 import { ModelFailure } from "../../src/agent/failure.ts";
-import { modelFailureOf } from "../../src/agent/model-failure.ts";
 import { APIS, openedAt } from "./provider-apis.ts";
 import type { Behaviour, ModelTurn } from "./servers/behaviour.ts";
 

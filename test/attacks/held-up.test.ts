@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { ruling } from "../../src/approval/rules.ts";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
 import { textDiff } from "../../src/files/diff/text-diff.ts";
-import { applyEdits } from "../../src/files/edit/apply-edits.ts";
+import { applyEdits } from "../../src/files/edit/edited-content.ts";
 import { InboxFolder } from "../../src/inbox/inbox-folder.ts";
 import { parseJson } from "../../src/json/parse-json.ts";
 import { listApprovals } from "../../src/operations/approvals.ts";

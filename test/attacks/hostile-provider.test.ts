@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
-import { ask } from "../../src/agent/ask.ts";
+import { ask } from "../../src/agent/asked-again.ts";
 import { APIS, openedAt, type SpokenApi } from "../agent/provider-apis.ts";
 
 const LARGE = "A".repeat(12 * 1024 * 1024);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { boundedJson } from "../../src/audit/bounded.ts";
 import { changesApplied } from "../../src/audit/records.ts";
+import { boundedJson } from "../../src/audit/trail.ts";
 
 const read = (value: object): Record<string, unknown> => JSON.parse(boundedJson(value));
 

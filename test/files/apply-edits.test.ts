@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { applyEdits } from "../../src/files/edit/apply-edits.ts";
+import { applyEdits } from "../../src/files/edit/edited-content.ts";
 import type { Edit } from "../../src/files/model/files.ts";
 
 const edited = (text: string, ...edits: Edit[]) => applyEdits("/data/f", text, edits).text;

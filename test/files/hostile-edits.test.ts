@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { applyEdits } from "../../src/files/edit/apply-edits.ts";
-import { placesIn } from "../../src/files/edit/places-in.ts";
+import { applyEdits, placesIn } from "../../src/files/edit/edited-content.ts";
 
 describe("edits that are made to keep Corral busy", () => {
   it("are searched for in time that does not multiply the file by the text to replace", { timeout: 20_000 }, () => {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { ClaimedAhead } from "../../src/fleet/claimed-ahead.ts";
+import { ClaimedAhead } from "../../src/fleet/items-here.ts";
 import type { ClaimedItem } from "../../src/fleet/model/queue.ts";
 
 function ahead(isUsed = true) {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { placesIn } from "../../src/files/edit/places-in.ts";
+import { placesIn } from "../../src/files/edit/edited-content.ts";
 import { LoopWatch } from "./watched-loop.ts";
 
 const turn = async (): Promise<void> => await new Promise((resolve) => setTimeout(resolve, 60));
@@ -13,5 +13,5 @@ it("the watch over the loop names what of Corral held it up, and a test's own wo
   expect(watch.taken()).toEqual([]);
   placesIn("ab".repeat(60_000_000), "ac");
   await turn();
-  expect(watch.taken()).toEqual([{ ms: expect.any(Number), where: "files/edit/places-in.ts: placesIn" }]);
+  expect(watch.taken()).toEqual([{ ms: expect.any(Number), where: "files/edit/edited-content.ts: placesIn" }]);
 });

@@ -1,16 +1,44 @@
+import fs from "node:fs";
 import { sync } from "../../files/host/content.ts";
+import type { Descriptor } from "../../files/host/descriptor.ts";
+import { TEMPORARY_PREFIX } from "../../files/host/replace-file.ts";
 import { hasCode } from "../../platform/errno.ts";
-import type { Change, Changeset } from "../model/changeset.ts";
+import { sha256 } from "../../platform/sha256.ts";
+import { type Change, type Changeset, placeKey } from "../model/changeset.ts";
 import type { ApplyLog, Ready } from "./apply-log.ts";
-import { inBatches } from "./batches.ts";
 import { type CurrentEntry, currentEntry, whyConflict } from "./current-entry.ts";
 import { fitness } from "./fitness.ts";
-import type { Made } from "./make.ts";
-import { makeFile, makeFolder, makeLink } from "./make.ts";
+import { type Made, makeFile, makeFolder, makeLink, NOT_OURS } from "./make.ts";
 import { OpenMounts, openContent, type Slot } from "./open-mounts.ts";
 import { changeMode, isFolderThere, isOurs, place, remove } from "./put-in-place.ts";
-import { sweep, temporaryName } from "./temporary.ts";
 import { APPLIED, conflict, impossible, isVerdict, refused, type Settled, type Verdict } from "./verdict.ts";
+
+/** The most changes that are flushed together. Each holds two descriptors open. */
+const MAX_BATCH = 64;
+
+/**
+ * Groups consecutive changes that do not depend on each other: none needs a directory that another makes, or a name that
+ * another frees. The order is kept.
+ */
+function* inBatches(changes: Iterable<Change>): Generator<readonly Change[]> {
+  let batch: Change[] = [];
+  let touched = new Set<string>();
+  for (const change of changes) {
+    const own = placeKey(change.mount, change.parts);
+    if (
+      batch.length === MAX_BATCH ||
+      touched.has(own) ||
+      touched.has(placeKey(change.mount, change.parts.slice(0, -1)))
+    ) {
+      yield batch;
+      batch = [];
+      touched = new Set();
+    }
+    batch.push(change);
+    touched.add(own);
+  }
+  if (batch.length > 0) yield batch;
+}
 
 export interface ApplicationOptions {
   /** Changes that were not begun when it is aborted are `held`. */
@@ -214,4 +242,26 @@ async function syncFolders(prepared: readonly Prepared[]): Promise<void> {
       if (!hasCode(error, "EACCES", "EINVAL")) throw error;
     }
   }
+}
+
+/** Always the same for one application and change, so that a leftover is found. Workers cannot guess it. */
+export function temporaryName(token: string, index: number): string {
+  return `${TEMPORARY_PREFIX}${sha256(`${token}:${index}`).slice(0, 32)}`;
+}
+
+/** Deletes what has the name of a temporary file, whether it is a leftover or was planted. A link is not followed. */
+function sweep(folder: Descriptor, temporary: string, onStep: () => void): Verdict | null {
+  const path = folder.path(temporary);
+  const stats = fs.lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return null;
+  onStep();
+  try {
+    if (stats.isDirectory()) fs.rmdirSync(path);
+    else fs.unlinkSync(path);
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return null;
+    if (hasCode(error, "ENOTEMPTY", "EISDIR", "ENOTDIR", "EPERM")) return NOT_OURS;
+    throw error;
+  }
+  return null;
 }

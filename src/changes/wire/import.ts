@@ -1,18 +1,25 @@
+import { isUtf8 } from "node:buffer";
+import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { type BlobStore, type Digest, wholeBlob } from "../../blobs/model/blob.ts";
+import { BlobRefused, type BlobStore, type Digest, wholeBlob } from "../../blobs/model/blob.ts";
+import { blobOf, fillFile } from "../../blobs/model/file-content.ts";
+import { Descriptor } from "../../files/host/descriptor.ts";
 import { removeTree } from "../../files/host/remove-tree.ts";
+import { codeOf, hasCode } from "../../platform/errno.ts";
+import { checkRead } from "../../sandbox/access.ts";
 import { asksForHostExecuted } from "../../sandbox/host-executed.ts";
 import type { SecretSearch } from "../../secrets/secret-search.ts";
 import { Agreed } from "../agreed.ts";
-import { OpenMounts } from "../apply/open-mounts.ts";
+import { type CurrentEntry, currentEntry, isAsItWas } from "../apply/current-entry.ts";
+import { OpenMounts, type Slot } from "../apply/open-mounts.ts";
+import { isVerdict } from "../apply/verdict.ts";
 import { type ChangesOf, type Collected, Collecting } from "../collect.ts";
-import type { Change, EntryFacts } from "../model/changeset.ts";
+import type { Change, Changeset, EntryFacts } from "../model/changeset.ts";
+import { textOf } from "../model/raw-name.ts";
 import type { Draft } from "../scan/draft.ts";
 import { withoutSecrets } from "../without-secrets.ts";
-import { baseAtHome } from "./base.ts";
 import { MAX_DOCUMENT_BYTES, parseWire, type WireChange, type WireEntry } from "./document.ts";
-import { fetchContent } from "./fetch.ts";
 import { type HomeMount, type HomeSandbox, homeMountOf } from "./home-mounts.ts";
 
 export interface ImportRequest {
@@ -135,4 +142,163 @@ function givesWay({ names }: WireChange, created: ReadonlySet<string>): boolean 
 /** Only of changes that are not refused, whose names are UTF-8. */
 function keyOf({ mount, parts }: Change): string {
   return `${mount}:${Buffer.from(parts.join("/")).toString("latin1")}`;
+}
+
+/**
+ * Makes what a change brings in the directory of its mount's content, and returns the change with the facts of that. What is refused
+ * is not made. Nothing in that directory is followed or written over.
+ */
+async function fetchContent(
+  change: Change,
+  source: WireEntry | null,
+  { mounts }: Pick<Changeset, "mounts">,
+  store: BlobStore,
+  signal: AbortSignal | undefined,
+): Promise<Change> {
+  const mount = mounts[change.mount];
+  if (change.refusal !== null || change.kind === "delete" || change.next === null || mount === undefined) return change;
+  using slot = slotIn(mount.content, change.parts);
+  switch (change.type) {
+    case "directory":
+      makeFolder(slot.folder, slot.name);
+      break;
+    case "link":
+      fs.symlinkSync(change.linkText ?? "", slot.folder.path(slot.name));
+      break;
+    default:
+      await makeFile(slot, change.next, source, store, signal);
+  }
+  const made = currentEntry(slot.folder, slot.name);
+  if (made === null || made === "other") throw new Error(`the content of ${change.path} disappeared while it was made`);
+  const next: EntryFacts = change.type === "directory" ? { ...made, mode: change.next.mode } : made;
+  return { ...change, next };
+}
+
+async function makeFile(
+  { folder, name }: Slot,
+  { mode, size }: EntryFacts,
+  source: WireEntry | null,
+  store: BlobStore,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  if (source === null || source.digest === null || source.bytes !== size)
+    throw new Error("a file that is not refused has no content of the size that was judged");
+  const { digest, bytes } = source;
+  using file = Descriptor.create(folder.path(name), 0o600);
+  const written = await fillFile(file, store.get(digest, bytes, signal));
+  if (written !== bytes) throw new BlobRefused("mismatch", digest, `it has ${written} bytes and not ${bytes}`);
+  fs.fchmodSync(file.fd, mode & 0o777);
+}
+
+/** Directories that are no changes themselves are made on the way. */
+function slotIn(root: string, parts: readonly string[]): Slot {
+  let folder = Descriptor.name(root, true);
+  try {
+    for (const name of parts.slice(0, -1)) {
+      makeFolder(folder, name);
+      const next = folder.child(name, true);
+      folder[Symbol.dispose]();
+      folder = next;
+    }
+    const reached = folder;
+    return { folder, name: parts.at(-1) ?? "", [Symbol.dispose]: () => reached[Symbol.dispose]() };
+  } catch (error) {
+    folder[Symbol.dispose]();
+    throw error;
+  }
+}
+
+function makeFolder(folder: Descriptor, name: string): void {
+  try {
+    fs.mkdirSync(folder.path(name), 0o700);
+  } catch (error) {
+    if (!hasCode(error, "EEXIST")) throw error;
+  }
+}
+
+/** What is at the place of a change on this machine. */
+export interface AtHome {
+  /** The facts of now, if what is there is what the run began with; else facts that nothing has, so that it is a conflict. */
+  readonly base: EntryFacts | null;
+  /** True if a file has that name that the item may not read: on this machine its view would not show it. */
+  readonly overHidden: boolean;
+}
+
+/** Compares by content: inodes and times of the other machine say nothing here. */
+async function baseAtHome(
+  { names, kind, base }: WireChange,
+  place: HomeMount,
+  mount: number,
+  mounts: OpenMounts,
+  signal: AbortSignal | undefined,
+): Promise<AtHome> {
+  const none = { base: base === null ? null : nothing(base), overHidden: false };
+  const parts = names.flatMap((name) => textOf(name) ?? []);
+  // A name that is not UTF-8 is refused.
+  if (parts.length !== names.length) return none;
+  const slot = mounts.target(mount, parts);
+  if (isVerdict(slot)) return none;
+  using _ = slot;
+  const now = currentEntry(slot.folder, slot.name);
+  if (now === null || now === "other") return none;
+  const path = place.pathOf(names);
+  const isHidden =
+    now.type === "file" && path !== null && checkRead({ mounts: [place.mount] }, path, { size: now.size }) !== null;
+  if (isHidden) return { ...none, overHidden: kind === "create" };
+  const isSame = base !== null && (await isSameEntry(slot, now, base, kind, signal));
+  return isSame ? { base: now, overHidden: false } : none;
+}
+
+/** No entry has it: no file system numbers its files from 0. */
+function nothing({ type, mode, bytes }: WireEntry): EntryFacts {
+  return { type, mode, size: bytes, inode: "0", mtimeNs: "0", ctimeNs: "0" };
+}
+
+async function isSameEntry(
+  slot: Slot,
+  now: EntryFacts,
+  base: WireEntry,
+  kind: WireChange["kind"],
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  if (now.type !== base.type) return false;
+  const hasSameMode = (now.mode & 0o777) === (base.mode & 0o777);
+  switch (now.type) {
+    case "directory":
+      return kind === "delete" || hasSameMode;
+    case "link":
+      return base.target !== null && targetOf(slot) === base.target;
+    default:
+      return hasSameMode && now.size === base.bytes && (await isSameContent(slot, now, base, signal));
+  }
+}
+
+async function isSameContent(
+  { folder, name }: Slot,
+  now: EntryFacts,
+  { digest }: WireEntry,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  try {
+    using named = folder.child(name);
+    if (!named.stat().isFile()) return false;
+    using file = named.reopen(fs.constants.O_RDONLY);
+    const blob = await blobOf(file, signal);
+    const after: CurrentEntry = currentEntry(folder, name);
+    return blob !== null && blob.digest === digest && isAsItWas(now, after);
+  } catch (error) {
+    // What cannot be compared is not the same.
+    if (codeOf(error) === undefined) throw error;
+    return false;
+  }
+}
+
+function targetOf({ folder, name }: Slot): string | null {
+  try {
+    const bytes = fs.readlinkSync(folder.path(name), { encoding: "buffer" });
+    return isUtf8(bytes) ? bytes.toString() : null;
+  } catch (error) {
+    if (codeOf(error) === undefined) throw error;
+    return null;
+  }
 }

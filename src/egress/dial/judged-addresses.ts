@@ -1,9 +1,10 @@
 import { isIP } from "node:net";
+import { networkInterfaces } from "node:os";
+import { addressText, parseBlock } from "../../sandbox/network/address.ts";
 import { addressAllowed } from "../../sandbox/network/judge.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import { BOUNDS } from "../model/bounds.ts";
 import type { Refusal } from "../model/refusal.ts";
-import { isOwnAddress, plainAddress } from "./own-addresses.ts";
 
 /** All addresses of a name, as the host's resolver has them. */
 export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly string[]>;
@@ -61,4 +62,18 @@ function interleaved(addresses: readonly string[]): string[] {
   const family = isIP(addresses[0] ?? "");
   const [same, other] = [addresses.filter((a) => isIP(a) === family), addresses.filter((a) => isIP(a) !== family)];
   return same.flatMap((address, index) => [address, ...other.slice(index, index + 1)]).concat(other.slice(same.length));
+}
+
+/** An address in the one form in which it is judged and dialled; null if it is none. IPv4 within IPv6 becomes IPv4. */
+function plainAddress(raw: string): string | null {
+  const block = parseBlock(raw);
+  if (block === null || block.prefix !== block.bits) return null;
+  const isMapped = block.bits === 128 && block.value >> 32n === 0xffffn;
+  return addressText(isMapped ? { bits: 32, prefix: 32, value: block.value & 0xffffffffn } : block);
+}
+
+/** True for an address of this machine, also a public one: what listens there may trust what comes from this machine. */
+export function isOwnAddress(address: string): boolean {
+  const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  return all.some((own) => plainAddress(own.address) === address);
 }

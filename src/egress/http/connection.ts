@@ -1,7 +1,9 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ClientRequestArgs, Agent as HttpAgent, IncomingMessage, ServerResponse } from "node:http";
+import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { SecureContext } from "node:tls";
-import { judgeRequest } from "../../sandbox/network/judge.ts";
+import { connect, type SecureContext, type TLSSocket } from "node:tls";
+import { Agent } from "../../platform/http.ts";
+import { judgeRequest, rulesFor } from "../../sandbox/network/judge.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
 import { addressStillAllowed } from "../dial/judged-addresses.ts";
 import { BOUNDS } from "../model/bounds.ts";
@@ -9,13 +11,49 @@ import { targetInside } from "../model/meaning.ts";
 import { type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
 import { exchange } from "./exchange.ts";
 import { answerFault, type Fault, Faulty } from "./fault.ts";
-import { insideUrls } from "./inside-urls.ts";
 import { overrideFault } from "./outgoing-headers.ts";
 import type { Replacement } from "./replaced-bytes.ts";
-import { type Asked, type RequestHead, readRequestHead } from "./request-head.ts";
+import { type Asked, type RequestHead, readAuthority, readRequestHead } from "./request-head.ts";
 import type { SecretValues } from "./secret-values.ts";
-import { secure } from "./secure.ts";
-import { Upstreams } from "./upstreams.ts";
+
+/** The connections to hosts of one connection of the cell: one at a time, which is kept for its next request. */
+class Upstreams {
+  #agent: KeptOne | null = null;
+  #key = "";
+
+  /** An agent for this host. Requests with the same `key` may share a connection; `open` makes it. */
+  agentFor(key: string, open: () => Promise<Duplex>): HttpAgent {
+    if (key !== this.#key) this.close();
+    this.#key = key;
+    this.#agent ??= new KeptOne();
+    this.#agent.open = open;
+    return this.#agent;
+  }
+
+  /** Also ends requests that are under way. */
+  close(): void {
+    this.#agent?.destroy();
+    this.#agent = null;
+  }
+}
+
+class KeptOne extends Agent {
+  open: () => Promise<Duplex> = () => Promise.reject(new Error("no host"));
+
+  constructor() {
+    super({ keepAlive: true, maxSockets: 1, maxFreeSockets: 1, timeout: BOUNDS.upstreamKeepAliveMs });
+  }
+
+  override createConnection(
+    _options: ClientRequestArgs,
+    done?: (error: Error | null, stream: Duplex) => void,
+  ): undefined {
+    this.open().then(
+      (socket) => done?.(null, socket),
+      (error: Error) => done?.(error, undefined as unknown as Duplex),
+    );
+  }
+}
 
 /** What the HTTP connections of a cell share. */
 export interface HttpParts {
@@ -200,4 +238,44 @@ function judged(network: AllowedNetwork, target: Target, head: RequestHead): Net
 
 function boundsOf({ set, without, artifacts }: NetworkRule): string {
   return JSON.stringify([set, without, artifacts]);
+}
+
+/** `https://` URLs of hosts that are looked into, as the cell writes them; other texts as they are. */
+function insideUrls(network: AllowedNetwork, text: string): string {
+  return text.replaceAll(/https:\/\/([^\s/?#"'<>,;]+)/gi, (url, rawAuthority: string) => {
+    const target = readAuthority(rawAuthority, 443);
+    if (target === null) return url;
+    const rules = rulesFor(network, target.host, target.port);
+    if (rules.length === 0 || !rules.every(isLookedInto)) return url;
+    return `http://${target.host}${target.port === 443 ? "" : `:${target.port}`}`;
+  });
+}
+
+export type Secured = { readonly ok: true; readonly socket: TLSSocket } | { readonly ok: false; readonly fault: Fault };
+
+/** Speaks TLS with a host over a connection to one of its addresses. The host's certificate must be valid for its name. */
+function secure(socket: Socket, host: string, secureContext: SecureContext): Promise<Secured> {
+  const name = host.replace(/^\[(.*)\]$/, "$1");
+  return new Promise((resolve) => {
+    const secured = connect({
+      socket,
+      secureContext,
+      host: name,
+      ALPNProtocols: ["http/1.1"],
+      ...(isIP(name) === 0 && { servername: name }),
+    });
+    const fail = (why: string): void => {
+      clearTimeout(timer);
+      secured.destroy();
+      resolve({ ok: false, fault: { reason: "unreachable", detail: `TLS with ${host} failed (${why}).` } });
+    };
+    const timer = setTimeout(fail, BOUNDS.dialTimeoutMs, "it took too long");
+    // The code of a fault is of Node's or OpenSSL's lists; its message may repeat what the host sent.
+    secured.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? "the connection was closed"));
+    socket.once("close", () => fail("the connection was closed"));
+    secured.once("secureConnect", () => {
+      clearTimeout(timer);
+      resolve({ ok: true, socket: secured });
+    });
+  });
 }

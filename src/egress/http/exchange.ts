@@ -1,11 +1,195 @@
-import type { Agent, ClientRequest, IncomingMessage } from "node:http";
+import { createHash, type Hash } from "node:crypto";
+import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import { request as requestOf } from "../../platform/http.ts";
+import { pathMatches } from "../../sandbox/network/path-glob.ts";
+import type { NetworkRule } from "../../sandbox/network/rule.ts";
+import type { Redactor } from "../../secrets/redactor.ts";
 import { pump } from "../carry/pump.ts";
 import { BOUNDS } from "../model/bounds.ts";
-import { targetText } from "../model/outlet.ts";
-import { type AnswerPass, passAnswer } from "./answer.ts";
+import { type Line, targetText } from "../model/outlet.ts";
+import { type BodyChange, inTurn, NOTHING, redacting } from "./body-change.ts";
 import { type Fault, Faulty } from "./fault.ts";
+import { endToEnd, type HeaderLines, headerLines, valuesOf } from "./headers.ts";
 import { type Outgoing, outgoingHeaders } from "./outgoing-headers.ts";
+import { type Replacement, replacedText, replacing } from "./replaced-bytes.ts";
+import type { RequestHead } from "./request-head.ts";
+
+/** These would lead the client away from the plain HTTP of its cell. */
+const NOT_FOR_CELLS = ["alt-svc", "strict-transport-security", "public-key-pins", "clear-site-data"];
+const WITH_URLS = ["location", "content-location", "link", "refresh"];
+
+export interface Changes {
+  /** How a URL of the host is written in the cell. */
+  readonly urls: (text: string) => string;
+  readonly replacements: readonly Replacement[];
+  readonly redactor: Redactor | null;
+  /** True if the body may become longer or shorter. */
+  readonly isBodyChanged: boolean;
+}
+
+/** The headers of an answer as the cell gets them, as Node's flat list. */
+function incomingHeaders(answer: IncomingMessage, { urls, replacements, redactor, isBodyChanged }: Changes): string[] {
+  const dropped = new Set([...NOT_FOR_CELLS, ...(isBodyChanged ? ["content-length", "accept-ranges"] : [])]);
+  const kept = endToEnd(headerLines(answer.rawHeaders)).filter(([name]) => !dropped.has(name.toLowerCase()));
+  return kept.flatMap(([name, value]) => {
+    const inside = WITH_URLS.includes(name.toLowerCase()) ? replacedText(urls(value), replacements) : value;
+    return redactor === null ? [name, inside] : [redactor.text(name).replace(/[^\w-]/g, "-"), redactor.text(inside)];
+  });
+}
+
+/** Null if the answer can be read in one way; else why not. */
+function answerFormFault(answer: IncomingMessage, whole: boolean): string | null {
+  if ((answer.statusCode ?? 0) < 200) return "no status";
+  const lines: HeaderLines = headerLines(answer.rawHeaders);
+  const codings = valuesOf(lines, "transfer-encoding");
+  if (codings.length > 1 || (codings[0] ?? "chunked").toLowerCase() !== "chunked")
+    return "an unknown Transfer-Encoding";
+  const encoded = valuesOf(lines, "content-encoding").some((value) => value.trim().toLowerCase() !== "identity");
+  return whole && encoded ? "an encoding that was not asked for, so Corral cannot read it" : null;
+}
+
+/** Compares a file with its digests on its way. Its last piece is held back, so that a wrong file is never complete. */
+class CheckedFile implements BodyChange {
+  readonly #digests: readonly string[];
+  readonly #hashes: ReadonlyMap<string, Hash>;
+  #held: Buffer = NOTHING;
+
+  /** Each digest is `sha512-BASE64`, as in Subresource Integrity; any of them must match. */
+  constructor(digests: readonly string[]) {
+    this.#digests = digests;
+    const algorithms = new Set(digests.map((digest) => digest.slice(0, digest.indexOf("-"))));
+    const known = [...algorithms].filter((name) => ["sha256", "sha384", "sha512"].includes(name));
+    this.#hashes = new Map(known.map((name) => [name, createHash(name)]));
+  }
+
+  /** The piece before this one. */
+  add(piece: Buffer): Buffer {
+    for (const hash of this.#hashes.values()) hash.update(piece);
+    const before = this.#held;
+    this.#held = piece;
+    return before;
+  }
+
+  /** The last piece; null if the file is another one. */
+  end(): Buffer | null {
+    const found = [...this.#hashes].map(([name, hash]) => `${name}-${hash.digest("base64")}`);
+    return found.some((digest) => this.#digests.includes(digest)) ? this.#held : null;
+  }
+}
+
+export interface AnswerPass extends Omit<Changes, "isBodyChanged"> {
+  readonly response: ServerResponse;
+  readonly head: RequestHead;
+  readonly rule: NetworkRule;
+  readonly line: Line;
+  /** True if the answer is changed or compared, so that all of it must come as it is. */
+  readonly whole: boolean;
+}
+
+/** Passes an answer on to the cell. Resolves when it has ended, with a fault if it was not passed on as a whole. */
+function passAnswer(answer: IncomingMessage, pass: AnswerPass): Promise<Fault | null> {
+  const { response, head, rule, whole } = pass;
+  const wrong = answerFormFault(answer, whole);
+  if (wrong !== null) {
+    answer.destroy();
+    return Promise.resolve({ reason: "unreachable", detail: `The answer has ${wrong}.` });
+  }
+  const status = answer.statusCode ?? 502;
+  const isFile = rule.artifacts !== undefined && head.method === "GET" && status === 200;
+  // The end of the connection would be the end of the file, also of a wrong one.
+  if (isFile && response.req.httpVersion === "1.0" && answer.headers["content-length"] === undefined) {
+    answer.destroy();
+    return Promise.resolve({ reason: "digest", detail: "A file of a lock file needs HTTP/1.1, or a Content-Length." });
+  }
+  // Only what a lock file names has a digest; what else such a host says is not for the cell.
+  const isDropped = rule.artifacts !== undefined && !isFile && status !== 304;
+  const change = isFile ? new CheckedFile(digestsOf(rule, head.path)) : textChange(answer, pass);
+  const headers = incomingHeaders(answer, { ...pass, isBodyChanged: (change !== null && !isFile) || isDropped });
+  const begin = (): void => {
+    if (response.headersSent) return;
+    response.sendDate = false;
+    response.writeHead(status, statusText(answer, pass), headers);
+  };
+  if (isDropped) {
+    answer.resume();
+    begin();
+    response.end();
+    return Promise.resolve(null);
+  }
+  if (!isFile) {
+    begin();
+    response.flushHeaders();
+  }
+  return passBody(answer, pass, change, begin);
+}
+
+function passBody(
+  answer: IncomingMessage,
+  { response, line }: AnswerPass,
+  change: BodyChange | null,
+  begin: () => void,
+): Promise<Fault | null> {
+  return new Promise((resolve) => {
+    const stop = (fault: Fault): void => {
+      answer.destroy();
+      resolve(fault);
+    };
+    const resume = (): void => {
+      answer.resume();
+    };
+    answer.on("data", (piece: Buffer) => {
+      if (!line.down(piece.length)) {
+        stop({ reason: "limit", detail: "The budget for downloads is used up." });
+        return;
+      }
+      const bytes = change === null ? piece : change.add(piece);
+      if (bytes.length === 0) return;
+      begin();
+      if (!response.write(bytes) && response.writableLength > BOUNDS.bufferedBytes) {
+        answer.pause();
+        response.once("drain", resume);
+      }
+    });
+    answer.once("end", () => {
+      const rest = change?.end();
+      if (rest === null) {
+        stop({ reason: "digest", detail: "The file is another one than the lock file names." });
+        return;
+      }
+      begin();
+      response.end(rest);
+      resolve(null);
+    });
+    answer.once("error", () => stop({ reason: "unreachable", detail: "The answer was cut off." }));
+    response.once("close", () => {
+      answer.destroy();
+      resolve(null);
+    });
+  });
+}
+
+function textChange(answer: IncomingMessage, { redactor, replacements, rule }: AnswerPass): BodyChange | null {
+  const isIndex =
+    rule.packages !== undefined &&
+    /^(text\/html|application\/([\w.+-]+\+)?json)\b/i.test(answer.headers["content-type"] ?? "");
+  const changes = [
+    ...(isIndex && replacements.length > 0 ? [replacing(replacements)] : []),
+    ...(redactor === null ? [] : [redacting(redactor)]),
+  ];
+  return changes.length === 0 ? null : inTurn(changes);
+}
+
+function statusText(answer: IncomingMessage, { redactor }: AnswerPass): string {
+  const text = (answer.statusMessage ?? "").replaceAll(/[^\t\x20-\x7e]/g, "");
+  return redactor === null ? text : redactor.text(text);
+}
+
+/** Digests of every line of the lock files that may mean this path. */
+function digestsOf({ artifacts = [] }: NetworkRule, url: string): readonly string[] {
+  const [path = ""] = url.split("?", 1);
+  const named = artifacts.filter((artifact) => artifact.path === path || pathMatches(artifact.path, path));
+  return named.flatMap(({ digests }) => digests);
+}
 
 export interface Exchange extends Outgoing, AnswerPass {
   readonly request: IncomingMessage;

@@ -1,17 +1,42 @@
 import { sha256 } from "../../platform/sha256.ts";
 import { NotFoundError } from "../../sandbox/errors.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { editedContent } from "../edit/edited-content.ts";
+import { ListingDraft } from "../list/listing.ts";
 import { MAX_MEMORY_BYTES } from "../model/bounds.ts";
-import type { Deleted, DeleteOptions, FileInfo, Files, Guard, Looked, WriteOptions, Written } from "../model/files.ts";
+import type {
+  Deleted,
+  DeleteOptions,
+  FileInfo,
+  Files,
+  Guard,
+  Listing,
+  ListOptions,
+  Looked,
+  TransferOptions,
+  Transferred,
+  WriteOptions,
+  Written,
+} from "../model/files.ts";
 import { holdsMount, type Place } from "../model/place.ts";
-import { BELOW_FILE, HOLDS_MOUNT, NOT_EMPTY, TAKEN, tooLarge, unfit, withRefusals } from "../model/refusals.ts";
+import {
+  BELOW_FILE,
+  type FileOperation,
+  HOLDS_MOUNT,
+  IS_DIRECTORY,
+  intoItself,
+  NOT_DIRECTORY,
+  NOT_EMPTY,
+  SAME_PLACE,
+  TAKEN,
+  tooLarge,
+  unfit,
+  withRefusals,
+} from "../model/refusals.ts";
 import type { ByteSource } from "../read/byte-source.ts";
 import { readContent } from "../read/read-content.ts";
-import { listFolder } from "./list.ts";
 import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolder, slotOf } from "./node.ts";
-import { type Grow, transfer } from "./transfer.ts";
 
 /**
  * Files in the memory of this process, with content of at most `MAX_MEMORY_BYTES`. There are no links and no special files.
@@ -195,4 +220,102 @@ function sourceOf(bytes: Buffer): ByteSource {
     read: async (position, length) => bytes.subarray(position, position + length),
     changed: () => false,
   };
+}
+
+function listFolder(root: FolderNode, place: Place, mounts: readonly VirtualPath[], options: ListOptions): Listing {
+  const draft = new ListingDraft(place.path, options);
+  const folder = find("list", root, place);
+  if (folder.type !== "directory") throw unfit("list", place.path, NOT_DIRECTORY);
+  add(folder, place.path, mounts, draft);
+  return draft.finish();
+}
+
+function add(folder: FolderNode, path: VirtualPath, mounts: readonly VirtualPath[], draft: ListingDraft): void {
+  for (const [name, node] of folder.children) {
+    const here = draft.pathOf(path, name);
+    if (draft.full) return;
+    if (here === null || mounts.includes(here)) continue;
+    const size = node.type === "file" ? node.bytes.length : null;
+    if (draft.wants(here)) draft.add({ path: here, type: node.type, size });
+    if (node.type !== "directory") continue;
+    if (draft.depthOf(here) < draft.pattern.depth) add(node, here, mounts, draft);
+    else if (draft.pattern.recursive) draft.cut();
+  }
+}
+
+interface End {
+  readonly root: FolderNode;
+  readonly place: Place;
+}
+
+/** Counts content that comes, or goes if negative. Throws if there is no room. */
+export type Grow = (operation: FileOperation, path: VirtualPath, bytes: number) => void;
+
+export interface Ends {
+  readonly from: End;
+  readonly to: End;
+  readonly mounts: readonly VirtualPath[];
+  readonly grow: Grow;
+}
+
+/** Copies; a move then removes the original. If any file is refused, nothing is changed. */
+function transfer(operation: "move" | "copy", { from, to, mounts, grow }: Ends, options: TransferOptions): Transferred {
+  const { path } = from.place;
+  if (operation === "move") {
+    if (path === to.place.path) throw unfit(operation, path, SAME_PLACE);
+    slotOf(operation, from.root, from.place);
+  }
+  const node = find(operation, from.root, from.place);
+  if (node.type === "directory") {
+    if (covers(path, to.place.path)) {
+      throw unfit(operation, path, intoItself(to.place.path));
+    }
+    if (holdsMount(mounts, path) && from.place.parts.length > 0) {
+      throw unfit(operation, path, HOLDS_MOUNT);
+    }
+  }
+  const done = { files: 0, bytes: 0 };
+  const copied = copyOf(node, path, to.place.path, done, operation, options);
+  const slot = slotOf(operation, to.root, to.place, true);
+  if (slot.there !== undefined) refuseTaken(operation, slot.there, node, to.place, options.overwrite ?? false);
+  const replaced = slot.there?.type === "file" ? slot.there.bytes.length : 0;
+  grow(operation, path, (operation === "copy" ? done.bytes : 0) - replaced);
+  slot.folder.children.set(slot.name, copied);
+  if (operation === "move") {
+    const source = slotOf(operation, from.root, from.place);
+    source.folder.children.delete(source.name);
+  }
+  return done;
+}
+
+function refuseTaken(operation: "move" | "copy", there: Node, node: Node, to: Place, overwrite: boolean): void {
+  if (there.type === "directory" && node.type === "file") {
+    throw unfit(operation, to.path, IS_DIRECTORY);
+  }
+  if (overwrite && node.type === "file") return;
+  throw unfit(operation, to.path, TAKEN);
+}
+
+function copyOf(
+  node: Node,
+  from: VirtualPath,
+  to: VirtualPath,
+  done: { files: number; bytes: number },
+  operation: "move" | "copy",
+  options: TransferOptions,
+): Node {
+  if (node.type === "file") {
+    if (operation === "move") options.checks?.write?.(from, 0);
+    options.checks?.read?.(from, node.bytes.length);
+    options.checks?.write?.(to, node.bytes.length);
+    done.files++;
+    done.bytes += node.bytes.length;
+    return newFile(node.bytes);
+  }
+  const folder = newFolder();
+  for (const [name, child] of node.children) {
+    const below = (path: VirtualPath): VirtualPath => `${path}/${name}` as VirtualPath;
+    folder.children.set(name, copyOf(child, below(from), below(to), done, operation, options));
+  }
+  return folder;
 }

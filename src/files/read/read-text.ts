@@ -1,8 +1,148 @@
 import type { ReadOptions, TextResult } from "../model/files.ts";
 import { notText, unfit } from "../model/refusals.ts";
 import type { ByteSource } from "./byte-source.ts";
-import { countLinesFrom, findLine } from "./count-lines.ts";
-import { readWindow } from "./text-window.ts";
+
+export interface WindowBounds {
+  readonly column: number;
+  readonly limit: number;
+  readonly maxChars: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface TextWindow {
+  readonly content: string;
+  /** The byte after the last one of `content`. */
+  readonly endsAt: number;
+  readonly truncatedBy: "lines" | "chars" | null;
+}
+
+/** How much is decoded at a time. It is little, since what follows the window may not be text. */
+const PIECE_BYTES = 64 * 1024;
+
+/** The text from the byte `start`, which begins a line, within the bounds. Null if it is not UTF-8. */
+async function readWindow(source: ByteSource, start: number, bounds: WindowBounds): Promise<TextWindow | null> {
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  let skip = bounds.column - 1;
+  let begin = start;
+  let content = "";
+  let newlines = 0;
+  for (let position = start; ; ) {
+    bounds.signal?.throwIfAborted();
+    const bytes = await source.read(position, PIECE_BYTES);
+    position += bytes.length;
+    const last = bytes.length === 0 || position >= source.size;
+    const piece = decoded(decoder, bytes, !last);
+    if (piece === null) return null;
+
+    const skipped = toSkip(piece, skip);
+    skip = skipped < piece.length ? 0 : skip - skipped;
+    begin += Buffer.byteLength(piece.slice(0, skipped));
+    const seen = content.length;
+    content += piece.slice(skipped);
+    const cut = cutAt(content, seen, newlines, bounds);
+    if (cut.at !== null) {
+      // The byte after the window is known from the text: valid UTF-8 has one encoding.
+      const end = begin + Buffer.byteLength(content.slice(0, cut.at));
+      const complete = last && cut.at === content.length;
+      return { content: content.slice(0, cut.at), endsAt: end, truncatedBy: complete ? null : cut.by };
+    }
+    newlines = cut.newlines;
+    if (last) return { content, endsAt: begin + Buffer.byteLength(content), truncatedBy: null };
+  }
+}
+
+function decoded(decoder: InstanceType<typeof TextDecoder>, bytes: Buffer, stream: boolean): string | null {
+  try {
+    return decoder.decode(bytes, { stream });
+  } catch {
+    return null;
+  }
+}
+
+/** Stops at the end of the line, and never splits a surrogate pair. */
+function toSkip(piece: string, skip: number): number {
+  const lineEnd = piece.indexOf("\n");
+  const most = lineEnd < 0 ? piece.length : lineEnd;
+  return skip >= most ? most : betweenCharacters(piece, skip);
+}
+
+interface Cut {
+  /** Null: the window has room for more. */
+  readonly at: number | null;
+  readonly by: "lines" | "chars";
+  readonly newlines: number;
+}
+
+function cutAt(content: string, from: number, before: number, { limit, maxChars }: WindowBounds): Cut {
+  let newlines = before;
+  for (let at = content.indexOf("\n", from); at >= 0; at = content.indexOf("\n", at + 1)) {
+    if (at + 1 > maxChars) break;
+    newlines++;
+    if (newlines === limit) return { at: at + 1, by: "lines", newlines };
+  }
+  if (content.length <= maxChars) return { at: null, by: "chars", newlines };
+  const wholeLines = content.lastIndexOf("\n", maxChars - 1) + 1;
+  // At least one whole character is returned: without progress, a reader would ask for the same window forever.
+  const part = betweenCharacters(content, maxChars) || maxChars + 1;
+  return { at: wholeLines > 0 ? wholeLines : part, by: "chars", newlines };
+}
+
+/** `at`, or one less if it would split a surrogate pair. */
+function betweenCharacters(text: string, at: number): number {
+  const code = text.charCodeAt(at);
+  return code >= 0xdc00 && code <= 0xdfff ? at - 1 : at;
+}
+
+const NEWLINE = 0x0a;
+/** How much is held in memory at a time. */
+const CHUNK_BYTES = 1024 ** 2;
+/** The most that is read only to count lines. */
+const MAX_COUNTED_BYTES = 64 * 1024 ** 2;
+
+/** Where a line begins. If `position` is null, the file has no such line, and `lines` is how many it has. */
+export interface LineStart {
+  readonly position: number | null;
+  readonly lines: number;
+}
+
+/** `line` counts from 1. Reads the file in chunks up to that line. */
+async function findLine(source: ByteSource, line: number, signal?: AbortSignal): Promise<LineStart> {
+  let newlines = 0;
+  let endsInNewline = true;
+  let position = 0;
+  while (newlines < line - 1) {
+    signal?.throwIfAborted();
+    const chunk = await source.read(position, CHUNK_BYTES);
+    if (chunk.length === 0) return { position: null, lines: newlines + (endsInNewline ? 0 : 1) };
+    let at = -1;
+    while (newlines < line - 1) {
+      at = chunk.indexOf(NEWLINE, at + 1);
+      if (at < 0) break;
+      newlines++;
+    }
+    endsInNewline = chunk.at(-1) === NEWLINE;
+    position += at < 0 ? chunk.length : at + 1;
+  }
+  // A newline ends a line, so nothing begins after the last one.
+  if (position >= source.size && line > 1) return { position: null, lines: newlines };
+  return { position, lines: newlines };
+}
+
+/** The number of lines that begin at or after `position`. Null if counting would take too long. */
+async function countLinesFrom(source: ByteSource, position: number, signal?: AbortSignal): Promise<number | null> {
+  if (source.size - position > MAX_COUNTED_BYTES) return null;
+  let lines = 0;
+  let last = NEWLINE;
+  for (let from = position; from < source.size; ) {
+    signal?.throwIfAborted();
+    const chunk = await source.read(from, CHUNK_BYTES);
+    if (chunk.length === 0) break;
+    for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, at + 1)) lines++;
+    last = chunk.at(-1) ?? NEWLINE;
+    from += chunk.length;
+  }
+  return last === NEWLINE ? lines : lines + 1;
+}
 
 export const DEFAULT_CHARS = 200_000;
 export const MAX_CHARS = 2_000_000;

@@ -1,15 +1,146 @@
 import { posix } from "node:path";
+import { Readable } from "node:stream";
+import { CsvError, parse } from "csv-parse";
+import { faultOf, resolveHostPlace } from "../../declarations/place/host-place.ts";
+import type { DeclarationError } from "../../declarations/yaml/problem.ts";
+import { kindOf } from "../../declarations/yaml/shape.ts";
+import { contentOf } from "../../files/host/content.ts";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { jsonFaultOffset } from "../../json/json-fault.ts";
+import { parseJson } from "../../json/parse-json.ts";
 import type { ManifestItem } from "../model/item.ts";
-import { abortable } from "./abortable.ts";
-import { csvRecords } from "./csv-records.ts";
 import { ItemsError } from "./faults.ts";
 import { parseGlob } from "./glob.ts";
 import { withPathFields } from "./item-fields.ts";
-import { fieldsOf, jsonLines, type ManifestRecord, pathLines } from "./line-records.ts";
-import { manifestBytes } from "./manifest-bytes.ts";
-import { manifestLines } from "./manifest-lines.ts";
+import { MAX_LINE_BYTES, type ManifestLine, manifestFault, manifestLines, textOf } from "./manifest-lines.ts";
 import { type LeftOut, matchingFiles, placeOf } from "./matching-files.ts";
 import { folderOf, formatOf, type ItemSource, type ManifestFormat } from "./source.ts";
+
+const MAX_COLUMNS = 1000;
+
+/** CSV with commas. The first record names the columns; every other record has as many values. Values are text. */
+async function* csvRecords(
+  lines: AsyncIterable<readonly ManifestLine[]>,
+  file: string,
+): AsyncGenerator<ManifestRecord> {
+  let columns: readonly string[] | null = null;
+  for await (const { line, values } of rowsOf(lines, file)) {
+    if (columns === null) {
+      columns = values.map((name) => name.trim());
+      const fault = columnsFault(columns);
+      if (fault !== null) throw manifestFault(file, line, 1, fault);
+      continue;
+    }
+    if (values.length === 1 && columns.length > 1 && values[0]?.trim() === "") continue;
+    if (values.length !== columns.length) {
+      const found = values.length === 1 ? "1 value" : `${values.length} values`;
+      throw manifestFault(file, line, 1, `has ${found}, but the first line names ${columns.length} columns`);
+    }
+    // Any column name is only a field, also `__proto__`.
+    yield { line, fields: Object.fromEntries(columns.map((name, index) => [name, values[index]])) };
+  }
+}
+
+interface Row {
+  /** The first line of the record. */
+  readonly line: number;
+  readonly values: readonly string[];
+}
+
+async function* rowsOf(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<Row> {
+  /** The last line of the last complete record; the parser reads ahead of its consumer. */
+  let end = 0;
+  /** The parser counts a carriage return inside quotes as an additional line. */
+  let surplus = 0;
+  const parser = parse({
+    max_record_size: MAX_LINE_BYTES,
+    record_delimiter: ["\r\n", "\n"],
+    relax_column_count: true,
+    skip_empty_lines: true,
+    on_record: (values, { lines: counted }) => {
+      surplus += countIn(values, "\r");
+      end = counted - surplus;
+      return [String(end - countIn(values, "\n")), ...values];
+    },
+  });
+  const source = Readable.from(checkedBytes(lines, file));
+  source.on("error", (error) => parser.destroy(error)).pipe(parser);
+  try {
+    for await (const [line, ...values] of parser as AsyncIterable<string[]>) yield { line: Number(line), values };
+  } catch (error) {
+    throw error instanceof CsvError ? faultOfCsv(error, file, end, surplus) : error;
+  } finally {
+    source.destroy();
+    parser.destroy();
+  }
+}
+
+function countIn(values: readonly string[], character: string): number {
+  return values.reduce((count, value) => count + value.split(character).length - 1, 0);
+}
+
+/** Refuses bytes that are not UTF-8 at their line; the parser would replace them. */
+async function* checkedBytes(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<Buffer> {
+  for await (const batch of lines) {
+    for (const line of batch) textOf(line, file);
+    yield Buffer.concat(batch.map(({ bytes }) => bytes));
+  }
+}
+
+function columnsFault(columns: readonly string[]): string | null {
+  if (columns.length > MAX_COLUMNS) return `names ${columns.length} columns; at most ${MAX_COLUMNS} are read`;
+  const empty = columns.indexOf("");
+  if (empty >= 0) return `column ${empty + 1} has no name; the first line names the columns`;
+  const twin = columns.find((name, index) => columns.indexOf(name) < index);
+  return twin === undefined ? null : `names the column \`${twin}\` twice`;
+}
+
+function faultOfCsv(error: CsvError, file: string, end: number, surplus: number): DeclarationError {
+  const known = CSV_FAULTS[error.code];
+  // For a quote that is never closed only its start is useful.
+  const line = error.code === "CSV_QUOTE_NOT_CLOSED" || !("lines" in error) ? end + 1 : Number(error.lines) - surplus;
+  return manifestFault(file, line, 1, known ?? `this is not CSV: ${error.message}`);
+}
+
+const CSV_FAULTS: Readonly<Record<string, string>> = {
+  CSV_QUOTE_NOT_CLOSED: "a quote in this record is never closed",
+  CSV_MAX_RECORD_SIZE: `the record is longer than ${MAX_LINE_BYTES} bytes; check that every quote is closed`,
+  CSV_INVALID_CLOSING_QUOTE: 'text follows a closing quote; write a quote inside quotes as `""`',
+  INVALID_OPENING_QUOTE: 'a value without quotes contains a quote; put the value in quotes and write the quote as `""`',
+};
+
+const CHUNK_BYTES = 256 * 1024;
+/** As in `open(2)`. */
+const O_RDONLY = 0;
+
+/**
+ * The content of a manifest, in chunks. Links to it belong to the user and are followed. A change during reading is an error,
+ * because the set of items would be undefined.
+ */
+async function* manifestBytes(path: string, cwd: string): AsyncGenerator<Buffer> {
+  const place = await resolveHostPlace(posix.resolve(cwd), path);
+  if (!place.ok) throw manifestFault(path, 1, 1, place.fault);
+  if (place.directory) throw manifestFault(path, 1, 1, "is a directory, not a file");
+  using file = opened(place.host, path);
+  const content = contentOf(file);
+  for (let at = 0; at < content.size; ) {
+    const chunk = await content.read(at, CHUNK_BYTES);
+    if (chunk.length === 0) break;
+    at += chunk.length;
+    yield chunk;
+  }
+  if (content.changed()) throw manifestFault(path, 1, 1, "changed while Corral read it; start the fleet again");
+}
+
+function opened(host: string, shown: string): Descriptor {
+  try {
+    using named = Descriptor.name(host);
+    if (named.stat().isFile()) return named.reopen(O_RDONLY);
+  } catch (error) {
+    throw manifestFault(shown, 1, 1, faultOf(error));
+  }
+  throw manifestFault(shown, 1, 1, "is not a regular file");
+}
 
 export interface Reading {
   /** The base for relative patterns and manifests. Absolute. */
@@ -110,5 +241,82 @@ async function* valueEntries(values: AsyncIterable<unknown> | Iterable<unknown>)
     if (fields === null) throw new ItemsError(`item ${index}: must be an object of fields, or a path as a string`);
     yield { record: fields };
     index += 1;
+  }
+}
+
+/** The same values, but waiting ends when the signal is aborted: standard input may never send anything. */
+async function* abortable<Value>(
+  values: AsyncIterable<Value> | Iterable<Value>,
+  signal: AbortSignal,
+): AsyncGenerator<Value> {
+  if (!(Symbol.asyncIterator in values)) {
+    yield* values;
+    return;
+  }
+  const iterator = values[Symbol.asyncIterator]();
+  let ended = false;
+  try {
+    for (;;) {
+      const next = await nextOf(iterator, signal);
+      ended = next.done === true;
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    // A pending `next` settles only with its next value, so `return` is not awaited.
+    if (!ended) void Promise.resolve(iterator.return?.()).catch(() => {});
+  }
+}
+
+async function nextOf<Value>(iterator: AsyncIterator<Value>, signal: AbortSignal): Promise<IteratorResult<Value>> {
+  signal.throwIfAborted();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([iterator.next(), promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+/** The fields of one line of a manifest. */
+export interface ManifestRecord {
+  readonly line: number;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** One JSON value for each line: an object of fields, or a path as a string. Empty lines are skipped. */
+async function* jsonLines(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<ManifestRecord> {
+  for await (const batch of lines) {
+    for (const line of batch) {
+      const text = textOf(line, file);
+      if (text.trim() === "") continue;
+      const parsed = parseJson(text);
+      if (!parsed.ok) {
+        const column = jsonFaultOffset(text, parsed.problem) + 1;
+        throw manifestFault(file, line.number, column, `this is not JSON: ${parsed.problem}`);
+      }
+      const fields = fieldsOf(parsed.value);
+      if (fields === null)
+        throw manifestFault(file, line.number, 1, "must be an object of fields, or a path as a string");
+      yield { line: line.number, fields };
+    }
+  }
+}
+
+/** A JSON value as an item's fields; null if it is neither an object nor a string. A string is a path. */
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> | null {
+  if (typeof value === "string") return { path: value };
+  return kindOf(value) === "map" ? (value as Record<string, unknown>) : null;
+}
+
+/** One path for each line, as `find` prints them. Empty lines are skipped; white space belongs to the name. */
+async function* pathLines(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<ManifestRecord> {
+  for await (const batch of lines) {
+    for (const line of batch) {
+      const path = textOf(line, file);
+      if (path !== "") yield { line: line.number, fields: { path } };
+    }
   }
 }

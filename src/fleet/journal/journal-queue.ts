@@ -1,7 +1,6 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { causeOf } from "../model/cause.ts";
-import type { ItemRequest } from "../model/item.ts";
-import { isFailure } from "../model/item.ts";
+import { type ItemRequest, isFailure } from "../model/item.ts";
 import {
   type Claim,
   type ClaimedItem,
@@ -14,13 +13,50 @@ import {
   type Settlement,
   type Taken,
 } from "../model/queue.ts";
+import type { ItemStreams } from "../model/stored-item.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
 import { msOf } from "../stored/ms-of.ts";
+import { encodedStreams, MAX_FLEET_BYTES } from "../stored/stream-encoding.ts";
 import type { Database } from "./database.ts";
 import { countsOf, type FleetRow } from "./fleets.ts";
 import type { GroupedWrites } from "./grouped-writes.ts";
-import { StreamStore } from "./streams.ts";
+
+/** The streams of one fleet, within its budget. */
+class StreamStore {
+  readonly #db: Database;
+  readonly #fleet: number;
+  #bytes: number | null = null;
+
+  constructor(db: Database, fleet: number) {
+    this.#db = db;
+    this.#fleet = fleet;
+  }
+
+  /** Encoded outside of the transaction. `output`: of the result, if it is whole. */
+  encoded(streams: ItemStreams, output: unknown): readonly [Buffer | null, Buffer | null] {
+    const [out, err] = encodedStreams(streams, output, this.#used() >= MAX_FLEET_BYTES);
+    this.#bytes = this.#used() + (out?.length ?? 0) + (err?.length ?? 0);
+    return [out, err];
+  }
+
+  /** In place of what an earlier attempt printed. */
+  keep(item: number, [stdout, stderr]: readonly [Uint8Array | null, Uint8Array | null], isFirst: boolean): void {
+    if (stdout === null && stderr === null) {
+      if (!isFirst) this.#db.run("DELETE FROM streams WHERE item = ?", item);
+    } else this.#db.run("INSERT OR REPLACE INTO streams (item, stdout, stderr) VALUES (?, ?, ?)", item, stdout, stderr);
+  }
+
+  #used(): number {
+    this.#bytes ??=
+      this.#db.get<{ bytes: number }>(
+        `SELECT coalesce(sum(coalesce(length(stdout), 0) + coalesce(length(stderr), 0)), 0) AS bytes
+         FROM items JOIN streams ON streams.item = items.id WHERE fleet = ?`,
+        this.#fleet,
+      )?.bytes ?? 0;
+    return this.#bytes;
+  }
+}
 
 /** `not_before` of a new item is 0, so that new items sort before retries. */
 const AT_ONCE = 1;

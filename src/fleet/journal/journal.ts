@@ -1,9 +1,12 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { FailureGroup } from "../model/cause.ts";
 import type { FleetRecord, FleetState, Pace, SummaryLine } from "../model/fleet-record.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
 import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
 import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "../model/stored-item.ts";
+import { MOST_COUNTED, paceFrom, UNKNOWN_PACE } from "../stored/pace-from.ts";
+import { reviewedResult } from "../stored/reviewed-result.ts";
 import { Database } from "./database.ts";
 import {
   countsOf,
@@ -21,7 +24,6 @@ import { GroupedWrites } from "./grouped-writes.ts";
 import { itemOf, keysOf, listedItems, logsOf } from "./item-details.ts";
 import { JournalQueue } from "./journal-queue.ts";
 import { loadItems } from "./load.ts";
-import { paceOf } from "./pace.ts";
 import {
   earlierSuccess,
   endCacheKeys,
@@ -33,10 +35,57 @@ import {
   summaryOf,
   writtenPaths,
 } from "./results.ts";
-import { retryFailed } from "./retry-failed.ts";
-import { pendingAfter, recordReviewed } from "./reviewed.ts";
 import { migrate } from "./schema.ts";
 import { takeOverFleet } from "./take-over.ts";
+
+/** Items in one transaction; between two of them other processes can write. */
+const CHUNK = 2000;
+const PAUSE_MS = 1;
+/** Replaced results that are kept of each item, without what it printed. */
+const MAX_EARLIER = 5;
+
+/**
+ * Queues all failed items of a fleet again. Their results stay until new attempts end, but no longer count. Returns the number
+ * of items. If it is interrupted, the items of the last chunk on stay failed, and can be retried again.
+ */
+async function retryFailed(db: Database, fleet: number): Promise<number> {
+  for (let retried = 0; ; await sleep(PAUSE_MS)) {
+    const some = db.transaction(() => retrySome(db, fleet));
+    if (some === 0) return retried;
+    retried += some;
+  }
+}
+
+function retrySome(db: Database, fleet: number): number {
+  const failed = db.all<{ id: number; status: string; code: string }>(
+    "SELECT id, status, code FROM items WHERE fleet = ? AND failed = 1 AND state = 'done' LIMIT ?",
+    ...[fleet, CHUNK],
+  );
+  for (const { id, status, code } of failed) {
+    keepEarlier(db, id);
+    db.run("UPDATE items SET state = 'queued', not_before = 0, run = NULL, earlier = attempt WHERE id = ?", id);
+    db.run("UPDATE tallies SET count = count - 1 WHERE fleet = ? AND status = ? AND code = ?", fleet, status, code);
+  }
+  if (failed.length > 0) db.run("DELETE FROM tallies WHERE fleet = ? AND count < 1", fleet);
+  return failed.length;
+}
+
+function keepEarlier(db: Database, item: number): void {
+  db.run(
+    `INSERT OR REPLACE INTO attempts (item, attempt, json)
+     SELECT items.id, items.attempt, json_object(
+       'attempt', items.attempt, 'status', items.status, 'run', json ->> '$.run', 'exitCode', json -> '$.exitCode',
+       'error', json -> '$.error', 'stderrLine', json ->> '$.stderrLine', 'startedAt', json ->> '$.startedAt',
+       'endedAt', json ->> '$.endedAt', 'durationMs', json -> '$.durationMs')
+     FROM items JOIN results ON results.item = items.id WHERE items.id = ?`,
+    item,
+  );
+  db.run(
+    `DELETE FROM attempts WHERE item = ?1 AND attempt <=
+       (SELECT attempt FROM attempts WHERE item = ?1 ORDER BY attempt DESC LIMIT 1 OFFSET ?2)`,
+    ...[item, MAX_EARLIER],
+  );
+}
 
 const PENDING_PAGE = 500;
 
@@ -244,4 +293,80 @@ export class FleetJournal implements FleetStore {
     this.#writes.close();
     this.#db[Symbol.dispose]();
   }
+}
+
+/**
+ * Counted are the items before those that run, since new items are taken in order. While only retries run, these are few and old, and
+ * the pace is unknown.
+ */
+function paceOf(db: Database, fleet: number, left: number, nowMs: number): Pace {
+  const { front = null } =
+    db.get<{ front: number | null }>(
+      "SELECT max(position) AS front FROM items WHERE fleet = ? AND state = 'running'",
+      fleet,
+    ) ?? {};
+  if (front === null) return UNKNOWN_PACE;
+  const ended = db.all<{ at: number | null }>(
+    `SELECT iif(state = 'done', ended_at, NULL) AS at FROM items WHERE fleet = ? AND position < ?
+     ORDER BY position DESC LIMIT ?`,
+    ...[fleet, front, MOST_COUNTED],
+  );
+  return paceFrom(
+    ended.map(({ at }) => at),
+    left,
+    nowMs,
+  );
+}
+
+/**
+ * Records the decisions on items, all at once and on disk when it returns. An item that is no longer pending stays as it is, so
+ * the same may be recorded twice. Returns those whose run is not settled yet.
+ */
+function recordReviewed(db: Database, reviewed: readonly Reviewed[]): readonly Reviewed[] {
+  return db.durably(() => {
+    for (const one of reviewed) record(db, one);
+    return reviewed.filter((one) => isUnsettled(db, one));
+  });
+}
+
+function isUnsettled(db: Database, { fleet, item, run }: Reviewed): boolean {
+  const row = db.get(
+    `SELECT 1 FROM items JOIN fleets ON fleets.id = items.fleet
+     WHERE fleets.name = ? AND position = ? AND run = ? AND items.state = 'running'`,
+    ...[fleet, item, run],
+  );
+  return row !== undefined;
+}
+
+/** The first pending items after an index, in the order of the manifest. */
+function pendingAfter(db: Database, fleet: number, index: number, limit: number): PendingItem[] {
+  return db.all<PendingItem>(
+    `SELECT position AS "index", key, run FROM items
+     WHERE fleet = ? AND status = 'pending' AND state = 'done' AND run IS NOT NULL AND position > ? ORDER BY position LIMIT ?`,
+    ...[fleet, index, limit],
+  );
+}
+
+function record(db: Database, { fleet, item, run, counts }: Reviewed): void {
+  const row = db.get<{ id: number; fleet: number; code: string; json: string }>(
+    `SELECT items.id, items.fleet, code, json FROM items JOIN fleets ON fleets.id = items.fleet
+     JOIN results ON results.item = items.id
+     WHERE fleets.name = ? AND position = ? AND run = ? AND items.state = 'done' AND status = 'pending'`,
+    ...[fleet, item, run],
+  );
+  if (row === undefined) return;
+  const before = JSON.parse(row.json) as ItemResult;
+  const after = reviewedResult(before, counts);
+  const { status, error } = after;
+  const code = error?.code ?? "";
+  db.run("UPDATE items SET status = ?, code = ? WHERE id = ?", status, code, row.id);
+  db.run("UPDATE results SET json = ? WHERE item = ?", JSON.stringify(after), row.id);
+  const key = [row.fleet, "pending", row.code] as const;
+  db.run("UPDATE tallies SET count = count - 1 WHERE fleet = ? AND status = ? AND code = ?", ...key);
+  db.run("DELETE FROM tallies WHERE fleet = ? AND status = ? AND code = ? AND count <= 0", ...key);
+  db.run(
+    `INSERT INTO tallies (fleet, status, code, failed, count) VALUES (?, ?, ?, 0, 1)
+     ON CONFLICT (fleet, status, code) DO UPDATE SET count = count + 1`,
+    ...[row.fleet, status, code],
+  );
 }

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ItemRequest } from "../model/item.ts";
-import type { Loaded, LoadOptions, LoadProblem } from "../model/store.ts";
-import { outputKey } from "../stored/output-key.ts";
+import type { Loaded, LoadOptions, LoadProblem, Output } from "../model/store.ts";
+import { outputKey, pathOf } from "../stored/output-key.ts";
 import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
 import type { Database } from "./database.ts";
 import { type FleetRow, rowOf } from "./fleets.ts";
 import { deleteOutputs, discardLoading } from "./forget.ts";
-import { sortedOutputs } from "./outputs.ts";
 
 /** A pause for other processes, because SQLite has no queue of waiting writers. */
 const PAUSE_MS = 1;
@@ -94,4 +93,13 @@ function beginRunning(db: Database, { id, name, owner }: FleetRow): number {
     if (began === 0) throw new Error(`fleet ${name} was removed while its items were loaded`);
     return rowOf(db, name).total;
   });
+}
+
+/** All paths that a fleet's items may write, sorted by components. SQLite sorts large sets on disk. */
+async function* sortedOutputs(db: Database, fleet: number): AsyncGenerator<Output, void, undefined> {
+  const rows = db.each<{ path: Uint8Array; key: string }>(
+    "SELECT path, key FROM outputs JOIN items ON items.id = outputs.item WHERE outputs.fleet = ? ORDER BY path, position",
+    fleet,
+  );
+  for (const { path, key } of rows) yield { path: pathOf(path), key };
 }

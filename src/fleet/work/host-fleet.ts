@@ -1,25 +1,79 @@
-import type { Mirrors } from "../../blobs/mirror/mirrors.ts";
-import type { BlobStore } from "../../blobs/model/blob.ts";
+import { z } from "zod";
+import { openModel } from "../../agent/provider/open-model.ts";
+import { type Approver, denied } from "../../approval/approver.ts";
+import type { Mirror, Mirrors } from "../../blobs/mirror/mirrors.ts";
+import { type BlobStore, isDigest } from "../../blobs/model/blob.ts";
+import { nameFault } from "../../declarations/terms/names.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { examine } from "../../json/examine.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import { describeAll } from "../../run/model/result.ts";
+import { RecordedApprover } from "../../run/recorded/approver.ts";
+import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { deliveryOf } from "../../sandbox/staging.ts";
 import { agreedFacts, agreementDigest, whyDifferent } from "../agreement/agreement.ts";
+import { calledBy } from "../cache/fleet-digest.ts";
 import { withFetchedAttachments } from "../fetched-attachments.ts";
 import { fleetPermission } from "../fleet-permission.ts";
 import { freshCells } from "../fresh-cells.ts";
 import { type FleetJob, readByAll } from "../items/item-job.ts";
-import type { Offer } from "../model/work.ts";
+import type { FleetSpec } from "../model/item.ts";
+import type { Agreement, Offer } from "../model/work.ts";
 import { RunTroubles } from "../run-troubles.ts";
 import { ScrubbedPool } from "../scrubbed/scrubbed-pool.ts";
 import type { AskingCoordinator } from "./asking-coordinator.ts";
 import type { HostFleet, Hosting } from "./hosting.ts";
 import { attemptWith } from "./item-attempt.ts";
-import { inheriting, mirrored } from "./mirrored-job.ts";
-import { deniesDirectories } from "./no-directories.ts";
-import { offeredAgreement, offeredSpec } from "./offered-spec.ts";
 import { SentChanges } from "./sent-changes.ts";
-import { whatIsMissing } from "./what-is-missing.ts";
+
+const name = z.string().refine((text) => nameFault(text) === null);
+const count = z.number().int().min(0).max(1_000_000_000);
+
+const offered = z.object({
+  version: z.literal(1),
+  worker: name,
+  policy: name.nullable(),
+  concurrency: z.union([z.literal("auto"), count]),
+  reuse: z.enum(["fresh", "scrubbed"]),
+  timeoutMs: z.number().positive().nullable(),
+  retries: count,
+  maxFailures: count.nullable(),
+  cache: z.boolean(),
+  source: z.string().max(10_000),
+});
+
+/** The spec of a fleet as another machine wrote it into the database; null if it is none that this version can read. */
+function offeredSpec(raw: unknown): FleetSpec | null {
+  const parsed = examine(offered, raw);
+  return parsed.success ? parsed.data : null;
+}
+
+/** A longer one is none that Corral makes. */
+const MAX_TEXT = 10_000;
+const texts = z.record(z.string().max(MAX_TEXT), z.string().max(MAX_TEXT));
+const agreement = z.object({ declarations: texts, images: texts, trees: texts });
+
+/** What must agree, as another machine wrote it; null if it is none that this version can read. */
+function offeredAgreement(raw: unknown): Agreement | null {
+  const parsed = examine(agreement, raw);
+  return parsed.success ? parsed.data : null;
+}
+
+/** No run is granted a directory of this machine, whatever the rules say: an item reads and writes those of its coordinator. */
+export function deniesDirectories(run: Pick<RunEnvironment, "approver" | "audit" | "emit" | "now">): Approver {
+  const denying = new RecordedApprover({ decide: async () => denied(NO_DIRECTORIES) }, run.audit, run);
+  return {
+    decide: (request, signal) =>
+      (request.operations.some((one) => one === "grant_read" || one === "grant_write") ? denying : run.approver).decide(
+        request,
+        signal,
+      ),
+  };
+}
+
+const NO_DIRECTORIES =
+  "the item runs on another machine, and its coordinator's other directories are not there; declare the directory as a mount of the worker, or run the fleet without machines";
 
 /** What a machine runs items with. */
 export interface MachineParts {
@@ -115,4 +169,79 @@ function textOf({ violations }: { readonly violations: Parameters<typeof describ
   return describeAll(violations)
     .map(({ message }) => message)
     .join("; ");
+}
+
+/**
+ * Why this machine could run no item of a fleet although its declarations agree: a secret or the key of a model that it does not have.
+ * Null if it has all. Their values are read once and forgotten.
+ */
+async function whatIsMissing(
+  { worker, sandbox }: { readonly worker: WorkerDefinition; readonly sandbox: Sandbox },
+  run: RunEnvironment,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const missing: string[] = [];
+  const look = async (read: () => Promise<unknown>): Promise<void> => {
+    try {
+      await read();
+    } catch (error) {
+      missing.push((error as Error).message);
+    }
+  };
+  for (const name of sandbox.secrets ?? []) await look(() => run.secretInside(name, signal));
+  for (const name of ofNetwork(sandbox)) await look(() => run.secretOf(name, signal));
+  for (const { agent } of [worker, ...calledBy(worker, run.project.workers)])
+    if (agent !== undefined) await look(() => openModel(agent.model, run.models, signal));
+  return missing.length === 0 ? null : `this machine lacks what its items need: ${[...new Set(missing)].join("; ")}`;
+}
+
+function ofNetwork({ network }: Sandbox): ReadonlySet<string> {
+  if (typeof network === "boolean") return new Set();
+  return new Set(network.allow.flatMap(({ set = {} }) => Object.values(set).map(({ secret }) => secret)));
+}
+
+/** What a fleet's items read on this machine. Disposing lets the mirrors go. */
+export interface Mirrored extends AsyncDisposable {
+  /** With mirrors in the place of all directories; whatever is writable is staged. */
+  readonly sandbox: Sandbox;
+}
+
+/** Brings the directories of a fleet here. @throws BlobRefused, TreeRefused, or an error for people */
+async function mirrored(
+  sandbox: Sandbox,
+  trees: Agreement["trees"],
+  { mirrors, blobs, signal }: { readonly mirrors: Mirrors; readonly blobs: BlobStore; readonly signal: AbortSignal },
+): Promise<Mirrored> {
+  const opened: Mirror[] = [];
+  const close = async (): Promise<void> => {
+    for (const mirror of opened) await mirror[Symbol.asyncDispose]();
+  };
+  try {
+    const mounts: Mount[] = [];
+    for (const mount of sandbox.mounts) {
+      const digest = trees[mount.path];
+      if (digest === undefined || !isDigest(digest)) throw new Error(`its coordinator does not offer ${mount.path}`);
+      const mirror = await mirrors.open(digest, blobs, signal);
+      opened.push(mirror);
+      mounts.push(stagedAt(mount, mirror.path));
+    }
+    return { sandbox: { ...sandbox, mounts }, [Symbol.asyncDispose]: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** What is written leaves this machine as a changeset alone, whatever it is at home. */
+function stagedAt({ view: _, ...mount }: Mount, host: string): Mount {
+  return mount.mode === "ro" || mount.discard ? { ...mount, host } : { ...mount, host, stage: true };
+}
+
+/**
+ * The worker as one that inherits its files: the sandbox that it is run under is its own already. Everything else that it needs is
+ * derived again.
+ */
+function inheriting(worker: WorkerDefinition): WorkerDefinition {
+  const { zones: _, paths: __, allowRead: ___, allowWrite: ____, ...needs } = worker.needs;
+  return { ...worker, needs: { ...needs, inherit: true } };
 }

@@ -1,17 +1,55 @@
-import type { RunResult } from "../../run/model/result.ts";
-import { brokenResult } from "../../run/model/result.ts";
+import { z } from "zod";
+import { type Digest, isDigest } from "../../blobs/model/blob.ts";
+import { examine } from "../../json/examine.ts";
+import { isAttachmentName } from "../../run/calls/call.ts";
+import { brokenResult, type RunResult } from "../../run/model/result.ts";
 import type { ItemExecutor } from "../executor.ts";
 import { itemResult, unrunResult } from "../item-result.ts";
 import { type FleetJob, itemJob } from "../items/item-job.ts";
-import type { ItemRequest, ItemResult } from "../model/item.ts";
+import { ATTACHED_LIMITS, type ItemRequest, type ItemResult } from "../model/item.ts";
 import type { ClaimedWork, Delivery } from "../model/work.ts";
 import type { RunTroubles } from "../run-troubles.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { boundedStream } from "../stored/stream-encoding.ts";
 import type { AskingCoordinator } from "./asking-coordinator.ts";
-import { claimedRequest } from "./claimed-request.ts";
 import type { Brought, HostedFleet } from "./hosting.ts";
 import type { SentChanges } from "./sent-changes.ts";
+
+const MAX_TEXT = 10_000;
+/** Of paths that an item may read or write. */
+const MAX_PATHS = 100_000;
+
+const text = z.string().max(MAX_TEXT);
+const attachment = z.strictObject({
+  path: text,
+  name: z.string().refine(isAttachmentName),
+  sent: z
+    .strictObject({
+      digest: z.custom<Digest>((value) => typeof value === "string" && isDigest(value)),
+      bytes: z.number().int().min(0).max(ATTACHED_LIMITS.bytes),
+    })
+    .optional(),
+});
+const claimed = z.object({
+  index: z.number().int().min(0),
+  key: text,
+  place: text,
+  input: z.unknown().optional(),
+  attachments: z
+    .array(attachment)
+    .max(ATTACHED_LIMITS.files)
+    .refine((all) => new Set(all.map(({ name }) => name)).size === all.length),
+  allowRead: z.array(text).max(MAX_PATHS).optional(),
+  allowWrite: z.array(text).max(MAX_PATHS).optional(),
+  fields: z.record(z.string(), z.unknown()).optional(),
+  refusal: z.string().optional(),
+});
+
+/** The request of an item as another machine wrote it into the database; null if it is none. */
+function claimedRequest(raw: unknown): ItemRequest | null {
+  const parsed = examine(claimed, raw);
+  return parsed.success ? (parsed.data as ItemRequest) : null;
+}
 
 interface Parts {
   readonly fleet: string;

@@ -1,7 +1,8 @@
+import { randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { toWebRequest } from "@modelcontextprotocol/node";
-import { isLegacyRequest } from "@modelcontextprotocol/server";
+import { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } from "@modelcontextprotocol/node";
+import { createMcpHandler, isInitializeRequest, isLegacyRequest, type Server } from "@modelcontextprotocol/server";
 import { OpenBytes } from "../../json/bounded-text.ts";
 import { createServer } from "../../platform/http.ts";
 import { Connections } from "../../platform/http-connections.ts";
@@ -9,10 +10,235 @@ import type { Connection } from "../connection/connection.ts";
 import { MAX_MESSAGE_BYTES } from "../message-limits.ts";
 import { protocolServer } from "../protocol-server.ts";
 import { carriesToken, type HttpRequest, isLocalRequest, MAX_OPEN_BYTES, readBody, refuse } from "./admission.ts";
-import type { PresenceTimes, SessionsOptions } from "./presence.ts";
-import { Sessions } from "./sessions.ts";
-import { SharedSession } from "./shared-session.ts";
-import { UnreadAnswers } from "./unread-answers.ts";
+
+/** How long a client may be silent before Corral treats it as gone. */
+export interface PresenceTimes {
+  /** Nothing was asked, and nothing is open. */
+  readonly idleMs: number;
+  /** The last open request broke off, as when the client's process dies, and no new one came. */
+  readonly goneMs: number;
+}
+
+/** A client's connection. The sessions only end it. */
+export interface Disposing {
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What the sessions of an HTTP server need. */
+export interface SessionsOptions<Connection extends Disposing> {
+  /** `isShared`: for clients that cannot be distinguished. */
+  readonly connect: (isShared: boolean) => Connection;
+  /** The protocol's side of a connection. `legacy`: revisions until 2025-11-25, `modern`: from 2026-07-28 on. */
+  readonly serve: (connection: Connection, era: "legacy" | "modern") => Server;
+  readonly times: PresenceTimes;
+  readonly onTrouble: (error: Error) => void;
+}
+
+/** Decides from a session's open requests if its client is still connected. */
+class Presence implements Disposable {
+  readonly #times: PresenceTimes;
+  readonly #onGone: () => void;
+  #open = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(times: PresenceTimes, onGone: () => void) {
+    this.#times = times;
+    this.#onGone = onGone;
+    this.#wait(times.idleMs);
+  }
+
+  /** A request that is answered by this response; an event stream is one that stays open. */
+  seen(response: ServerResponse): void {
+    // The client has already left, and no event will report it.
+    if (response.closed) return;
+    this.#open += 1;
+    clearTimeout(this.#timer);
+    response.once("close", () => {
+      this.#open -= 1;
+      if (this.#open > 0) return;
+      const { idleMs, goneMs } = this.#times;
+      this.#wait(response.writableFinished ? idleMs : goneMs);
+    });
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+    this.#open = Number.POSITIVE_INFINITY;
+  }
+
+  #wait(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#onGone, ms).unref();
+  }
+}
+
+/** Clients at once; each may have a container. */
+const MAX_SESSIONS = 16;
+
+interface Session {
+  readonly transport: NodeStreamableHTTPServerTransport;
+  readonly presence: Presence;
+  readonly end: () => Promise<void>;
+}
+
+/** Clients of the revisions until 2025-11-25, each with a session that its first request opens. */
+class Sessions<Connection extends Disposing> implements AsyncDisposable {
+  readonly #options: SessionsOptions<Connection>;
+  readonly #sessions = new Map<string, Session>();
+  /** Also of those that are being opened, and closed: they take a place as well. */
+  readonly #ends = new Set<() => Promise<void>>();
+
+  constructor(options: SessionsOptions<Connection>) {
+    this.#options = options;
+  }
+
+  async handle(request: HttpRequest, response: ServerResponse, body: unknown): Promise<void> {
+    const id = request.headers["mcp-session-id"];
+    if (id === undefined) return await this.#begin(request, response, body);
+    const session = typeof id === "string" ? this.#sessions.get(id) : undefined;
+    // The client begins anew then.
+    if (session === undefined) return refuse(response, 404, "there is no such session, or it is over");
+    session.presence.seen(response);
+    await session.transport.handleRequest(request, response, body);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#ends].map((end) => end()));
+  }
+
+  async #begin(request: HttpRequest, response: ServerResponse, body: unknown): Promise<void> {
+    const first = Array.isArray(body) && body.length === 1 ? body[0] : body;
+    if (!isInitializeRequest(first)) return refuse(response, 400, "the first request of a session is `initialize`");
+    if (this.#ends.size >= MAX_SESSIONS) return refuse(response, 503, `there are ${MAX_SESSIONS} sessions already`);
+    const session = await this.#open();
+    session.presence.seen(response);
+    await session.transport.handleRequest(request, response, body);
+    if (session.transport.sessionId === undefined) await session.end();
+  }
+
+  async #open(): Promise<Session> {
+    const { connect, serve, times, onTrouble } = this.#options;
+    const connection = connect(false);
+    const server = serve(connection, "legacy");
+    const transport = new NodeStreamableHTTPServerTransport({
+      sessionIdGenerator: () => randomUUID(),
+      onsessioninitialized: (id) => void this.#sessions.set(id, session),
+      onsessionclosed: () => end(),
+    });
+    const presence = new Presence(times, () => void end());
+    let ending: Promise<void> | null = null;
+    const end = (): Promise<void> => {
+      ending ??= close();
+      return ending;
+    };
+    const close = async (): Promise<void> => {
+      presence[Symbol.dispose]();
+      if (transport.sessionId !== undefined) this.#sessions.delete(transport.sessionId);
+      // What is under way is answered first, for a client that still listens.
+      await connection[Symbol.asyncDispose]().catch(onTrouble);
+      await server.close();
+      this.#ends.delete(end);
+    };
+    this.#ends.add(end);
+    const session = { transport, presence, end };
+    server.onerror = onTrouble;
+    server.onclose = () => void end();
+    await server.connect(transport);
+    return session;
+  }
+}
+
+/**
+ * Clients since the revision 2026-07-28. It knows no sessions: each request is complete in itself, and only the
+ * token distinguishes clients. So all who have it share one sandbox and one container, until none has come for long.
+ */
+export class SharedSession<Connection extends Disposing> implements AsyncDisposable {
+  readonly #options: SessionsOptions<Connection>;
+  readonly #handle: ReturnType<typeof toNodeHandler>;
+  readonly #close: () => Promise<void>;
+  #connection: Connection | null = null;
+  #presence: Presence | null = null;
+  #ending: Promise<void> = Promise.resolve();
+  #isOver = false;
+
+  constructor(options: SessionsOptions<Connection>) {
+    this.#options = options;
+    const { onTrouble, serve } = options;
+    const handler = createMcpHandler(() => serve(this.#connected(), "modern"), {
+      legacy: "reject",
+      onerror: onTrouble,
+    });
+    this.#handle = toNodeHandler(handler, { onerror: onTrouble });
+    this.#close = handler.close;
+  }
+
+  async handle(request: HttpRequest, response: ServerResponse, body: unknown): Promise<void> {
+    this.#connected();
+    this.#presence?.seen(response);
+    await this.#handle(request, response, body);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // A request that still arrives would open what is never closed.
+    this.#isOver = true;
+    // What is under way is answered first, for a client that still listens.
+    this.#end();
+    await this.#ending;
+    await this.#close();
+  }
+
+  #connected(): Connection {
+    if (this.#isOver) throw new Error("the server is being stopped");
+    const { connect, times } = this.#options;
+    this.#connection ??= connect(true);
+    // A request that breaks off is cancelled by that, and says nothing of its client.
+    this.#presence ??= new Presence({ ...times, goneMs: times.idleMs }, () => this.#end());
+    return this.#connection;
+  }
+
+  #end(): void {
+    const connection = this.#connection;
+    this.#presence?.[Symbol.dispose]();
+    this.#presence = null;
+    this.#connection = null;
+    if (connection === null) return;
+    const ended = connection[Symbol.asyncDispose]().catch((error: Error) => this.#options.onTrouble(error));
+    this.#ending = Promise.all([this.#ending, ended]).then(() => {});
+  }
+}
+
+/** For all clients together. Corral holds each answer whole, and it may be as large as an image that a tool reads. */
+const MAX_UNREAD = 8;
+/** A client that reads has read the largest answer in this time, over this machine's loopback. */
+const PATIENCE_MS = 2000;
+const LOOK_MS = 100;
+
+/** Drops answers that their clients do not read, the oldest first, if there are more than a few. */
+class UnreadAnswers implements Disposable {
+  /** Since when each answer has been unread, in the order of the requests; null if it is not. */
+  readonly #open = new Map<ServerResponse, number | null>();
+  readonly #timer = setInterval(() => this.#look(performance.now()), LOOK_MS).unref();
+
+  watch(response: ServerResponse): void {
+    this.#open.set(response, null);
+    response.once("close", () => this.#open.delete(response));
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+  }
+
+  #look(now: number): void {
+    for (const [response, since] of this.#open) this.#open.set(response, isUnread(response) ? (since ?? now) : null);
+    const unread = [...this.#open].filter(([, since]) => since !== null && now - since > PATIENCE_MS);
+    for (const [response] of unread.slice(0, Math.max(0, unread.length - MAX_UNREAD))) response.destroy();
+  }
+}
+
+/** The client's side of the connection has not yet taken all that was written. */
+function isUnread({ writableNeedDrain, writableEnded, writableFinished }: ServerResponse): boolean {
+  return writableNeedDrain || (writableEnded && !writableFinished);
+}
 
 /** Nothing but this machine reaches it. */
 const ADDRESS = "127.0.0.1";

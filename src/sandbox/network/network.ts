@@ -1,8 +1,122 @@
-import { inOrder, type ParsedRule, parseRule } from "./canonical-rule.ts";
-import type { NetworkExcess } from "./excess.ts";
-import type { AllowedNetwork, DynamicNetwork, Network, NetworkLimits, NetworkRule } from "./rule.ts";
-import { type Ceiling, everywhere, excessOf, meetRules } from "./rule-bounds.ts";
-import { meetTargets, type NetworkTarget, parseTarget, targetInside, targetText } from "./target.ts";
+import {
+  ADDRESSES_OF_OTHERS,
+  type AddressBlock,
+  blockInside,
+  blockText,
+  EVERY_ADDRESS,
+  halvesOf,
+  meetBlocks,
+  mergeBlocks,
+  PUBLIC_ADDRESSES,
+  parseBlock,
+} from "./address.ts";
+import {
+  type ArtifactIndex,
+  artifactInside,
+  artifactsBelow,
+  canonicalArtifacts,
+  indexArtifacts,
+  meetArtifacts,
+} from "./artifacts.ts";
+import { NETWORK_TERMS, type NetworkExcess, type NetworkTerm } from "./excess.ts";
+import {
+  indexPatterns,
+  meetPatternLists,
+  type PatternIndex,
+  patternFault,
+  segmentCount,
+  splitPattern,
+  widestPatterns,
+} from "./path-glob.ts";
+import {
+  type AllowedNetwork,
+  type Artifact,
+  type DynamicNetwork,
+  isLookedInto,
+  type Network,
+  type NetworkLimits,
+  type NetworkRule,
+} from "./rule.ts";
+import { EVERYWHERE, meetTargets, type NetworkTarget, parseTarget, targetInside, targetText } from "./target.ts";
+
+/** A rule in canonical form, with its parts parsed. */
+export interface ParsedRule {
+  readonly rule: NetworkRule;
+  readonly target: NetworkTarget;
+  /** Undefined: as `addresses` of the rule, every public one. */
+  readonly blocks: readonly AddressBlock[] | undefined;
+  /** Of the paths; undefined: as there. */
+  readonly places: PatternIndex | undefined;
+  /** Of the artifacts; undefined: as there. */
+  readonly files: ArtifactIndex | undefined;
+}
+
+const PUBLIC_TEXTS = PUBLIC_ADDRESSES.map(blockText);
+
+/** Null for a rule that allows nothing: malformed, or with an empty list of methods, paths, addresses or files. */
+function parseRule(raw: NetworkRule): ParsedRule | null {
+  const parsed = parseTarget(raw.to);
+  const methods = raw.methods && sorted(raw.methods.map((method) => method.toUpperCase()));
+  const bothPaths = raw.paths && widestPatterns(sorted(raw.paths.filter((path) => patternFault(path) === null)));
+  const blocks = raw.addresses && blocksOf(raw.addresses);
+  // Of files, paths only leave some: in one list both are compared much faster.
+  const paths = raw.artifacts === undefined ? bothPaths : undefined;
+  const artifacts = raw.artifacts && canonicalArtifacts(artifactsBelow(raw.artifacts, bothPaths));
+  if (!parsed.ok || [methods, paths, blocks, artifacts].some((list) => list?.length === 0)) return null;
+  const set =
+    raw.set &&
+    Object.fromEntries(Object.entries(raw.set).map(([name, { secret }]) => [name.toLowerCase(), { secret }]));
+  const without =
+    raw.without && sorted(raw.without.map((name) => name.toLowerCase())).filter((name) => !hasOwn(set, name));
+  const bounds = {
+    ...(methods && { methods }),
+    ...(paths && { paths }),
+    ...(set && { set: Object.fromEntries(Object.entries(set).sort(([a], [b]) => (a < b ? -1 : 1))) }),
+    ...(without && (without.length > 0 || !set) && { without }),
+    ...(blocks && { addresses: blocks.map(blockText) }),
+  };
+  // On port 80 it says nothing more, unless it is what makes Corral look into the requests.
+  const saysTls =
+    raw.tls === false && (parsed.target.port !== 80 || !isLookedInto({ ...bounds, ...(artifacts && { artifacts }) }));
+  const rule: NetworkRule = {
+    to: targetText(parsed.target),
+    ...bounds,
+    ...(saysTls && { tls: false }),
+    ...(raw.packages && { packages: raw.packages }),
+    ...(artifacts && { artifacts }),
+  };
+  return {
+    rule,
+    target: parsed.target,
+    blocks,
+    places: paths && indexPatterns(paths),
+    files: artifacts && indexArtifacts(artifacts),
+  };
+}
+
+/** Undefined: every public address, also if each of them is listed. */
+function blocksOf(addresses: readonly string[]): readonly AddressBlock[] | undefined {
+  const blocks = mergeBlocks(addresses.map(parseBlock).filter((block) => block !== null));
+  const isPublic =
+    blocks.length === PUBLIC_ADDRESSES.length &&
+    blocks.every((block, index) => blockText(block) === PUBLIC_TEXTS[index]);
+  return isPublic ? undefined : blocks;
+}
+
+/** By place, then those that set more headers first. */
+function inOrder(a: NetworkRule, b: NetworkRule): number {
+  if (a.to !== b.to) return a.to < b.to ? -1 : 1;
+  const [more, less] = [b, a].map(({ set = {} }) => Object.keys(set).length) as [number, number];
+  return more - less || (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1);
+}
+
+function sorted(texts: readonly string[]): string[] {
+  return [...new Set(texts)].sort();
+}
+
+function hasOwn(set: NetworkRule["set"], name: string): boolean {
+  return set !== undefined && Object.hasOwn(set, name);
+}
 
 export const NETWORK_LIMITS = ["uploadBytes", "downloadBytes", "requests", "connections"] as const;
 
@@ -127,4 +241,168 @@ function canonicalTargets(texts: readonly string[]): string[] {
 
 function targetsOf(texts: readonly string[]): NetworkTarget[] {
   return texts.map(parseTarget).flatMap((each) => (each.ok ? [each.target] : []));
+}
+
+/**
+ * How two rules are compared. `caller`: what is asked inherits addresses and files that it does not name. `policy`: the same,
+ * and any secret may be set, since a policy knows no project's secrets. `itself`: nothing is inherited.
+ */
+export type Ceiling = "caller" | "policy" | "itself";
+
+/** The rules that `network: true` is worth as a ceiling. The Engine's network does not lead to the loopback of the machine. */
+function everywhere(ceiling: Ceiling): ParsedRule[] {
+  const blocks = ceiling === "policy" ? EVERY_ADDRESS : ADDRESSES_OF_OTHERS;
+  return [{ rule: { to: "*:*" }, target: EVERYWHERE, blocks, places: undefined, files: undefined }];
+}
+
+/** A request of what is asked, with `undefined` for one of any kind. */
+interface Piece {
+  readonly method: string | undefined;
+  readonly path: string | undefined;
+  readonly artifact: Artifact | undefined;
+  readonly block: AddressBlock | undefined;
+}
+
+/** The term in which the rules do not allow together what is asked; null if they do. Exact: any request of it is in one of them. */
+function excessOf(asked: ParsedRule, has: readonly ParsedRule[], ceiling: Ceiling): NetworkTerm | null {
+  const near = has.filter(({ target }) => targetInside(asked.target, target));
+  const { methods, paths, artifacts } = asked.rule;
+  const isBounded = ceiling === "itself" && near.some(({ blocks }) => blocks !== undefined);
+  const blocks = asked.blocks ?? (isBounded ? PUBLIC_ADDRESSES : undefined);
+  for (const method of methods ?? [undefined])
+    for (const path of paths ?? [undefined])
+      for (const artifact of artifacts ?? [undefined])
+        for (const block of blocks ?? [undefined]) {
+          const excess = excessOfPiece({ method, path, artifact, block }, asked, near, ceiling);
+          if (excess !== null) return excess;
+        }
+  return null;
+}
+
+function excessOfPiece(
+  piece: Piece,
+  asked: ParsedRule,
+  has: readonly ParsedRule[],
+  ceiling: Ceiling,
+): NetworkTerm | null {
+  const misses = has.map((rule) => firstMiss(piece, asked, rule, ceiling));
+  if (misses.includes(null)) return null;
+  const parts = partsOf(piece, has);
+  if (parts.length > 0 && parts.every((part) => excessOfPiece(part, asked, has, ceiling) === null)) return null;
+  // The rule that fits longest says best what is wrong.
+  return NETWORK_TERMS.findLast((term) => misses.includes(term)) ?? "to";
+}
+
+/** Smaller pieces, of which several rules may have one each; none if no rule is that fine. */
+function partsOf(piece: Piece, has: readonly ParsedRule[]): Piece[] {
+  const { path, block } = piece;
+  const isFiner = (other: AddressBlock): boolean =>
+    block !== undefined && other.prefix > block.prefix && blockInside(other, block);
+  if (block !== undefined && has.some(({ blocks }) => (blocks ?? PUBLIC_ADDRESSES).some(isFiner)))
+    return halvesOf(block).map((half) => ({ ...piece, block: half }));
+  const longest = Math.max(0, ...has.flatMap(({ rule }) => rule.paths?.map(segmentCount) ?? []));
+  if (path === undefined || segmentCount(path) > longest) return [];
+  return splitPattern(path).map((part) => ({ ...piece, path: part }));
+}
+
+function firstMiss(
+  piece: Piece,
+  asked: ParsedRule,
+  { rule, blocks, places, files }: ParsedRule,
+  ceiling: Ceiling,
+): NetworkTerm | null {
+  const { method, path, artifact, block } = piece;
+  if (isLookedInto(rule)) {
+    if (!isLookedInto(asked.rule)) return "tunnel";
+    if (meetTls(asked.rule, rule, asked.target)?.port !== asked.target.port) return "tls";
+  }
+  if (rule.methods !== undefined && (method === undefined || !rule.methods.includes(method))) return "methods";
+  // The files of a rule are its paths too.
+  const place = path ?? artifact?.path;
+  if (places !== undefined && (place === undefined || !places.includes(place))) return "paths";
+  if (files !== undefined && !hasArtifact(artifact, files, ceiling)) return "artifacts";
+  const allowed = blocks ?? PUBLIC_ADDRESSES;
+  if (block !== undefined && !allowed.some((each) => blockInside(block, each))) return "addresses";
+  return setsMore(asked.rule, rule, ceiling) ? "set" : null;
+}
+
+function hasArtifact(asked: Artifact | undefined, has: ArtifactIndex, ceiling: Ceiling): boolean {
+  return asked === undefined ? ceiling !== "itself" : artifactInside(asked, has);
+}
+
+function setsMore({ set = {}, without = [] }: NetworkRule, has: NetworkRule, ceiling: Ceiling): boolean {
+  if (ceiling === "policy") return false;
+  if (Object.entries(set).some(([name, { secret }]) => has.set?.[name]?.secret !== secret)) return true;
+  // A caller's header that this rule does not set is kept from the cell as well: see `NetworkRule.without`.
+  return ceiling === "itself" && headersOf(has).some((name) => !hasOwn(set, name) && !without.includes(name));
+}
+
+/** What both allow; null if that is nothing. Of two rules the first is what is asked. */
+function meetRules(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling): NetworkRule | null {
+  const met = meetTargets(asked.target, has.target);
+  if (met === null) return null;
+  const tls = meetTls(asked.rule, has.rule, met);
+  if (tls === null) return null;
+  const blocks = meetAddresses(asked, has, ceiling);
+  const methods = meetLists(asked.rule.methods, has.rule.methods, (a, b) => a.filter((each) => b.includes(each)));
+  const paths = meetLists(asked.rule.paths, has.rule.paths, meetPatternLists);
+  const artifacts =
+    asked.rule.artifacts && has.files
+      ? meetArtifacts(asked.rule.artifacts, has.files)
+      : (asked.rule.artifacts ?? has.rule.artifacts);
+  return {
+    to: `${met.wildcard ? "*." : ""}${met.host}:${tls.port ?? "*"}`,
+    ...(methods && { methods }),
+    ...(paths && { paths }),
+    ...meetHeaders(asked.rule, has.rule, ceiling),
+    ...(blocks && { addresses: blocks.map(blockText) }),
+    ...(tls.plain && { tls: false }),
+    ...(asked.rule.packages && { packages: asked.rule.packages }),
+    ...(artifacts && { artifacts }),
+  };
+}
+
+/** A tunnel carries both. Otherwise the two must agree; on port 80 they always do. Null if they do not. */
+function meetTls(
+  a: NetworkRule,
+  b: NetworkRule,
+  { port }: NetworkTarget,
+): { plain: boolean; port: number | null } | null {
+  const [first, second] = [a, b].map((rule) => (isLookedInto(rule) ? rule.tls === false : undefined));
+  const plain = first ?? second ?? false;
+  if (first === undefined || second === undefined || first === second) return { plain, port };
+  return port === null || port === 80 ? { plain: false, port: 80 } : null;
+}
+
+function meetAddresses(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling): readonly AddressBlock[] | undefined {
+  // What everything holds of the public addresses is all of them.
+  const [inner, outer] = [asked, has].map(({ target, blocks }) => (target === EVERYWHERE ? undefined : blocks));
+  if (inner === undefined && outer === undefined) return undefined;
+  if (asked.blocks === undefined && ceiling !== "itself") return outer;
+  return meetBlocks(asked.blocks ?? PUBLIC_ADDRESSES, has.blocks ?? PUBLIC_ADDRESSES);
+}
+
+function meetLists(
+  some: readonly string[] | undefined,
+  others: readonly string[] | undefined,
+  meet: (a: readonly string[], b: readonly string[]) => string[],
+): readonly string[] | undefined {
+  return some === undefined || others === undefined ? (some ?? others) : meet(some, others);
+}
+
+/** A header that both set is set by Corral. A header that only one sets is not sent at all. */
+function meetHeaders(asked: NetworkRule, has: NetworkRule, ceiling: Ceiling): Pick<NetworkRule, "set" | "without"> {
+  if (ceiling === "policy") {
+    // An empty list closes no header, and keeps a rule that is looked into what it is.
+    const without = asked.without ?? (headersOf(has).length > 0 && !asked.set ? [] : undefined);
+    return { ...(asked.set && { set: asked.set }), ...(without && { without }) };
+  }
+  const set = Object.entries(asked.set ?? {}).filter(([name, { secret }]) => has.set?.[name]?.secret === secret);
+  const names = set.map(([name]) => name);
+  const without = [...headersOf(asked), ...headersOf(has)].filter((name) => !names.includes(name));
+  return { ...(set.length > 0 && { set: Object.fromEntries(set) }), ...(without.length > 0 && { without }) };
+}
+
+function headersOf({ set = {}, without = [] }: NetworkRule): string[] {
+  return [...Object.keys(set), ...without];
 }

@@ -2,17 +2,51 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import PQueue from "p-queue";
 import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
-import type { PageFiles } from "../page/page-files.ts";
+import type { PageFile, PageFiles } from "../page/page-files.ts";
 import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
-import { type Patience, send, sendFault } from "./answer.ts";
+import { endWith, type Patience, send, sendFault } from "./answer.ts";
 import { faultOf, ServiceFault } from "./fault.ts";
 import type { HidePaths } from "./host-paths.ts";
 import { CONNECTIONS } from "./listener.ts";
-import { sendPage } from "./page.ts";
 import type { Refusals } from "./refusals.ts";
 import type { Caller } from "./route.ts";
 import type { Found, Router } from "./router.ts";
+import { SECURITY_HEADERS } from "./security-headers.ts";
 import { type Owner, ownerOf, Shares } from "./shares.ts";
+
+/**
+ * What the page may do: load its own files, and ask its own service. Texts of workers can neither become a script nor a style, nor
+ * be sent elsewhere, and no text can become HTML (trusted types).
+ */
+const PAGE_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+/** Sends a file of the page. */
+function sendPage(request: IncomingMessage, response: ServerResponse, file: PageFile, patience: Patience): void {
+  const isGzip = /(?:^|[ ,])gzip(?:$|[ ,])/.test(String(request.headers["accept-encoding"] ?? ""));
+  const bytes = isGzip ? file.gzipped : file.bytes;
+  response.writeHead(200, {
+    ...SECURITY_HEADERS,
+    "content-security-policy": PAGE_POLICY,
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "cache-control": file.cacheControl,
+    "content-type": file.contentType,
+    "content-length": String(bytes.length),
+    vary: "accept-encoding",
+    ...(isGzip ? { "content-encoding": "gzip" } : {}),
+  });
+  endWith(response, request.method === "HEAD" ? undefined : bytes, patience);
+}
 
 /** So that a token can still ask for something while it follows as much as it may. */
 const STREAMS = { all: CONNECTIONS.all / 2, each: CONNECTIONS.each / 2 };

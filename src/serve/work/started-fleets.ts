@@ -13,7 +13,7 @@ import type { Log } from "../logging/log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Fleets } from "../model/work.ts";
 import type { ServedProject } from "../projects/served-project.ts";
-import { sentFleetEvent } from "./fleet-events.ts";
+import type { SentEvent } from "./run-events.ts";
 
 /** They share the machine: more would only wait for each other. */
 const MAX_FLEETS = 16;
@@ -142,5 +142,36 @@ export class StartedFleets implements Fleets {
       // One that the end of the service stopped is continued by the next.
       if (id !== "" && !this.#over.aborted) await this.#record.remove(project.dir, id);
     }
+  }
+}
+
+/** An event of a fleet as clients get it: what an item printed is in the item itself. */
+function sentFleetEvent(event: FleetEvent, at = new Date().toISOString()): SentEvent {
+  switch (event.type) {
+    case "started": {
+      const { index, key, attempt, machine } = event;
+      return { type: "started", at, index, key, attempt, ...(machine === undefined ? {} : { machine }) };
+    }
+    case "settled": {
+      const { index, key, status, run, attempt, exitCode, error, durationMs, changeset = null, machine } = event.result;
+      const { retryInMs } = event;
+      return {
+        type: "settled",
+        at,
+        index,
+        key,
+        status,
+        run,
+        attempt,
+        exitCode,
+        error,
+        durationMs,
+        changeset,
+        ...(machine === undefined ? {} : { machine }),
+        retryInMs,
+      };
+    }
+    default:
+      return { ...event, at };
   }
 }

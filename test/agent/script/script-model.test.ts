@@ -2,8 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ModelFailure } from "../../../src/agent/failure.ts";
 import type { ModelRequest, StreamPart } from "../../../src/agent/opened-model.ts";
-import type { ScriptedAnswer } from "../../../src/agent/script/script.ts";
-import { ScriptModel } from "../../../src/agent/script/script-model.ts";
+import { type ScriptedAnswer, ScriptModel } from "../../../src/agent/script/open-script.ts";
 
 const REQUEST: ModelRequest = { prompt: [{ role: "user", content: [{ type: "text", text: "Hello" }] }] };
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseScript } from "../../../src/agent/script/script.ts";
+import { parseScript } from "../../../src/agent/script/open-script.ts";
 import { Transcript } from "../../../src/agent/transcript/transcript.ts";
 import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
 

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { judgedQuestion } from "../../../src/fleet/elsewhere/judged-question.ts";
-import { decidedHere } from "../../../src/fleet/elsewhere/machine-questions.ts";
+import { decidedHere, judgedQuestion } from "../../../src/fleet/elsewhere/machine-questions.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
 import type { FleetJob } from "../../../src/fleet/items/item-job.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";

@@ -1,7 +1,6 @@
 import { networkInterfaces } from "node:os";
 import { describe, expect, it } from "vitest";
-import { judgedAddresses } from "../../../src/egress/dial/judged-addresses.ts";
-import { isOwnAddress } from "../../../src/egress/dial/own-addresses.ts";
+import { isOwnAddress, judgedAddresses } from "../../../src/egress/dial/judged-addresses.ts";
 import type { NetworkRule } from "../../../src/sandbox/network/rule.ts";
 
 const { signal } = new AbortController();

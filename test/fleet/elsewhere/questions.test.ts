@@ -9,7 +9,7 @@ import {
 } from "../../../src/fleet/model/question.ts";
 import type { ClaimedWork } from "../../../src/fleet/model/work.ts";
 import { AskingCoordinator } from "../../../src/fleet/work/asking-coordinator.ts";
-import { deniesDirectories } from "../../../src/fleet/work/no-directories.ts";
+import { deniesDirectories } from "../../../src/fleet/work/host-fleet.ts";
 
 const RUN = "aaaaaaaaaaaa";
 const request: ApprovalRequest = {

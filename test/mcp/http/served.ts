@@ -1,7 +1,6 @@
 import { type Client, type ClientOptions, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { Connection } from "../../../src/mcp/connection/connection.ts";
-import type { PresenceTimes } from "../../../src/mcp/http/presence.ts";
-import { type HttpServer, serveOnHttp } from "../../../src/mcp/http/server.ts";
+import { type HttpServer, type PresenceTimes, serveOnHttp } from "../../../src/mcp/http/server.ts";
 import { nobodyAsks } from "../../../src/mcp/questions/client-approver.ts";
 import { QuestionRoutes } from "../../../src/mcp/questions/question-routes.ts";
 import { openProject, type ProjectFixture } from "../../run/project-fixture.ts";

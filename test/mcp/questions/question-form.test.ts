@@ -1,6 +1,6 @@
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { answerIn, questionForm } from "../../../src/mcp/questions/question-form.ts";
+import { answerIn, questionForm } from "../../../src/mcp/questions/client-approver.ts";
 import { type AskedOfPerson, questionText } from "../../../src/operations/wording/question-text.ts";
 
 const GRANT: AskedOfPerson = {

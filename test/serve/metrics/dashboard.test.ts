@@ -2,8 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Registry } from "prom-client";
 import { describe, expect, it } from "vitest";
-import { observeProcess } from "../../../src/serve/metrics/process-series.ts";
-import { seriesIn } from "../../../src/serve/metrics/series.ts";
+import { observeProcess, seriesIn } from "../../../src/serve/metrics/metrics.ts";
 
 interface Panel {
   readonly type: string;

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Registry } from "prom-client";
 import { expect, it } from "vitest";
-import { observeProcess } from "../../../src/serve/metrics/process-series.ts";
+import { observeProcess } from "../../../src/serve/metrics/metrics.ts";
 
 it("looks at the process when it is read, and observes nothing after its end", async () => {
   const registry = new Registry();

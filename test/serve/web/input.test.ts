@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { inputOf } from "../../../src/serve/web/pages/workers/input.ts";
+import { inputOf } from "../../../src/serve/web/pages/workers/workers.tsx";
 
 it.each([
   ["", undefined],

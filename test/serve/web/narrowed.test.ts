@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Held } from "../../../src/serve/web/api/shapes.ts";
-import { compared, isNarrowed } from "../../../src/serve/web/pages/runs/narrowed.ts";
+import { compared, isNarrowed } from "../../../src/serve/web/pages/runs/call-tree.tsx";
 
 const held = (given: Partial<Held> = {}): Held => ({ mounts: [], network: [], secrets: [], tools: null, ...given });
 const side = (given: Partial<Held> = {}, limits: Record<string, number> | null = null) => ({

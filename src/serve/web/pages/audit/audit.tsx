@@ -1,14 +1,111 @@
 import { useEffect, useState } from "preact/hooks";
+import { clipped } from "../../../../text/visible.ts";
 import type { AuditPage, AuditRecord, ProjectList } from "../../api/shapes.ts";
 import { useApp } from "../../app/context.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useNow, useResource } from "../../app/resource.ts";
+import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
+import { CodeBlock } from "../../components/code-block.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
-import { RecordRow } from "./record-row.tsx";
-import { SINCE, TYPES } from "./records.ts";
+
+/** The fields depend on its type. */
+type Fields = AuditRecord & { readonly [field: string]: unknown };
+
+/** As `corral audit --type` has them. */
+const TYPES = [
+  "run_requested",
+  "run_started",
+  "agent_started",
+  "tool_used",
+  "run_ended",
+  "refused",
+  "approval",
+  "grant",
+  "grant_revoked",
+  "changes_applying",
+  "changes_applied",
+  "changes_discarded",
+  "egress",
+  "pushed",
+  "repaired",
+];
+
+const SINCE: Readonly<Record<string, number>> = {
+  last_hour: 3_600_000,
+  last_day: 86_400_000,
+  last_week: 7 * 86_400_000,
+};
+
+const OWN = new Set(["seq", "at", "type", "run", "root", "worker", "prev", "hash", "plan"]);
+const MAX_CHARS = 240;
+
+/** The fields of a record in one line, those first that say most. */
+function summaryOf(record: Fields): string {
+  const { status, tool, on, codes, outcome, paths, to, directory, messages } = record;
+  const first = [tool, status, outcome, codes, messages, on, paths, directory, to].flatMap(textOf);
+  if (first.length > 0) return clipped(first.join(" · "), MAX_CHARS);
+  const rest = Object.entries(record).filter(([field]) => !OWN.has(field));
+  const texts = rest.flatMap(([field, value]) => textOf(value).map((text) => `${field} ${text}`));
+  return clipped(texts.join(" · "), MAX_CHARS);
+}
+
+function textOf(value: unknown): string[] {
+  if (value === undefined || value === null || value === "") return [];
+  if (Array.isArray(value)) return value.length === 0 ? [] : [value.flatMap(textOf).join(", ")];
+  if (typeof value === "object") return Object.values(value).flatMap(textOf);
+  return [String(value)];
+}
+
+const TONES: Readonly<Record<string, Tone>> = {
+  refused: "bad",
+  approval: "warn",
+  grant: "warn",
+  changes_applied: "good",
+  repaired: "bad",
+  pushed: "warn",
+};
+
+/** One record in a line; all of it when it is opened. */
+function RecordRow({ record, now }: { readonly record: AuditRecord; readonly now: number }) {
+  const [isOpen, setOpen] = useState(false);
+  const { type, at, worker, run, ok } = record;
+  const tone = type === "tool_used" && ok === false ? "bad" : (TONES[type] ?? "plain");
+  return (
+    <li class="record">
+      <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+        <summary>
+          <span class="record-at quiet">
+            <Ago at={at} now={now} />
+          </span>
+          <Badge tone={tone}>{words(type)}</Badge>
+          <span class="record-worker">
+            <Visible text={worker ?? ""} max={80} />
+          </span>
+          <span class="record-text">
+            <Visible text={summaryOf(record)} max={240} />
+          </span>
+        </summary>
+        {isOpen ? (
+          <div class="record-whole">
+            {run === undefined ? null : (
+              <p>
+                <a href={hrefTo(["runs", run])}>
+                  Run <code>{run}</code>
+                </a>
+              </p>
+            )}
+            <CodeBlock text={JSON.stringify(record, null, 2)} />
+          </div>
+        ) : null}
+      </details>
+    </li>
+  );
+}
 
 const PAGE = 100;
 const EVERY_MS = 5000;

@@ -13,9 +13,8 @@ import { useRowKeys } from "../../components/row-keys.ts";
 import { Ago } from "../../components/time.tsx";
 import { Name, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { bytesText, countText, plural } from "../../text/amounts.ts";
+import { bytesText, countText, plural, words } from "../../text/amounts.ts";
 import { cutDiff, type FileDiff, type Left, parseDiff } from "../../text/diff.ts";
-import { outcomeText } from "./outcome.ts";
 
 const AT_FIRST = 100;
 /** Diffs that are open at first. */
@@ -329,4 +328,15 @@ function Unfit({ review: { unfit } }: { readonly review: Review }) {
       </ul>
     </section>
   );
+}
+
+/** `3 applied, 1 conflict`, the most frequent first. */
+export function outcomeText(changes: readonly { readonly outcome: string }[]): string {
+  const counts = new Map<string, number>();
+  for (const { outcome } of changes) counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
+  if (counts.size === 0) return "nothing was applied";
+  return [...counts]
+    .toSorted(([, a], [, b]) => b - a)
+    .map(([outcome, count]) => `${count} ${words(outcome)}`)
+    .join(", ");
 }

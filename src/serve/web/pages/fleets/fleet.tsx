@@ -1,21 +1,90 @@
 import { useState } from "preact/hooks";
-import type { ShownFleet } from "../../api/shapes.ts";
+import type { FailureGroup, FleetMachine, ShownFleet } from "../../api/shapes.ts";
 import { useApp, useMay } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
-import { StatusBadge } from "../../components/badge.tsx";
+import { StatusBadge, toneOf } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
+import { CodeBlock } from "../../components/code-block.tsx";
 import { Confirm } from "../../components/dialog.tsx";
-import { ErrorNote, Loading } from "../../components/notes.tsx";
+import { MachineTable } from "../../components/machine-table.tsx";
+import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago } from "../../components/time.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { countText, plural } from "../../text/amounts.ts";
-import { Failures } from "./failures.tsx";
+import { countText, durationText, plural, words } from "../../text/amounts.ts";
 import { ItemDialog } from "./item-dialog.tsx";
 import { ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
-import { Machines } from "./machines.tsx";
-import { Progress } from "./progress.tsx";
+
+interface Share {
+  readonly status: string;
+  readonly count: number;
+  readonly tone: string;
+}
+
+/** How many items are in which state, as a bar and in numbers. A number shows its items. */
+function Progress({ fleet, show }: { readonly fleet: ShownFleet; readonly show: (status: string) => void }) {
+  const { counts, recentRate, leftMs } = fleet;
+  const shares = sharesOf(fleet);
+  const percent = counts.total === 0 ? 0 : Math.floor((counts.done * 1000) / counts.total) / 10;
+  return (
+    <section class="fleet-progress" aria-label="Progress">
+      <p class="fleet-figures">
+        <strong>
+          {countText(counts.done)} of {countText(counts.total)}
+        </strong>{" "}
+        done ({percent}%)
+        {recentRate === null ? null : `, ${rateText(recentRate)}`}
+        {leftMs === null ? null : `, about ${durationText(Math.max(1000, Math.round(leftMs / 1000) * 1000))} left`}
+      </p>
+      <div class="fleet-bar" aria-hidden="true">
+        {shares.map(({ status, count, tone }) => (
+          <span key={status} class={`fleet-share fleet-share-${tone}`} style={{ flexGrow: count }} />
+        ))}
+      </div>
+      <ul class="fleet-legend">
+        {shares.map(({ status, count, tone }) => (
+          <li key={status}>
+            <button type="button" class="fleet-count" onClick={() => show(status)}>
+              <span class={`fleet-dot fleet-share-${tone}`} aria-hidden="true" />
+              <strong>{countText(count)}</strong> {words(status)}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** Successes first, then failures, running items and waiting ones. */
+const ORDER = ["good", "plain", "warn", "bad", "busy", "waiting"];
+const TONES: Readonly<Record<string, string>> = {
+  cached: "good",
+  pending: "warn",
+  partly_applied: "warn",
+  discarded: "plain",
+};
+
+function sharesOf({ summary, counts }: ShownFleet): Share[] {
+  const ended = new Map<string, number>();
+  for (const { status, count } of summary) ended.set(status, (ended.get(status) ?? 0) + count);
+  const shares: Share[] = [...ended].map(([status, count]) => ({
+    status,
+    count,
+    tone: TONES[status] ?? toneOf(status),
+  }));
+  shares.push({ status: "running", count: counts.running, tone: "busy" });
+  shares.push({ status: "queued", count: counts.queued, tone: "waiting" });
+  return shares
+    .filter(({ count }) => count > 0)
+    .toSorted((a, b) => ORDER.indexOf(a.tone) - ORDER.indexOf(b.tone) || b.count - a.count);
+}
+
+function rateText(perSecond: number): string {
+  return perSecond >= 1
+    ? `${perSecond.toFixed(perSecond < 10 ? 1 : 0)} per second`
+    : `${(perSecond * 60).toFixed(1)} per minute`;
+}
 
 const EVERY_MS = 2000;
 const LIVE = new Set(["loading", "running"]);
@@ -142,4 +211,88 @@ function Actions({
       ) : null}
     </div>
   );
+}
+
+/** Why items failed: those with the same last words are one group, and a group shows its items. */
+function Failures({
+  groups,
+  failed,
+  chosen,
+  choose,
+}: {
+  readonly groups: readonly FailureGroup[];
+  readonly failed: number;
+  /** The key of the example of a group; empty: none is chosen. */
+  readonly chosen: string;
+  readonly choose: (example: string) => void;
+}) {
+  const shown = groups.reduce((sum, { count }) => sum + count, 0);
+  return (
+    <section aria-labelledby="failures">
+      <h2 id="failures">{plural(failed, "failure")} by cause</h2>
+      <ul class="fleet-causes">
+        {groups.map(({ count, status, text, example }) => (
+          <li key={example}>
+            <button
+              type="button"
+              class="fleet-cause"
+              aria-pressed={chosen === example}
+              onClick={() => choose(chosen === example ? "" : example)}
+            >
+              <strong>{countText(count)}</strong>
+              <StatusBadge status={status} />
+              <span class="fleet-cause-text">
+                <Visible text={text} max={300} />
+              </span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {shown < failed ? <p class="quiet">{countText(failed - shown)} more have other causes.</p> : null}
+    </section>
+  );
+}
+
+/** The machines that may run items of a fleet while it is not over: what each runs, and why it takes none. */
+function Machines({ fleet: { machines, counts, spec } }: { readonly fleet: ShownFleet }) {
+  const elsewhere = machines.reduce((sum, { running }) => sum + running, 0);
+  const needs = spec.machines?.needs ?? [];
+  const busy = machines.filter(({ running }) => running > 0).length;
+  return (
+    <section aria-labelledby="machines">
+      <h2 id="machines">Machines</h2>
+      {machines.length === 0 ? (
+        <EmptyState title="No machine takes part in the queue.">
+          <p>On each machine, in its copy of the project:</p>
+          <CodeBlock text={["corral work", ...needs.map((label) => `--label ${label}`)].join(" ")} />
+        </EmptyState>
+      ) : (
+        <>
+          <p class="quiet machines-sum" role="status">
+            {plural(elsewhere, "item")} on {countText(busy)} of {plural(machines.length, "machine")}
+            {counts.running > elsewhere
+              ? `, ${countText(counts.running - elsewhere)} at the process that owns the fleet`
+              : ""}
+            {needs.length === 0 ? null : (
+              <>
+                . They need <Visible text={needs.join(", ")} max={200} />
+              </>
+            )}
+            .
+          </p>
+          <MachineTable machines={machines} note={about} />
+        </>
+      )}
+    </section>
+  );
+}
+
+function about({ why, running, runningInAll }: FleetMachine) {
+  if (why !== null)
+    return (
+      <>
+        Takes none: <Visible text={why} max={500} />
+      </>
+    );
+  return runningInAll > running ? `runs ${plural(runningInAll - running, "item")} of other fleets` : "";
 }

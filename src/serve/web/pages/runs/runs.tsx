@@ -1,6 +1,132 @@
+import type { RunList as Listed, ProjectList, Run } from "../../api/shapes.ts";
 import type { PageProps } from "../../app/page-props.ts";
-import { RunList } from "./run-list.tsx";
+import { useNow, useResource } from "../../app/resource.ts";
+import { StatusBadge } from "../../components/badge.tsx";
+import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
+import { Table } from "../../components/table.tsx";
+import { Ago } from "../../components/time.tsx";
+import { Visible } from "../../components/visible.tsx";
+import { hrefTo } from "../../routing/page-address.ts";
+import { durationText, words } from "../../text/amounts.ts";
 import { RunView } from "./run-view.tsx";
+
+const EVERY_MS = 3000;
+const LIMITS = [50, 200, 500];
+const LARGEST = 500;
+const STATUSES = [
+  ...["running", "succeeded", "failed", "refused", "denied", "cancelled", "timed_out", "signaled", "oom_killed"],
+  ...["output_limit", "disk_limit", "lost", "interrupted", "closed"],
+];
+
+/** The history, with filters that are in the address, so that a list can be kept as a bookmark. */
+function RunList({ query }: { readonly query: Readonly<Record<string, string>> }) {
+  const now = useNow();
+  const { worker = "", status = "", project = "", limit = "50" } = query;
+  const asked = new URLSearchParams(
+    Object.entries({ worker, status, project, limit, calls: "false" }).filter(([, value]) => value !== ""),
+  );
+  const { data, error, reload } = useResource<Listed>(`/v1/runs?${asked}`, {
+    everyMs: EVERY_MS,
+  });
+  const projects = useResource<ProjectList>("/v1/projects").data?.projects ?? [];
+  const filter = (field: string, value: string): void => {
+    location.hash = hrefTo(["runs"], { ...query, [field]: value });
+  };
+  const isFiltered = worker !== "" || status !== "" || project !== "";
+  return (
+    <>
+      <div class="page-head">
+        <h1>Runs</h1>
+        <div class="filters">
+          <label>
+            Worker
+            <input
+              data-search
+              type="search"
+              value={worker}
+              size={14}
+              onChange={(event) => filter("worker", event.currentTarget.value.trim())}
+            />
+          </label>
+          <label>
+            Status
+            <select value={status} onChange={(event) => filter("status", event.currentTarget.value)}>
+              <option value="">all</option>
+              {STATUSES.map((name) => (
+                <option key={name} value={name}>
+                  {words(name)}
+                </option>
+              ))}
+            </select>
+          </label>
+          {projects.length < 2 ? null : (
+            <label>
+              Project
+              <select value={project} onChange={(event) => filter("project", event.currentTarget.value)}>
+                <option value="">all</option>
+                {projects.map(({ name }) => (
+                  <option key={name} value={name}>
+                    {name}
+                  </option>
+                ))}
+              </select>
+            </label>
+          )}
+          <label>
+            Show
+            <select value={limit} onChange={(event) => filter("limit", event.currentTarget.value)}>
+              {LIMITS.map((count) => (
+                <option key={count} value={String(count)}>
+                  {count}
+                </option>
+              ))}
+            </select>
+          </label>
+        </div>
+      </div>
+      {error === null ? null : <ErrorNote error={error} retry={reload} />}
+      {data === null && error === null ? <Loading what="runs" /> : null}
+      {data === null ? null : data.runs.length === 0 ? (
+        <EmptyState title={isFiltered ? "No run fits these filters." : "Nothing has run yet."}>
+          {isFiltered ? <a href={hrefTo(["runs"])}>Show all runs</a> : <a href={hrefTo([])}>See how to begin</a>}
+        </EmptyState>
+      ) : (
+        <Table
+          label="Runs"
+          rows={data.runs}
+          keyOf={({ id }) => id}
+          linkOf={({ id }) => hrefTo(["runs", id])}
+          columns={[
+            { title: "Worker", kind: "main", cell: (run) => <Visible text={run.worker} max={80} /> },
+            { title: "Status", cell: (run) => <StatusBadge status={run.status} /> },
+            ...(projects.length < 2
+              ? []
+              : [{ title: "Project", isExtra: true, cell: (run: Run) => <Visible text={run.project} max={60} /> }]),
+            {
+              title: "Calls",
+              kind: "number",
+              isExtra: true,
+              cell: (run) => run.callCount || "",
+            },
+            {
+              title: "Took",
+              kind: "number",
+              cell: (run) => (run.durationMs === null ? "" : durationText(run.durationMs)),
+            },
+            { title: "Began", kind: "number", cell: (run) => <Ago at={run.queuedAt} now={now} /> },
+            { title: "Run", isExtra: true, cell: (run) => <code>{run.id}</code> },
+          ]}
+        />
+      )}
+      <CutNote isCut={data?.more}>
+        {Number(limit) < LARGEST
+          ? `There are older runs: these are the newest ${data?.runs.length}. “Show” lists more.`
+          : `There are older runs: these are the newest ${data?.runs.length}. The filters find them.`}
+      </CutNote>
+      {data !== null && data.unreadable > 0 ? <p class="quiet">{data.unreadable} records could not be read.</p> : null}
+    </>
+  );
+}
 
 export function Runs({ parts: [id], query }: PageProps) {
   return id === undefined ? <RunList query={query} /> : <RunView key={id} id={id} />;

@@ -1,12 +1,16 @@
-import type { ProjectList, Worker, WorkerList } from "../../api/shapes.ts";
+import { useRef, useState } from "preact/hooks";
+import type { ApiError } from "../../api/client.ts";
+import type { Explanation, ProjectList, StartedRun, Worker, WorkerList } from "../../api/shapes.ts";
+import { useApp, useMay } from "../../app/context.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useResource } from "../../app/resource.ts";
+import { Button } from "../../components/button.tsx";
 import { CodeBlock } from "../../components/code-block.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { WorkerPage } from "./worker.tsx";
+import { ExplainedCell } from "./explained-cell.tsx";
 
 /** The workers of each project, or what one of them would get. */
 export function Workers({ parts: [project, worker] }: PageProps) {
@@ -114,4 +118,120 @@ function NoWorker() {
       <CodeBlock text={'---\nimage: corral/base\ncommand: ["wc", "-w"]\n---\nCounts words.'} />
     </EmptyState>
   );
+}
+
+/** What a worker would get if it ran now, and what each worker below it would. Nothing runs for this. */
+function WorkerPage({ project, worker }: { readonly project: string; readonly worker: string }) {
+  const path = `/v1/projects/${encodeURIComponent(project)}/workers/${encodeURIComponent(worker)}`;
+  const { data, error, reload } = useResource<Explanation>(path);
+  return (
+    <>
+      <nav class="crumbs" aria-label="Above">
+        <a href={hrefTo(["workers"])}>Workers</a> / <Visible text={project} max={80} />
+      </nav>
+      <div class="page-head">
+        <h1>
+          <Visible text={worker} max={80} />
+        </h1>
+        <a href={hrefTo(["runs"], { worker })}>Its runs</a>
+      </div>
+      <StartRun project={project} worker={worker} />
+      <p class="quiet">
+        What it would get if it ran now. Each worker below gets no more than the one that calls it; what was taken away
+        is struck through.
+      </p>
+      {data === null ? (
+        error === null ? (
+          <Loading what="what it would get" />
+        ) : (
+          <ErrorNote error={error} retry={reload} />
+        )
+      ) : (
+        <>
+          <ol class="cells">
+            <ExplainedCell run={data.tree} />
+          </ol>
+          <ul class="cell-notes quiet">
+            {data.notes.map((note) => (
+              <li key={note}>
+                <Visible text={note} max={500} />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </>
+  );
+}
+
+/** Starts a worker with an input and files, for those who may, and goes to its run. */
+function StartRun({ project, worker }: { readonly project: string; readonly worker: string }) {
+  const { client } = useApp();
+  const may = useMay("run");
+  const [text, setText] = useState("");
+  const [error, setError] = useState<ApiError | null>(null);
+  const files = useRef<HTMLInputElement>(null);
+  if (!may) return null;
+  const input = inputOf(text);
+  const start = async (): Promise<void> => {
+    const request = { project, worker, ...(input.ok && input.value !== undefined ? { input: input.value } : {}) };
+    const chosen = [...(files.current?.files ?? [])];
+    const form = new FormData();
+    form.set("request", JSON.stringify(request));
+    for (const file of chosen) form.append("file", file, file.name);
+    try {
+      const { run } = await client.post<StartedRun>("/v1/runs", chosen.length === 0 ? request : form);
+      location.hash = hrefTo(["runs", run]);
+    } catch (fault) {
+      setError(fault as ApiError);
+    }
+  };
+  return (
+    <details class="start-run">
+      <summary>Run it</summary>
+      <label>
+        Input, as JSON or as text
+        <textarea
+          rows={3}
+          spellcheck={false}
+          value={text}
+          aria-invalid={!input.ok}
+          aria-describedby="input-fault"
+          onInput={({ currentTarget }) => setText(currentTarget.value)}
+        />
+      </label>
+      <p id="input-fault" class="input-fault" role="status">
+        {input.ok ? "" : input.fault}
+      </p>
+      <label>
+        <span>
+          Files, which it sees below <code>/attachments</code>
+        </span>
+        <input ref={files} type="file" multiple />
+      </label>
+      {error === null ? null : <ErrorNote error={error} />}
+      <div class="actions">
+        <Button kind="primary" disabled={!input.ok} act={start}>
+          Run
+        </Button>
+      </div>
+    </details>
+  );
+}
+
+/** What a user typed as an input. `value` undefined: nothing. */
+export type TypedInput =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly fault: string };
+
+/** JSON, or else text; but what begins as JSON must be JSON. */
+export function inputOf(text: string): TypedInput {
+  const typed = text.trim();
+  if (typed === "") return { ok: true, value: undefined };
+  try {
+    return { ok: true, value: JSON.parse(typed) };
+  } catch (error) {
+    if (!/^["[{]/.test(typed)) return { ok: true, value: text };
+    return { ok: false, fault: `This begins as JSON, but is none: ${(error as Error).message}` };
+  }
 }
