@@ -26,8 +26,8 @@ process.on("exit", () => {
 });
 
 const { unit, long, engine } = tiersOf(import.meta.dirname);
-const autoIsEngine = process.env.CORRAL_TESTS === "engine";
-const { auto, engine: onEngine } = filesByDriver(engine, { autoIsEngine });
+const hasRunc = process.env.CORRAL_TESTS !== "engine";
+const { runc, engine: onEngine } = filesByDriver(engine, { hasRunc });
 const always = ["test/setup-warnings.ts", "test/tiers/watched-loop.ts"];
 // Tests on a real Engine share it with others: what fails twice in a row is no noise. The unit tier retries nothing.
 const withEngine = { setupFiles: always, globalSetup: "test/tiers/engine-tier.ts", retry: 1 };
@@ -85,7 +85,7 @@ export default defineConfig({
                 name: "fleets-in-postgres",
                 include: ["test/fleet/fleet.test.ts"],
                 globalSetup: [withEngine.globalSetup, "test/tiers/postgres-tier.ts"],
-                env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "auto", CORRAL_TEST_STORE: "postgres" },
+                env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "prefer-runc", CORRAL_TEST_STORE: "postgres" },
                 sequence: { groupOrder: 1 },
               },
             },
@@ -96,10 +96,10 @@ export default defineConfig({
         extends: true,
         test: {
           ...withEngine,
-          name: "auto",
-          include: auto,
+          name: "runc",
+          include: runc,
           // To keep an image for each state directory, and to let it go, takes as long as a cell.
-          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "auto", CORRAL_KEEP_IMAGES: "0" },
+          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "prefer-runc", CORRAL_KEEP_IMAGES: "0" },
           sequence: { groupOrder: 1 },
         },
       },
@@ -109,7 +109,7 @@ export default defineConfig({
           ...withEngine,
           name: "engine",
           include: onEngine,
-          env: { CORRAL_DRIVER: "engine", CORRAL_TESTS_AGAIN: autoIsEngine ? "" : "1" },
+          env: { CORRAL_DRIVER: "engine", CORRAL_TESTS_AGAIN: hasRunc ? "1" : "" },
           sequence: { groupOrder: 1 },
         },
       },

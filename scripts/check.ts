@@ -47,11 +47,12 @@ async function pass(what: string, program: string, ...args: string[]): Promise<v
   await ended(what, begun(join(modules, program), ...args));
 }
 
-/** What makes the cells of this machine. */
+/** What makes the cells of the tests `runc`. */
 async function driving(): Promise<Driving> {
   const stateDir = await mkdtemp(join(tmpdir(), "corral-check-"));
   try {
-    const driving = await (await openEngine({ stateDir, engineEnv: process.env })).driving();
+    const engineEnv = { ...process.env, CORRAL_DRIVER: "prefer-runc" };
+    const driving = await (await openEngine({ stateDir, engineEnv })).driving("runs");
     await letKeptImagesGo(stateDir, process.env);
     return driving;
   } finally {

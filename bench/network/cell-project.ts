@@ -71,7 +71,7 @@ export async function openCellProject(
     await openCorral({
       projectDir,
       stateDir,
-      engineEnv: process.env,
+      engineEnv: { ...process.env, CORRAL_DRIVER: "prefer-runc" },
       // All names mean this machine, and the resolver's usual work is part of what is measured.
       networkHost: {
         resolveName: async () => (await lookup("localhost", { all: true, family: 4 })).map(({ address }) => address),

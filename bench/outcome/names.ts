@@ -1,4 +1,4 @@
-/** The drivers of Corral, the one that it prefers first. */
+/** The drivers of Corral, the quicker one first. */
 export const DRIVER_NAMES = ["runc", "engine"] as const;
 export type DriverName = (typeof DRIVER_NAMES)[number];
 

@@ -23,7 +23,7 @@ import {
 } from "./names.ts";
 import { type Group, medianOf, type Target } from "./report.ts";
 
-/** What the project wants to reach on a quiet machine with 2 cores, with the driver that it prefers there. */
+/** What the project wants to reach on a quiet machine with 2 cores, with the quicker driver that can be used there. */
 export function targetsOf(groups: readonly Group[], driver: DriverName): Target[] {
   const ours = (what: string): string => `${oursOn(driver)}: ${what}`;
   const compared = (

@@ -9,7 +9,9 @@ import { deliveryOf } from "../sandbox/staging.ts";
 import type { ItemExecutor } from "./executor.ts";
 
 /** A fresh cell for every item, as for any other run. The directories that the item may write are created first. */
-export function freshCells(fleet: Sandbox, env: RunEnvironment): ItemExecutor {
+export function freshCells(fleet: Sandbox, run: RunEnvironment): ItemExecutor {
+  // What an item calls is made by the same driver.
+  const env = { ...run, driver: { ...run.driver, ...run.itemCells } };
   const files = openHostFiles(fleet.mounts);
   const guardedFiles = guarded(files, fleet);
   return {

@@ -1,10 +1,7 @@
 import type { Violation, ViolationCode } from "../sandbox/violation.ts";
 import type { Plan } from "./plan/plan.ts";
-import { type CellInfo, type Driver, EngineTrouble, type Reaped, type Start } from "./port/driver.ts";
+import { type CellInfo, type CellMaker, type Driver, EngineTrouble, type Reaped, type Start } from "./port/driver.ts";
 import { DriverUnavailableError, type Driving } from "./port/engine.ts";
-
-/** What makes cells of a driver. */
-export type CellMaker = Pick<Driver, "start" | "startSession" | "startServing">;
 
 /** The driver beside the Engine's. */
 export interface OtherDriver {

@@ -1,9 +1,11 @@
 import { makeStateDir } from "../state/state-dir.ts";
 import { bothDrivers, type Chosen } from "./both-drivers.ts";
 import { openDockerEngine } from "./engine/open.ts";
+import type { Driver } from "./port/driver.ts";
 import {
   DRIVER_CHOICES,
   type DriverChoice,
+  type DriverUse,
   type EnginePort,
   EngineUnavailableError,
   type OpenEngineRequest,
@@ -29,16 +31,22 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
     gate: () => engine.gate(),
     triesAgain,
   };
-  let chosen: Promise<Chosen> | null = null;
-  const choose = (): Promise<Chosen> => {
-    chosen ??= looksOnly ? foreseen(choice, runc) : chooseDriver(choice, runc, needs);
-    return chosen;
+  let asked: Promise<Chosen> | null = null;
+  const choose = async (use: DriverUse): Promise<Chosen> => {
+    if (choice === "engine")
+      return { driving: { driver: "engine", why: "CORRAL_DRIVER is engine" }, cells: null, demanded: true };
+    if (choice === "auto" && use === "runs") return BY_DEFAULT;
+    asked ??= looksOnly ? foreseen(choice, runc) : usableOr(runc, needs).then((usable) => chosenBy(choice, usable));
+    return await asked;
   };
+  const driverFor = (use: DriverUse): Driver =>
+    bothDrivers(engine.driver, runc, { choose: () => choose(use), images: examined });
   return {
     ...engine,
     images: { ...engine.images, remove: (reference) => removeImage(reference, engine.images, runc) },
-    driver: bothDrivers(engine.driver, runc, { choose, images: examined }),
-    driving: async () => (await choose()).driving,
+    driver: driverFor("runs"),
+    itemCells: driverFor("items"),
+    driving: async (use) => (await choose(use)).driving,
     letGo: (options) => runc.images.letGo(options),
   };
 }
@@ -50,10 +58,11 @@ function driverChoice({ CORRAL_DRIVER: raw = "" }: OpenEngineRequest["engineEnv"
   throw new EngineUnavailableError(message, { reason: "setting", source: null, cause: null });
 }
 
-async function chooseDriver(choice: DriverChoice, runc: Runc, needs: ProbeNeeds): Promise<Chosen> {
-  if (choice !== "engine") return chosenBy(choice, await usableOr(runc, needs));
-  return { driving: { driver: "engine", why: "CORRAL_DRIVER is engine" }, cells: null, demanded: true };
-}
+const BY_DEFAULT: Chosen = {
+  driving: { driver: "engine", why: "the default, since Docker's tools show its containers" },
+  cells: null,
+  demanded: false,
+};
 
 /** What is missing for the probe is a reason, too. */
 async function usableOr(runc: Runc, needs: ProbeNeeds): Promise<Usable> {
@@ -66,7 +75,7 @@ async function usableOr(runc: Runc, needs: ProbeNeeds): Promise<Usable> {
 }
 
 /** `runc` is never replaced without a word: if it is demanded and cannot be used, nothing starts. */
-function chosenBy(choice: "auto" | "runc", usable: Usable): Chosen {
+function chosenBy(choice: DriverChoice, usable: Usable): Chosen {
   const demanded = choice === "runc";
   if (usable.ok) {
     const why = demanded ? "CORRAL_DRIVER is runc" : "a first cell was what was planned";
@@ -78,12 +87,10 @@ function chosenBy(choice: "auto" | "runc", usable: Usable): Chosen {
 
 /** For what only looks: nothing is tried. */
 async function foreseen(choice: DriverChoice, runc: Runc): Promise<Chosen> {
-  const demanded = choice !== "auto";
-  if (choice === "engine")
-    return { driving: { driver: "engine", why: "CORRAL_DRIVER is engine" }, cells: null, demanded };
+  const demanded = choice === "runc";
   const known = await runc.known();
   if (known !== null) return chosenBy(choice, known);
-  const why = "the first run makes a cell to find out, and else uses the Engine";
+  const why = "the first one makes a cell to find out, and else uses the Engine";
   return { driving: { driver: "runc", why: demanded ? "CORRAL_DRIVER is runc" : why }, cells: null, demanded };
 }
 

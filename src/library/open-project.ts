@@ -34,8 +34,8 @@ export interface OpenProjectOptions {
   /** Replaces the project's policy, for every worker that names none. */
   readonly policy?: string;
   /**
-   * What makes containers: the Engine, runc without it, or what fits on this machine. Replaces `CORRAL_DRIVER` of `env`; absent
-   * in both: `auto`. With `runc` nothing runs if runc cannot be used.
+   * What makes containers: the Engine, or runc without it. Replaces `CORRAL_DRIVER` of `env`; absent in both: `auto`, the Engine, and runc for
+   * fresh items of fleets if it can make cells here. With `prefer-runc` it makes all that it can, and with `runc` nothing runs if it cannot.
    */
   readonly driver?: DriverChoice;
   /** Receives every event of every run. It must not throw. */

@@ -128,13 +128,15 @@ async function capabilityFindings({ driver }: EnginePort): Promise<Finding[]> {
   ];
 }
 
-/** `auto` with the Engine is as good as it ever was; a driver that was asked for and cannot be used is not. */
+/** The Engine in place of runc enforces the same; a driver that was asked for and cannot be used is missing. */
 async function driverFinding(engine: EnginePort): Promise<Finding> {
   const what = "driver";
   try {
-    const { driver, why } = await engine.driving();
+    const { driver, why } = await engine.driving("runs");
     if (driver === null) return { what, state: "missing", detail: `none: ${why}` };
-    return { what, state: "ok", detail: `${driver}: ${why}` };
+    const items = await engine.driving("items");
+    const ofItems = items.why === why ? "" : `; fresh items of fleets: ${items.driver}, ${items.why}`;
+    return { what, state: "ok", detail: `${driver}: ${why}${ofItems}` };
   } catch (error) {
     return { what, state: "missing", detail: (error as Error).message };
   }

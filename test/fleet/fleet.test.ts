@@ -4,6 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { mapItems } from "../../src/operations/run-fleet.ts";
 import { type ProjectSpec, sh } from "../run/project-fixture.ts";
 import { AT_LENGTH } from "../tiers/at-length.ts";
+import { onRunc } from "../tiers/on-runc.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
 
 const WRITES = { sandbox: { zones: [{ name: "text", mode: "rw", approval: "pre_approved" }] } };
@@ -249,5 +250,29 @@ describe("a fleet", () => {
     );
     const refused = mapItems(f.project.corral, { worker: "none", items: [], template });
     await expect(refused.next()).rejects.toMatchObject({ code: "FLEET_REFUSED" });
+  });
+});
+
+describe.skipIf(IN_POSTGRES || !onRunc())("with the driver auto", () => {
+  const auto = { engineEnv: { ...process.env, CORRAL_DRIVER: "auto" } };
+  const tree: ProjectSpec = {
+    workers: { w: { command: sh("corral-call below"), calls: ["below"] }, below: { command: ["true"] } },
+  };
+
+  async function drivers(ran: (f: Awaited<ReturnType<typeof openFleetProject>>) => Promise<unknown>, of: ProjectSpec) {
+    await using f = await openFleetProject(of, auto);
+    await ran(f);
+    return f.project.events.flatMap((event) => (event.type === "started" ? `${event.worker}: ${event.driver}` : []));
+  }
+
+  it("runc makes the fresh cell of an item, and those of what it calls", async () => {
+    expect(await drivers((f) => f.map({}, [{}]), tree)).toEqual(["w: runc", "below: runc"]);
+  });
+
+  it("the Engine makes those of a run, and scrubbed ones", async () => {
+    expect(await drivers((f) => f.project.run("w"), tree)).toEqual(["w: engine", "below: engine"]);
+    expect(await drivers((f) => f.map({ reuse: "scrubbed" }, [{}]), { workers: { w: { command: ["true"] } } })).toEqual(
+      ["w: engine"],
+    );
   });
 });

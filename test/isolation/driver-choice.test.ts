@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bothDrivers } from "../../src/isolation/both-drivers.ts";
 import { openDockerEngine } from "../../src/isolation/engine/open.ts";
 import { openEngine as openPort } from "../../src/isolation/open-engine.ts";
-import { type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
+import { type CellMaker, type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
 import type { EngineFacts } from "../../src/isolation/port/ground.ts";
 import { conditionsFor } from "../../src/isolation/runc/ground/conditions.ts";
 import { probeCell } from "../../src/isolation/runc/ground/probe-cell.ts";
@@ -24,6 +24,8 @@ beforeAll(async () => {
 afterAll(() => runc[Symbol.asyncDispose]());
 
 const undisturbed = { signal: new AbortController().signal, onOutput: () => {} };
+const BY_DEFAULT = { driver: "engine", why: "the default, since Docker's tools show its containers" };
+const TRIED = { driver: "runc", why: "a first cell was what was planned" };
 const FACTS: EngineFacts = {
   isLocal: true,
   version: "20.10",
@@ -48,36 +50,60 @@ async function conditionsHere(): Promise<string> {
 describe("CORRAL_DRIVER", () => {
   it("takes no other value, and none means auto", async () => {
     await expect(portFor("docker")).rejects.toThrow(
-      'CORRAL_DRIVER is "docker", and must be one of: auto, engine, runc',
+      'CORRAL_DRIVER is "docker", and must be one of: auto, engine, runc, prefer-runc',
     );
-    const taken = { driver: "runc", why: "a first cell was what was planned" };
-    for (const none of [undefined, "", "auto"]) expect(await (await portFor(none)).driving()).toEqual(taken);
+    for (const none of [undefined, "", "auto"]) {
+      const port = await portFor(none);
+      expect(await port.driving("runs")).toEqual(BY_DEFAULT);
+      expect(await port.driving("items")).toEqual(TRIED);
+    }
   });
 
-  it("auto takes the Engine if the first cell was not as planned, says why, and takes runc if it is made again", async () => {
+  it("auto makes cells of items with runc, and all others with the Engine, for which it tries nothing", async () => {
+    const stateDir = join(runc.dir, "untried");
+    await mkdir(stateDir, { mode: 0o700 });
+    const port = await portFor("auto", stateDir);
+    const made = async (by: CellMaker): Promise<string> => {
+      const { plan, pins } = await runc.plan({ command: ["true"] });
+      await using cell = cellOf(await by.start({ plan, pins, ...undisturbed }));
+      return cell.enforcement.driver;
+    };
+    expect(await made(port.driver)).toBe("engine");
+    expect(existsSync(join(statePaths(stateDir).runc, "probe.json"))).toBe(false);
+    expect(await made(port.itemCells)).toBe("runc");
+    await port.letGo({ dryRun: false });
+  });
+
+  it("prefer-runc takes runc for all cells", async () => {
+    const port = await portFor("prefer-runc");
+    for (const use of ["runs", "items"] as const) expect(await port.driving(use)).toEqual(TRIED);
+  });
+
+  it("prefer-runc takes the Engine if the first cell was not as planned, says why, and takes runc if it is made again", async () => {
     const stateDir = join(runc.dir, "auto");
     await mkdir(stateDir, { mode: 0o700 });
     const file = join(statePaths(stateDir).runc, "probe.json");
     await rememberProbe(file, await conditionsHere(), { ok: false, reason: "seccomp: found absent" }, Date.now());
-    const port = await portFor("auto", stateDir);
+    const port = await portFor("prefer-runc", stateDir);
     const why = "runc cannot make cells here: seccomp: found absent";
-    expect(await port.driving()).toEqual({ driver: "engine", why });
+    expect(await port.driving("runs")).toEqual({ driver: "engine", why });
+    expect(await (await portFor("auto", stateDir)).driving("items")).toEqual({ driver: "engine", why });
     const { plan, pins } = await runc.plan({ command: ["sleep", "60"] });
     await using _ = cellOf(await port.driver.start({ plan, pins, ...undisturbed }));
     expect(await port.driver.list()).toMatchObject([{ run: plan.run, driver: "engine" }]);
-    const engineEnv = { ...process.env, CORRAL_DRIVER: "auto" };
+    const engineEnv = { ...process.env, CORRAL_DRIVER: "prefer-runc" };
     const again = await openPort({ stateDir, engineEnv, triesAgain: true });
-    expect((await again.driving()).driver).toBe("runc");
+    expect((await again.driving("runs")).driver).toBe("runc");
     expect(JSON.parse(await readFile(file, "utf8"))).toMatchObject({ ok: true });
     await again.letGo({ dryRun: false });
   });
 
   it("runc makes a first cell to see that it is as planned, once, and remembers it", async () => {
-    expect(await (await portFor("runc")).driving()).toEqual({ driver: "runc", why: "CORRAL_DRIVER is runc" });
+    expect(await (await portFor("runc")).driving("runs")).toEqual({ driver: "runc", why: "CORRAL_DRIVER is runc" });
     const file = join(statePaths(runc.stateDir).runc, "probe.json");
     const before = await readFile(file, "utf8");
     expect(JSON.parse(before)).toMatchObject({ ok: true });
-    await (await portFor("runc")).driving();
+    await (await portFor("runc")).driving("runs");
     expect(await readFile(file, "utf8")).toBe(before);
     expect((await (await portFor("engine")).driver.list()).filter(({ worker }) => worker === "probe")).toEqual([]);
   });
@@ -89,7 +115,7 @@ describe("CORRAL_DRIVER", () => {
     await rememberProbe(file, await conditionsHere(), { ok: false, reason: "seccomp: found absent" }, Date.now());
     const port = await portFor("runc", stateDir);
     const why = "runc cannot make cells here: seccomp: found absent";
-    expect(await port.driving()).toEqual({ driver: null, why });
+    expect(await port.driving("runs")).toEqual({ driver: null, why });
     const { plan, pins } = await runc.plan({ command: ["true"] });
     await expect(port.driver.start({ plan, pins, ...undisturbed })).rejects.toThrow(why);
     expect(await runc.traces(plan.run)).toEqual([]);
@@ -103,7 +129,7 @@ describe("CORRAL_DRIVER", () => {
     const stateDir = join(runc.dir, `kept-${one.kept}`);
     const engineEnv = { ...process.env, CORRAL_DRIVER: "runc", CORRAL_KEEP_IMAGES: one.given };
     const port = await openPort({ stateDir, engineEnv });
-    await port.driving();
+    await port.driving("runs");
     expect((await port.letGo({ dryRun: false })).letGo).toHaveLength(one.kept);
   });
 
@@ -134,7 +160,7 @@ describe("CORRAL_DRIVER", () => {
 
 const images = { objection: async () => null, obstacle: async () => null };
 
-it("auto gives a plan that the other driver cannot carry to the Engine", async () => {
+it("a plan that the other driver cannot carry goes to the Engine", async () => {
   const made: string[] = [];
   const recording = (name: string): Driver => ({
     ...runc.driver,

@@ -31,8 +31,10 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
     containers: engine.containers,
     async open(stateDir) {
       const maker = { owner: currentOwner(), sealKey: await loadSealKey(stateDir) };
+      const driver = fakeDriver({ ...options, engine, maker });
       return {
-        driver: fakeDriver({ ...options, engine, maker }),
+        driver,
+        itemCells: driver,
         images: noImages,
         // Any file will do: no kernel runs it.
         gate: async () => import.meta.filename,

@@ -100,7 +100,10 @@ describe("own paths of a worker that is run by itself", () => {
     await using o = await opened(sandbox);
     const tree = await explained(o, "greedy");
     const { sandbox: has, refused } = tree;
-    const text = explanationText({ worker: "greedy", tree, driving: null, notes: [] }, pc.createColors(false));
+    const text = explanationText(
+      { worker: "greedy", tree, driving: null, drivingItems: null, notes: [] },
+      pc.createColors(false),
+    );
     expect(text).toMatch(/\/q rw .*\/outside {2}own path, not given by the project/);
     expect(refused).toBeNull();
     expect(has?.mounts).toMatchObject([

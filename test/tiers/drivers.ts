@@ -1,6 +1,6 @@
 /**
  * What of the tier `engine` is about cells themselves: every attack, every agreement of validator and kernel, the commands of
- * cells, and what a kill leaves. How calls are decided is the host's; attacks by calls are on both. It runs on what `auto` takes, as all of the tier, and again on the Engine. The contract of
+ * cells, and what a kill leaves. How calls are decided is the host's; attacks by calls are on both. It runs on runc where that makes cells, as all of the tier, and again on the Engine. The contract of
  * drivers is in `test/isolation/`, which calls both drivers itself.
  */
 const ABOUT_CELLS = [
@@ -84,16 +84,16 @@ export const ENGINE_ONLY: Readonly<Record<string, string>> = {
 };
 
 export interface Files {
-  readonly auto: readonly string[];
+  readonly runc: readonly string[];
   readonly engine: readonly string[];
 }
 
-/** Which files run on what `auto` takes, and which on the Engine. `tier`: those of the tier `engine`. */
-export function filesByDriver(tier: readonly string[], { autoIsEngine }: { readonly autoIsEngine: boolean }): Files {
+/** Which files run in the project `runc`, and which on the Engine. `tier`: those of the tier `engine`. `hasRunc`: false if that project is on the Engine too. */
+export function filesByDriver(tier: readonly string[], { hasRunc }: { readonly hasRunc: boolean }): Files {
   const isTwice = (file: string): boolean =>
-    !autoIsEngine && ONCE[file] === undefined && ABOUT_CELLS.some((place) => file.startsWith(place));
+    hasRunc && ONCE[file] === undefined && ABOUT_CELLS.some((place) => file.startsWith(place));
   return {
-    auto: tier.filter((file) => ENGINE_ONLY[file] === undefined),
+    runc: tier.filter((file) => ENGINE_ONLY[file] === undefined),
     engine: tier.filter((file) => ENGINE_ONLY[file] !== undefined || isTwice(file)),
   };
 }

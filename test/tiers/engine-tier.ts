@@ -36,7 +36,7 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
   try {
     const engine = await openEngine({ stateDir, engineEnv: { ...process.env, CORRAL_DRIVER } });
     await lookAtImages(stateDir, await engine.gate());
-    const { driver, why } = await engine.driving();
+    const { driver, why } = await engine.driving("runs");
     if (driver === null) throw new Error(why);
     tier.provide("cellsBy", driver);
     await letKeptImagesGo(stateDir, process.env);

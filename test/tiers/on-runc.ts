@@ -1,4 +1,4 @@
 import { inject } from "vitest";
 
-/** Whether `auto` makes cells of runc in this project of the tests. */
+/** Whether cells are runc's in this project of the tests. */
 export const onRunc = (): boolean => inject("cellsBy") === "runc";

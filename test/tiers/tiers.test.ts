@@ -43,11 +43,11 @@ describe("the tier of a test", () => {
 
 describe("the files of each driver", () => {
   const { engine: tier } = tiersOf(ROOT);
-  const { auto, engine } = filesByDriver(tier, { autoIsEngine: false });
+  const { runc, engine } = filesByDriver(tier, { hasRunc: true });
 
   it("are together all of the tier, and every attack and agreement is on both, but for those with a reason", () => {
-    expect([...new Set([...auto, ...engine])].sort()).toEqual([...tier].sort());
-    const twice = auto.filter((file) => engine.includes(file));
+    expect([...new Set([...runc, ...engine])].sort()).toEqual([...tier].sort());
+    const twice = runc.filter((file) => engine.includes(file));
     const asked = tier.filter((file) => /^test\/(attacks|agreement)\//.test(file));
     expect(asked.filter((file) => !twice.includes(file) && !ENGINE_ONLY[file] && !ONCE[file])).toEqual([]);
     expect(twice).toEqual(expect.arrayContaining(["test/attacks/escape.test.ts", "test/run/session/cell.test.ts"]));
@@ -56,13 +56,13 @@ describe("the files of each driver", () => {
   it("are not on the other driver if there is a reason, and each of those with one is a test of the tier", () => {
     const named = [...Object.keys(ENGINE_ONLY), ...Object.keys(ONCE)];
     expect(named.filter((file) => !tier.includes(file))).toEqual([]);
-    expect(auto.filter((file) => ENGINE_ONLY[file])).toEqual([]);
+    expect(runc.filter((file) => ENGINE_ONLY[file])).toEqual([]);
     expect(engine.filter((file) => ONCE[file])).toEqual([]);
   });
 
-  it("are each there once where auto takes the Engine", () => {
-    const alone = filesByDriver(tier, { autoIsEngine: true });
-    expect([...alone.auto, ...alone.engine].sort()).toEqual([...tier].sort());
+  it("are each there once where runc makes no cells", () => {
+    const alone = filesByDriver(tier, { hasRunc: false });
+    expect([...alone.runc, ...alone.engine].sort()).toEqual([...tier].sort());
   });
 });
 

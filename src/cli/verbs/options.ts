@@ -19,7 +19,10 @@ export function policy(): Option {
 
 /** Of verbs that start containers, and of the program for all of them. */
 export function driver(): Option {
-  const how = new Option("--driver <name>", "make containers with the Engine, with runc, or with what fits (auto)");
+  const how = new Option(
+    "--driver <name>",
+    "make containers with the Engine, or with runc (by itself, auto takes runc for fresh items of fleets)",
+  );
   return how.choices(DRIVER_CHOICES);
 }
 

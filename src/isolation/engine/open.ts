@@ -14,7 +14,7 @@ import { gateBinary, knownGate } from "./images/gate.ts";
 import { layerStore } from "./images/layer-store.ts";
 
 /** What another driver needs of it. */
-export interface DockerEngine extends Omit<EnginePort, "driving" | "letGo"> {
+export interface DockerEngine extends Omit<EnginePort, "itemCells" | "driving" | "letGo"> {
   readonly ground: EngineGround;
   readonly maker: Maker;
   readonly seccomp: string;

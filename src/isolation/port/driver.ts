@@ -39,6 +39,9 @@ export interface Driver {
   removeLeft(): Promise<void>;
 }
 
+/** The part of a driver that makes cells. */
+export type CellMaker = Pick<Driver, "start" | "startSession" | "startServing">;
+
 export interface StartRequest {
   readonly plan: Plan;
   readonly pins: Pins;

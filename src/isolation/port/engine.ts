@@ -1,11 +1,13 @@
 import { DRIVER_NAMES, type DriverName } from "../plan/enforcement.ts";
 import type { EngineHostPlaces } from "../sources/refused-sources.ts";
-import type { Driver } from "./driver.ts";
+import type { CellMaker, Driver } from "./driver.ts";
 import type { EngineImages } from "./images.ts";
 
 /** A container engine on this machine, opened for one state directory: everything that Corral knows of it. */
 export interface EnginePort {
   readonly driver: Driver;
+  /** Makes the fresh cells of fleets' items, and those of what the items call. They may be another driver's. */
+  readonly itemCells: CellMaker;
   readonly images: EngineImages;
   /**
    * The host path of Corral's static binary, which verifies each cell from inside and then becomes the worker.
@@ -17,8 +19,8 @@ export interface EnginePort {
   knownGate(): Promise<string | null>;
   /** What of the engine itself is on this host; no mount may show it. */
   readonly hostPlaces: EngineHostPlaces;
-  /** Which driver makes the cells here, and why. Found out once, when a cell is first needed. */
-  driving(): Promise<Driving>;
+  /** Which driver makes cells for such a use, and why. Found out once, when a cell is first needed. */
+  driving(use: DriverUse): Promise<Driving>;
   /** Lets images go that were kept for cells and that no living process uses. They stay at the engine. */
   letGo(options: { readonly dryRun: boolean }): Promise<LetGo>;
   /** Where the engine is and which setting says so, in one line for people. */
@@ -31,14 +33,20 @@ export interface LetGo {
   readonly inUse: readonly string[];
 }
 
+/** `items`: fresh cells of fleets' items, with what they call. `runs`: all others, scrubbed cells too. */
+export type DriverUse = "runs" | "items";
+
 /** `driver`: null if the one that was asked for cannot make cells here; then none does. `why`: for people. */
 export interface Driving {
   readonly driver: DriverName | null;
   readonly why: string;
 }
 
-/** What `CORRAL_DRIVER` takes. */
-export const DRIVER_CHOICES = ["auto", ...DRIVER_NAMES] as const;
+/**
+ * What `CORRAL_DRIVER` takes. `auto`: the Engine for runs, and runc for items if it can make cells here. `prefer-runc`: runc for both if it
+ * can. One of the drivers alone is never replaced.
+ */
+export const DRIVER_CHOICES = ["auto", ...DRIVER_NAMES, "prefer-runc"] as const;
 export type DriverChoice = (typeof DRIVER_CHOICES)[number];
 
 export interface OpenEngineRequest {

@@ -1,5 +1,6 @@
 import { DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { writeCellFiles } from "../../isolation/network/cell-files.ts";
+import type { DriverName } from "../../isolation/plan/enforcement.ts";
 import { networkFiles } from "../../isolation/plan/network.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { Accept, Cell, Listening } from "../../isolation/port/cell.ts";
@@ -69,14 +70,14 @@ export async function openCell<C extends Cell>(
 ): Promise<CellOpening<C>> {
   const begunAt = env.now();
   let isMeasured = false;
-  const measured = (code: string | null): void => {
+  const measured = (code: string | null, driver = env.driver.name): void => {
     if (isMeasured) return;
     isMeasured = true;
-    const measure = { what: "cell", driver: env.driver.name, kind: request.kind.use, ms: env.now() - begunAt } as const;
+    const measure = { what: "cell", driver, kind: request.kind.use, ms: env.now() - begunAt } as const;
     env.emit({ type: "measured", ...request.owner, measure: { ...measure, code } });
   };
   try {
-    const opening = await openedCell(request, env, () => measured(null));
+    const opening = await openedCell(request, env, (driver) => measured(null, driver));
     if (!opening.ok) measured(opening.violations[0]?.code ?? "REFUSED");
     return opening;
   } catch (error) {
@@ -85,11 +86,11 @@ export async function openCell<C extends Cell>(
   }
 }
 
-/** `ready` is called when the cell waits at its gate for its turn. */
+/** `ready` is called with what made the cell, when that waits at its gate for its turn. */
 async function openedCell<C extends Cell>(
   { job, sandbox, kind, owner, signal, accept, follow, turn }: CellRequest<C>,
   env: CellHost & Records,
-  ready: () => void,
+  ready: (driver: DriverName) => void,
 ): Promise<CellOpening<C>> {
   const trouble = (detail: string): void => env.emit({ type: "trouble", ...owner, detail });
   await using parts = new Disposables();
@@ -117,7 +118,7 @@ async function openedCell<C extends Cell>(
     const growing = parts.use(new GrowingNetwork({ cell, planned: plan.network, files, accept, trouble }));
     parts.use(await follow((network) => growing.grow(network)));
   }
-  ready();
+  ready(cell.enforcement.driver);
   await turn?.();
   // Not before its turn: what others write meanwhile in directories that they share is not this cell's.
   const inTransit = (): boolean => broker?.endHolding() ?? false;

@@ -27,6 +27,8 @@ export interface Explanation {
   readonly tree: ExplainedRun;
   /** What would make the containers, and why: `engine`, `runc`, or null if the one that was asked for cannot. Null without an Engine. */
   readonly driving: Driving | null;
+  /** The same of the fresh cells of a fleet's items. */
+  readonly drivingItems: Driving | null;
   /** What holds for the whole of it. */
   readonly notes: readonly string[];
 }
@@ -44,10 +46,12 @@ export async function explain(worker: WorkerDefinition, policy: string | null, p
   if (preview.unavailable !== null)
     notes.push(`There are no plans, since no container can be made: ${preview.unavailable}`);
   if (budget.cut) notes.push(`Only the first ${MAX_RUNS} runs are shown.`);
-  const { driving } = preview;
+  const { runs: driving = null, items: drivingItems = null } = preview.driving ?? {};
   if (driving?.driver === null) notes.push(`No container can be made: ${driving.why}`);
   else if (driving !== null) notes.push(`The driver is ${driving.driver}: ${driving.why}.`);
-  return { worker: worker.name, tree, driving, notes };
+  if (drivingItems !== null && drivingItems.driver !== driving?.driver)
+    notes.push(`The driver of fresh items of a fleet is ${drivingItems.driver}: ${drivingItems.why}.`);
+  return { worker: worker.name, tree, driving, drivingItems, notes };
 }
 
 /** One run as it would be: the same steps as `run.ts` takes, up to the container that it would start. */

@@ -5,7 +5,7 @@ import type { AuditTrail } from "../../audit/trail.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { Repositories } from "../../git/repositories.ts";
-import type { Driver } from "../../isolation/port/driver.ts";
+import type { CellMaker, Driver } from "../../isolation/port/driver.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import type { Policy } from "../../sandbox/policy.ts";
 import type { Masking } from "../../secrets/masking.ts";
@@ -100,4 +100,7 @@ export interface RunEnvironment
     Kept,
     Destinations,
     AgentHost,
-    NetworkHost {}
+    NetworkHost {
+  /** Makes the fresh cells of fleets' items, and of what they call. */
+  readonly itemCells: CellMaker;
+}

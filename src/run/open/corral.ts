@@ -63,10 +63,10 @@ export async function openCorralFor(
   opening: Promise<EnginePort> = openEngine(options),
 ): Promise<Corral> {
   const engine = await opening;
-  const driving = await engine.driving();
+  const driving = await engine.driving("runs");
   if (driving.driver === null) throw new DriverUnavailableError(driving.why);
   await makeZoneFolders(project);
-  const { driver } = engine;
+  const { driver, itemCells } = engine;
   const liveDir = statePaths(options.stateDir).live;
   const [ownerDir, trail] = await Promise.all([
     makeOwnerDir(liveDir, currentOwner()),
@@ -111,6 +111,7 @@ export async function openCorralFor(
       project,
       policyNamed,
       driver,
+      itemCells,
       images: makingImages(imagePlaceOf(project, engine.images, options, { ownerDir, prepare })),
       approver: new RecordedApprover(maskedApprover(approver, masking), audit, around),
       audit,

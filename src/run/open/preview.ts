@@ -4,7 +4,7 @@ import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
-import { type Driving, EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { type DriverUse, type Driving, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { type EngineImages, ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
@@ -27,7 +27,7 @@ export interface Preview {
   readonly project: Project;
   readonly approvalMode: ApprovalMode;
   /** What would make the cells, and why; null without an Engine. */
-  readonly driving: Driving | null;
+  readonly driving: Readonly<Record<DriverUse, Driving>> | null;
   /** Why no plan can be made; null if an Engine answers and has the base image. */
   readonly unavailable: string | null;
 }
@@ -65,7 +65,7 @@ export async function openPreview(
   const images = lookingImages(imagePlaceOf(project, engineImages, options));
   const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces, outerProcessFor(options));
   return {
-    environment: { ...environment, driver, images, refusedSources, gate },
+    environment: { ...environment, driver, itemCells: driver, images, refusedSources, gate },
     project,
     approvalMode,
     driving,
@@ -79,7 +79,8 @@ async function engineOrNone(options: Pick<OpenOptions, "stateDir" | "engineEnv">
     const engine = await openEngine({ ...options, looksOnly: true });
     const [driver, gate] = [rememberingImages(engine.driver), (await engine.knownGate()) ?? NO_GATE];
     const { images: engineImages, hostPlaces } = engine;
-    return { driver, engineImages, hostPlaces, gate, driving: await engine.driving(), unavailable: null };
+    const driving = { runs: await engine.driving("runs"), items: await engine.driving("items") };
+    return { driver, engineImages, hostPlaces, gate, driving, unavailable: null };
   } catch (error) {
     if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
     const [driver, engineImages] = [absentEngine(error), absentImages(error)];

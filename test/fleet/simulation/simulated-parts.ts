@@ -27,6 +27,7 @@ export function simulatedJob(now: () => number, changesets: KeptChangesets): Fle
       schemas: new SchemaChecks(),
       project: only<FleetJob["env"]["project"]>("project", { delegation }),
       driver: only<FleetJob["env"]["driver"]>("driver", { list: async () => [] }),
+      itemCells: only("itemCells"),
       policyNamed: async () => only("policy"),
       images: only("images"),
       gate: "",

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
+import { onRunc } from "../../tiers/on-runc.ts";
 import { eventsFrom, startService, type TestService } from "../service-client.ts";
 
 let project: CliProject;
@@ -85,8 +86,8 @@ describe("GET /metrics", () => {
     expect(value(`corral_runs_running{project="${of()}"}`)).toBe(0);
   });
 
-  it("counts cells by what they are for", () => {
-    const driver = /corral_cell_start_duration_seconds_count\{driver="(\w+)"/.exec(text)?.[1];
+  it("counts cells by what they are for, and by what made them", () => {
+    const driver = onRunc() ? "runc" : "engine";
     const cells = (kind: string): number =>
       value(`corral_cell_start_duration_seconds_count{driver="${driver}",kind="${kind}"}`);
     expect(cells("items")).toBeGreaterThanOrEqual(1);
