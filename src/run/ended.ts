@@ -49,11 +49,16 @@ export async function endedResult(
         : { cpuMs: null, memoryBytesPeak: null, outOfMemory: null },
     enforcement: ended.enforcement,
     calls: ended.calls,
-    error: notValid ?? errorOf(ending, plan, parsed.ok ? null : parsed.problem),
+    error: notValid ?? errorOf(ending, exit, plan, parsed.ok ? null : parsed.problem),
   };
 }
 
-function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: string | null): RunError | null {
+function errorOf(
+  { status, exitCode, signal }: Ending,
+  exit: CellExit,
+  plan: Plan,
+  notJson: string | null,
+): RunError | null {
   const { worker: name, limits } = plan;
   const error = (code: string, how: string): RunError => ({ code, message: `Worker ${name} ${how}` });
   const atMost = formatDuration(limits.timeoutMs);
@@ -65,7 +70,11 @@ function errorOf({ status, exitCode, signal }: Ending, plan: Plan, notJson: stri
       if (exitCode !== 0) return error("FAILED", `ended with exit code ${exitCode}.`);
       return error("OUTPUT_NOT_JSON", `declares \`output: json\`, and what it printed is not JSON: ${notJson}`);
     case "signaled":
-      return error("SIGNALED", `was ended by ${signal}.`);
+      if (exit.kind === "lost" || exit.sent === undefined) return error("SIGNALED", `was ended by ${signal}.`);
+      return error(
+        "SIGNALED",
+        `was sent ${exit.sent} through the container engine, as by \`docker stop\` or \`docker kill\`, and ended with ${exitCode === null ? signal : `exit code ${exitCode}`}.`,
+      );
     case "timed_out": {
       const how = `did not end within its time limit (at most ${atMost}, less if its caller's limit ends sooner).`;
       return error("TIMED_OUT", how);

@@ -209,7 +209,7 @@ describe("a cell that is not Corral's alone", () => {
   async function cellOf(run: Promise<unknown>, worker: string): Promise<string> {
     await Promise.race([project.printed(worker, "up"), run]);
     const started = project.events.findLast((event) => event.type === "started" && event.worker === worker);
-    return `corral-${started?.run}`;
+    return `corral-${worker}-${started?.run}`;
   }
 
   it("and is removed by another while its worker runs is lost, and nothing is left", async () => {

@@ -77,6 +77,7 @@ const ENGINE_STOPS = "stops an Engine in the middle, or breaks its answers, on w
 /** The files of the tier that run on the Engine alone, each with its reason. */
 export const ENGINE_ONLY: Readonly<Record<string, string>> = {
   "test/attacks/labels.test.ts": ENGINE_ITSELF,
+  "test/run/docker-tools.test.ts": ENGINE_ITSELF,
   "test/faults/faults.test.ts": ENGINE_STOPS,
   "test/faults/lying-engine.test.ts": ENGINE_STOPS,
   "test/run/lost.test.ts": ENGINE_STOPS,

@@ -1,13 +1,15 @@
+import { constants } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import Docker from "dockerode";
 import { z } from "zod";
+import { boundedText } from "../../json/bounded-text.ts";
 import { Agent } from "../../platform/http.ts";
 import { endedFromOutside, type FirstProcess } from "../kernel/first-process.ts";
 import { UsageSampler } from "../kernel/usage-sampler.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 import type { Cell, CellExit, CellUsage } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import { ANYTHING, answerOf, asked, ContainerState, isConflict } from "./answers/asked.ts";
+import { ANYTHING, answerOf, asked, ContainerState, inTime, isConflict } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, isGone } from "./answers/engine-error.ts";
 import type { Attachment } from "./attachment.ts";
 import { firstProcessOf, measureOf } from "./container-files.ts";
@@ -25,6 +27,7 @@ const PATROL_MS = 1000;
 const WaitAnswer = z.object({ StatusCode: z.int(), Error: z.object({ Message: z.string() }).nullish() });
 
 interface Parts {
+  readonly docker: Docker;
   readonly container: Docker.Container;
   readonly attachment: Attachment;
   /** The wait that began before the start. */
@@ -37,12 +40,12 @@ interface Parts {
 }
 
 /** A verified container whose worker waits behind the gate. */
-export function dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove }: Parts): Cell {
+export function dockerCell({ docker, container, attachment, wait, enforcement, ahead, listen, remove }: Parts): Cell {
   const sampler = new UsageSampler(() => measureOf(container));
   let killed = false;
   const first = firstProcessOf(container.id);
   const known = { first, usage: () => sampler.last(), killed: () => killed };
-  const exit = ended(container, attachment, wait, known).finally(() => sampler.stop());
+  const exit = ended(docker, container, attachment, wait, known).finally(() => sampler.stop());
   return {
     id: container.id,
     enforcement,
@@ -67,6 +70,7 @@ export function dockerCell({ container, attachment, wait, enforcement, ahead, li
 }
 
 async function ended(
+  docker: Docker,
   container: Docker.Container,
   attachment: Attachment,
   wait: Promise<unknown>,
@@ -81,14 +85,14 @@ async function ended(
     ]);
     if (code === CUT_OFF) return { kind: "lost", reason: OUTPUT_BROKE };
     const output = await drained(attachment);
-    const State = await stateOf(container);
+    const [State, sent] = await Promise.all([stateOf(container), killed() ? null : signalSent(docker, container)]);
     if (State.Running || State.ExitCode !== code)
       return { kind: "lost", reason: `the Engine reports the exit codes ${code} and ${State.ExitCode} for one end` };
     if (ENDED_BY_SHUTDOWN.has(code) && !killed() && !(await isListening(container)))
       return { kind: "lost", reason: "the Engine was stopped and ended the worker" };
     if (output === "broken") return { kind: "lost", reason: OUTPUT_BROKE };
     if (!attachment.hasBegun() && !killed()) return { kind: "lost", reason: "the cell ended before its worker began" };
-    return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage() };
+    return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage(), ...(sent === null ? {} : { sent }) };
   } catch (error) {
     return { kind: "lost", reason: engineMessage(error) };
   } finally {
@@ -109,6 +113,32 @@ async function cutOff(attachment: Attachment, first: FirstProcess | null): Promi
 async function stateOf(container: Docker.Container): Promise<z.infer<typeof ContainerState>["State"]> {
   return (await asked(() => container.inspect(), ContainerState)).State;
 }
+
+/** Signals that are sent to end a program: any other may have another meaning for it. */
+const ENDING_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGKILL", "SIGINT", "SIGQUIT"];
+/** The Engine remembers 256 events, each with all labels of its container. */
+const MAX_EVENTS_BYTES = 4 * 1024 ** 2;
+
+/**
+ * The last signal of these that a client of the Engine sent to a container that Corral did not kill; null if there was none, or it is not
+ * known. A worker that ends well after it was told to end has not succeeded.
+ */
+async function signalSent(docker: Docker, container: Docker.Container): Promise<NodeJS.Signals | null> {
+  try {
+    const filters = { container: [container.id], event: ["kill"] };
+    const events: unknown = await inTime(docker.getEvents({ since: 0, until: Date.now() / 1000, filters }));
+    const text = await inTime(boundedText(events as AsyncIterable<Buffer>, { maxBytes: MAX_EVENTS_BYTES }));
+    const sent = (text ?? "").split("\n").flatMap((line) => {
+      const number = line === "" ? 0 : Number(answerOf(JSON.parse(line), KillEvent).Actor.Attributes.signal);
+      return ENDING_SIGNALS.filter((name) => constants.signals[name] === number);
+    });
+    return sent.at(-1) ?? null;
+  } catch {
+    return null;
+  }
+}
+
+const KillEvent = z.object({ Actor: z.object({ Attributes: z.object({ signal: z.string() }) }) });
 
 /** 128 + SIGTERM, and 128 + SIGKILL: what an Engine that is stopped does to its containers. */
 const ENDED_BY_SHUTDOWN: ReadonlySet<number> = new Set([143, 137]);

@@ -45,6 +45,8 @@ export function containerConfig(
     Cmd: [],
     // An image's health check would run its own commands in the cell, beside the worker's.
     Healthcheck: { Test: ["NONE"] },
+    // What `docker stop` sends, in place of an image's own choice.
+    StopSignal: "SIGTERM",
     Tty: false,
     OpenStdin: true,
     StdinOnce: true,

@@ -16,7 +16,7 @@ import { refusalFrom } from "../plan/start-refusal.ts";
 import type { Cell, ServingCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Reaped, type Start, type StartRequest } from "../port/driver.ts";
 import type { SessionCell } from "../port/exec.ts";
-import { labelsFor, readLabels } from "../port/labels.ts";
+import { containerName, labelsFor, readLabels } from "../port/labels.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
 import { misplacedMounts } from "../sources/pin.ts";
 import { asked, inTime, isConflict } from "./answers/asked.ts";
@@ -195,7 +195,7 @@ async function startVerified(
   remains: CellRemains,
 ): Promise<Started> {
   const { plan, signal } = request;
-  const name = `corral-${plan.run}`;
+  const name = containerName(plan);
   signal.throwIfAborted();
   const sources = {
     volumes: pinnedVolumes(plan, request.pins, maker),
@@ -240,7 +240,7 @@ async function startVerified(
   const listen: Cell["listen"] = (places, accept) => network.listen(namespace, places, accept);
   const remove = (): Promise<void> => remains.remove();
   const ahead = secretLines(gateSecrets(plan), request.secrets ?? NO_SECRETS);
-  const cell = dockerCell({ container, attachment, wait, enforcement, ahead, listen, remove });
+  const cell = dockerCell({ docker, container, attachment, wait, enforcement, ahead, listen, remove });
   void cell.exit.then(({ kind }) => {
     if (kind === "lost") remains.lost();
   });

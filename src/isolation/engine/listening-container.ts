@@ -11,7 +11,7 @@ import { listeningProgram, type OpenPlaces, takePlaces } from "../network/listen
 import { KEEPER_IDS, type Plan, SOCKET_PATH } from "../plan/plan.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { IMAGE_PREFIX } from "../port/images.ts";
-import { labelsFor } from "../port/labels.ts";
+import { containerName, labelsFor } from "../port/labels.ts";
 import { asked, inTime, untilGone } from "./answers/asked.ts";
 import { told } from "./answers/engine-error.ts";
 import type { SeccompProfiles } from "./container-config.ts";
@@ -74,7 +74,7 @@ function listeningConfig(
   { maker, seccomp, plan, cell }: ListeningRequest,
   { image, socket, program }: { readonly image: string; readonly socket: string; readonly program: string },
 ): Docker.ContainerCreateOptions & { readonly name: string } {
-  const name = `corral-${plan.run}-${randomBytes(4).toString("hex")}`;
+  const name = `${containerName(plan)}-${randomBytes(4).toString("hex")}`;
   // Neither the worker's user nor its keeper's: no process of the cell is one of this user.
   const used = [plan.user.uid, plan.keeper?.uid];
   const user = [CELL_USER_ID, ...KEEPER_IDS].find((id) => !used.includes(id));

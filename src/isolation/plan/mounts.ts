@@ -47,7 +47,7 @@ export interface MountRequest {
    * counts as one.
    */
   readonly views: ReadonlySet<string> | "would-be";
-  readonly attachments: readonly { readonly name: string; readonly host: string }[];
+  readonly attachments: readonly (Pick<Mount, "host" | "view"> & { readonly name: string })[];
   /**
    * Corral's own files on the host: the gate's binary, this run's socket, and for a session the directory of its commands'
    * output. A cell that serves items has no socket: what an item sends to it would outlive the item.
@@ -75,11 +75,13 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
       violations.push({ code: "MOUNT_RESERVED", path: mount.path });
       continue;
     }
-    mounts.push({ ...bindOf(request, path, mount.host), ...asDelivered(mount, request.views), origin: "sandbox" });
+    const bind = { ...bindOf(request, path, mount.host), ...shownByView(mount) };
+    mounts.push({ ...bind, ...asDelivered(mount, request.views), origin: "sandbox" });
   }
   refuseForeignNesting(request.sandbox, violations);
-  for (const { name, host } of request.attachments) {
-    mounts.push({ ...bindOf(request, join(ATTACHMENTS_PATH, name), host), mode: "ro", origin: "attachment" });
+  for (const attachment of request.attachments) {
+    const bind = bindOf(request, join(ATTACHMENTS_PATH, attachment.name), attachment.host);
+    mounts.push({ ...bind, ...shownByView(attachment), mode: "ro", origin: "attachment" });
   }
   const { gate, socket, files = [], output, commands, items, environments = [] } = request.plumbing;
   refuseHiddenEnvironments(environments, request.sandbox, violations);
@@ -105,6 +107,10 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   if (unheld !== undefined) violations.push({ code: "MOUNT_RESERVED", path: unheld.holds, because: "depth" });
   else mounts.push(...anchors.map((anchor) => anchorMount(request, anchor)));
   return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
+}
+
+function shownByView(mount: Pick<Mount, "host" | "view">): Pick<PlannedMount, "viewOf"> {
+  return mount.view === undefined ? {} : { viewOf: originOf(mount) };
 }
 
 function ownFileMount({ path, host, source: { kind, device, inode } }: OwnFile): PlannedMount {

@@ -29,7 +29,7 @@ export interface ImageFacts {
 }
 
 export interface PlanRequest extends MountRequest, UserRequest {
-  readonly run: { readonly id: string; readonly root: string; readonly parent: string | null };
+  readonly run: Pick<Plan, "root" | "parent" | "project"> & { readonly id: string };
   readonly worker: {
     readonly name: string;
     readonly command: readonly string[];
@@ -81,6 +81,7 @@ export function planFor(request: PlanRequest): Planning {
       root: run.root,
       parent: run.parent,
       worker: worker.name,
+      ...(run.project === undefined ? {} : { project: run.project }),
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
       ...(environments.length === 0

@@ -25,6 +25,8 @@ export interface PlannedMount {
   readonly identity: SourceIdentity;
   /** True for a view: changes are kept apart until they are accepted, and files that may not be read are not in it. */
   readonly staged?: true;
+  /** The host directory that a view shows; absent: `host` itself. */
+  readonly viewOf?: string;
   /** Why a mount that the sandbox may write is read-only in the cell; absent if both have the same mode. */
   readonly heldBack?: "approval";
 }
@@ -69,6 +71,8 @@ export interface Plan {
   readonly root: string;
   readonly parent: string | null;
   readonly worker: string;
+  /** The folder of its project on the host. */
+  readonly project?: string;
   readonly policy: string;
   readonly image: { readonly name: string; readonly id: string };
   /** The packages that were prepared for it, and are shown to it; absent: none. */

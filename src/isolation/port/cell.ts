@@ -32,7 +32,14 @@ export type Listening =
   | { readonly ok: false; readonly reason: string };
 
 export type CellExit =
-  | { readonly kind: "exited"; readonly code: number; readonly outOfMemory: boolean; readonly usage: CellUsage }
+  | {
+      readonly kind: "exited";
+      readonly code: number;
+      readonly outOfMemory: boolean;
+      readonly usage: CellUsage;
+      /** A signal that ends programs, which not Corral but another client of the engine sent it while it ran, e.g. `docker stop`. */
+      readonly sent?: NodeJS.Signals;
+    }
   /** The engine did not report how the worker ended. */
   | { readonly kind: "lost"; readonly reason: string };
 

@@ -1,7 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { sha256 } from "../../platform/sha256.ts";
 import { formatOwner, type Owner, parseOwner, sealOf } from "../../state/owner.ts";
-import type { Plan } from "../plan/plan.ts";
+import { grantedMounts, type Plan } from "../plan/plan.ts";
 
 const PREFIX = "dev.corral.";
 export const RUN_LABEL = `${PREFIX}run`;
@@ -24,6 +24,11 @@ export interface Maker {
   readonly sealKey: Buffer;
 }
 
+/** What a container is called: the Engine takes no other characters, and both parts are bounded. */
+export function containerName({ worker, run }: Pick<Plan, "worker" | "run">): string {
+  return `corral-${worker.slice(0, 64).replaceAll(/[^A-Za-z0-9_.-]/g, "_")}-${run}`;
+}
+
 /**
  * All labels of a container or volume. The seal covers `name`: the container's name, or for a volume, which the Engine
  * names, the directory that it shows. Every label is always set, so that no label of an image can replace one.
@@ -35,9 +40,26 @@ export function labelsFor(maker: Maker, kind: LabelledKind, name: string, plan: 
     [`${PREFIX}root`]: plan.root,
     [`${PREFIX}parent`]: plan.parent ?? "",
     [`${PREFIX}worker`]: plan.worker,
+    ...(kind === "container" ? shownLabels(plan) : {}),
     [`${PREFIX}owner`]: owner,
     [`${PREFIX}plan`]: planHash(plan),
     [`${PREFIX}seal`]: sealOf(maker.sealKey, { kind, name, run: plan.run, owner }),
+  };
+}
+
+/**
+ * For people who look with Docker's tools: Corral reads none of them. Each mount as `docker run --volume` takes it, with the host's own
+ * folder in place of its view. An image may have a label of such a name with a higher number, so their count is one of them.
+ */
+function shownLabels(plan: Plan): Record<string, string> {
+  const mounts = grantedMounts(plan).map(({ path, host, viewOf = host, mode, staged }, index) => {
+    const label = `${PREFIX}mount.${index + 1}`;
+    return [label, `${viewOf}:${path}:${mode}${staged && mode === "rw" ? ",staged" : ""}`] as const;
+  });
+  return {
+    [`${PREFIX}project`]: plan.project ?? "",
+    [`${PREFIX}mounts`]: String(mounts.length),
+    ...Object.fromEntries(mounts),
   };
 }
 

@@ -110,7 +110,7 @@ async function plannedWith(
   const { gate } = env;
   const gateFile = wouldBe.get(gate) ?? gateSource(gate);
   return planFor({
-    run: { id: job.run, root: job.root, parent: job.parent },
+    run: { id: job.run, root: job.root, parent: job.parent, project: env.projectDir },
     worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
     sandbox,
     image,

@@ -29,6 +29,8 @@ export interface Declared {
 
 /** What cells are made with, and which host directories no cell may be shown. */
 export interface CellHost {
+  /** Whose workers the cells are for, as their labels say. */
+  readonly projectDir: string;
   readonly driver: Driver;
   /** Makes what a worker's cells need, if it is missing. */
   readonly images: WorkerImages;

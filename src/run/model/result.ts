@@ -95,6 +95,8 @@ export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
   const signal = exit.code > 128 ? (SIGNALS.get(exit.code - 128) ?? null) : null;
   const exitCode = signal === null ? exit.code : null;
   if (stopped !== null) return { status: stopped, exitCode, signal };
+  // A program that handles the signal may end with any code, also 0: it did not finish its work.
+  if (exit.sent !== undefined) return { status: "signaled", exitCode, signal: signal ?? exit.sent };
   if (signal === "SIGKILL" && exit.outOfMemory) return { status: "oom_killed", exitCode, signal };
   // The kernel sends it to a process that writes a file beyond its limit; it ends a process that does not handle it.
   if (signal === "SIGXFSZ") return { status: "disk_limit", exitCode, signal };

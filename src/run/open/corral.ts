@@ -109,6 +109,7 @@ export async function openCorralFor(
     const prepare = preparingInCells(() => environment);
     const environment: RunEnvironment = {
       project,
+      projectDir: project.dir,
       policyNamed,
       driver,
       itemCells,

@@ -52,6 +52,7 @@ export async function openPreview(
     history: noHistory,
     changesets: noChangesets,
     models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
+    projectDir: project.dir,
     schemas: new SchemaChecks(),
     transcripts: noTranscripts,
     ...networkHostOf(project, options.engineEnv),

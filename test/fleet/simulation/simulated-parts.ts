@@ -30,6 +30,7 @@ export function simulatedJob(now: () => number, changesets: KeptChangesets): Fle
       itemCells: only("itemCells"),
       policyNamed: async () => only("policy"),
       images: only("images"),
+      projectDir: "",
       gate: "",
       ownerDir: "",
       refusedSources: only("refusedSources"),

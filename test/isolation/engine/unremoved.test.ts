@@ -45,7 +45,7 @@ it("so are the volumes of a container that the Engine removed before it ended", 
   const { cell, run } = await sleeping(away);
   await away.go();
   await expect(cell[Symbol.asyncDispose]()).rejects.toThrow(EngineTrouble);
-  await engine.docker.getContainer(`corral-${run}`).remove({ force: true });
+  await engine.docker.getContainer(`corral-worker-${run}`).remove({ force: true });
   expect(await engine.traces(run)).toHaveLength(1);
   await away.comeBack();
   await gone(run, 15_000);

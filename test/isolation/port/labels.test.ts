@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { planFor } from "../../../src/isolation/plan/plan-for.ts";
-import { labelsFor, planHash, readLabels } from "../../../src/isolation/port/labels.ts";
+import { containerName, labelsFor, planHash, readLabels } from "../../../src/isolation/port/labels.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
 import { mount, project, strict } from "../../sandbox/sandboxes.ts";
 import { requestFor } from "../plan-requests.ts";
@@ -19,8 +19,11 @@ const labels = labelsFor(maker, "container", "corral-x", plan);
 describe("the labels of what Corral makes", () => {
   it("say which run it is of, where that stands in its tree, whose it is, and what was planned", () => {
     expect(Object.keys(labels).sort()).toEqual(
-      ["owner", "parent", "plan", "root", "run", "seal", "worker"].map((name) => `dev.corral.${name}`),
+      ["mount.1", "mounts", "owner", "parent", "plan", "project", "root", "run", "seal", "worker"].map(
+        (name) => `dev.corral.${name}`,
+      ),
     );
+    expect(labels).toMatchObject({ "dev.corral.mounts": "1", "dev.corral.mount.1": "/host/data:/data:ro" });
     expect(readLabels(maker.sealKey, "container", "corral-x", labels)).toEqual({
       run: plan.run,
       root: plan.root,
@@ -33,6 +36,15 @@ describe("the labels of what Corral makes", () => {
   it("tell of no parent as null", () => {
     const root = labelsFor(maker, "volume", "v", { ...plan, parent: null });
     expect(readLabels(maker.sealKey, "volume", "v", root)?.parent).toBeNull();
+  });
+
+  it("name the worker and the run in the name of a container, which any Engine takes", () => {
+    expect(containerName({ worker: "a.B_c-1", run: "0123456789ab" })).toBe("corral-a.B_c-1-0123456789ab");
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (worker) => {
+        expect(containerName({ worker, run: "0123456789ab" })).toMatch(/^corral-[A-Za-z0-9_.-]{0,64}-0123456789ab$/);
+      }),
+    );
   });
 
   it.each([

@@ -68,6 +68,7 @@ function opened() {
     images: {
       ready: async ({ image: name }: { image: string }) => ({ state: "ready", name, environments: [] }) as const,
     },
+    projectDir: dir,
     gate,
     ownerDir,
     refusedSources: refusedSourcesFor("/nowhere", null),
