@@ -9,8 +9,7 @@ import { findControlGroup } from "../../src/isolation/kernel/control-group.ts";
 import { findFirstProcess } from "../../src/isolation/kernel/first-process.ts";
 import type { CellInfo, Driver } from "../../src/isolation/port/driver.ts";
 import { RUN_LABEL } from "../../src/isolation/port/labels.ts";
-import { cgroupManager } from "../../src/isolation/runc/ground/conditions.ts";
-import { cellId, cellPaths, cgroupPlaces, runcPaths } from "../../src/isolation/runc/model/layout.ts";
+import { cellId, cellPaths, cgroupPlace, runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { removeCell } from "../../src/isolation/runc/remains/remove-cell.ts";
 import type { Corral } from "../../src/run/open/corral.ts";
 import { loadSealKey } from "../../src/state/owner.ts";
@@ -25,7 +24,7 @@ export interface SeenProcess {
 
 /** A cell as this machine sees it, whichever driver made it. `id`: as its driver lists it. */
 export function outsideCell(id: string) {
-  const places = [`docker/${id}`, `system.slice/docker-${id}.scope`, ...cgroupPlaces(id)];
+  const places = [`docker/${id}`, `system.slice/docker-${id}.scope`, cgroupPlace(id)];
   const group = () => findControlGroup(places);
   return {
     /** Its first process; null if it has ended. */
@@ -58,8 +57,7 @@ export async function takeCellAway({ environment, stateDir }: Corral): Promise<v
   const cell = await onlyCell(environment.driver);
   if (cell.driver === "engine") return await (await containerOf(cell)).remove({ force: true });
   const paths = runcPaths(stateDir);
-  const how = { programs: { runc: "runc", init: "" }, paths, cgroups: cgroupManager() };
-  await removeCell(how, cell.id, join(paths.cells, cell.run));
+  await removeCell(paths, cell.id, join(paths.cells, cell.run));
 }
 
 /** Runs a program in the only cell as the worker's user, by what made the cell and not by Corral. Waits for its end. */

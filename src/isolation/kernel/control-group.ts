@@ -28,19 +28,19 @@ export function socketBytes(memoryBytes: number): number {
 const PAGE_BYTES = 4096;
 
 /** `places`: where it may be, below the mount point of a hierarchy. Null if this machine does not show it. */
-export function findControlGroup(places: readonly string[]): ControlGroup | null {
+export function findControlGroup(places: readonly string[], root = ROOT): ControlGroup | null {
   for (const place of places) {
-    if (existsSync(`${ROOT}/cpuacct/${place}/cpuacct.usage`)) return version1(place);
-    if (existsSync(`${ROOT}/${place}/cpu.stat`)) return version2(place);
+    if (existsSync(`${root}/cpuacct/${place}/cpuacct.usage`)) return version1(place, root);
+    if (existsSync(`${root}/${place}/cpu.stat`)) return version2(`${root}/${place}`);
   }
   return null;
 }
 
-function version1(place: string): ControlGroup {
+function version1(place: string, root: string): ControlGroup {
   return {
-    processes: () => numbersOf(`${ROOT}/pids/${place}/cgroup.procs`),
+    processes: () => numbersOf(`${root}/pids/${place}/cgroup.procs`),
     boundSockets(maxBytes) {
-      const file = `${ROOT}/memory/${place}/memory.kmem.tcp.limit_in_bytes`;
+      const file = `${root}/memory/${place}/memory.kmem.tcp.limit_in_bytes`;
       try {
         writeFileSync(file, String(maxBytes));
       } catch {
@@ -48,19 +48,18 @@ function version1(place: string): ControlGroup {
       }
       return numberIn(file) === maxBytes ? "counted" : "not counted";
     },
-    oomKills: () => fieldIn(`${ROOT}/memory/${place}/memory.oom_control`, "oom_kill"),
+    oomKills: () => fieldIn(`${root}/memory/${place}/memory.oom_control`, "oom_kill"),
     usage() {
-      const nanoseconds = numberIn(`${ROOT}/cpuacct/${place}/cpuacct.usage`);
+      const nanoseconds = numberIn(`${root}/cpuacct/${place}/cpuacct.usage`);
       if (nanoseconds === null) return null;
-      const memoryBytesPeak = numberIn(`${ROOT}/memory/${place}/memory.max_usage_in_bytes`);
+      const memoryBytesPeak = numberIn(`${root}/memory/${place}/memory.max_usage_in_bytes`);
       return { cpuMs: Math.round(nanoseconds / 1e6), memoryBytesPeak };
     },
   };
 }
 
 /** Kernels from 5.19 on report the peak of memory. */
-function version2(place: string): ControlGroup {
-  const dir = `${ROOT}/${place}`;
+function version2(dir: string): ControlGroup {
   return {
     processes: () => numbersOf(`${dir}/cgroup.procs`),
     boundSockets: () => "counted",

@@ -7,7 +7,7 @@ import type { CellInfo } from "../port/driver.ts";
 import type { EngineGround } from "../port/ground.ts";
 import type { Maker } from "../port/labels.ts";
 import { runcCells } from "./cells.ts";
-import { type Conditions, cgroupManager, conditionsFor, trustedProgram } from "./ground/conditions.ts";
+import { type Conditions, conditionsFor } from "./ground/conditions.ts";
 import { KeptImages } from "./ground/kept-images.ts";
 import { probeCell } from "./ground/probe-cell.ts";
 import { type Probed, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-memory.ts";
@@ -59,10 +59,7 @@ export class Runc {
 
   /** Answers with the runs whose cells were removed. */
   async reap(): Promise<string[]> {
-    // Also where no cell can be made any more, e.g. since runc was removed.
-    const runc = trustedProgram(this.#request.ground.facts.runc ?? "runc") ?? "runc";
-    const how = { programs: { runc, init: "" }, paths: this.#paths, cgroups: cgroupManager() };
-    const runs = await reapCells(this.#request.maker, how);
+    const runs = await reapCells(this.#request.maker, this.#paths);
     await this.images.reap();
     return runs;
   }
@@ -97,7 +94,7 @@ export class Runc {
     return probed;
   }
 
-  #cellsUnder({ programs, cgroups, apparmor }: Conditions): RuncCells {
+  #cellsUnder({ programs, apparmor }: Conditions): RuncCells {
     const { stateDir, maker, seccomp } = this.#request;
     return runcCells({
       maker,
@@ -106,7 +103,6 @@ export class Runc {
       seccomp,
       namesDir: statePaths(stateDir).names,
       programs,
-      cgroups,
       ...(apparmor === null ? {} : { apparmor }),
     });
   }

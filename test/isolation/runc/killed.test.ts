@@ -15,7 +15,6 @@ import { sh, writeProject } from "../../run/project-fixture.ts";
 import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
 
-const HOW = { programs: { runc: "/usr/sbin/runc", init: "" }, cgroups: "cgroupfs" } as const;
 const ROUNDS = AT_LENGTH ? 10 : 1;
 
 const opened: string[] = [];
@@ -86,7 +85,7 @@ async function killedAt(places: Places, worker: string, isReached: (typeof POINT
 }
 
 async function reap({ paths, sealKey }: Places): Promise<string[]> {
-  return await reapCells({ owner: currentOwner(), sealKey }, { ...HOW, paths });
+  return await reapCells({ owner: currentOwner(), sealKey }, paths);
 }
 
 describe("kill -9 of a process that", () => {

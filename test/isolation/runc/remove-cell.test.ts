@@ -37,7 +37,7 @@ describe("what a cell of runc leaves", () => {
       await mkdir(file.endsWith("/") ? path : dirname(path), { recursive: true });
       if (!file.endsWith("/")) await writeFile(path, "x");
     }
-    await removeCell({ programs: { runc: "runc", init: "" }, paths, cgroups: "cgroupfs" }, ID, dir, true);
+    await removeCell(paths, ID, dir, true);
     expect([dir, join(paths.state, ID)].filter((path) => existsSync(path))).toEqual([]);
   });
 });

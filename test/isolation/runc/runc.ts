@@ -10,7 +10,7 @@ import { runcCells } from "../../../src/isolation/runc/cells.ts";
 import { KeptImages } from "../../../src/isolation/runc/ground/kept-images.ts";
 import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { recordedCells } from "../../../src/isolation/runc/ledger/recorded-cells.ts";
-import { cellId, cgroupPlaces, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
+import { cellId, cgroupPlace, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import type { RuncOptions } from "../../../src/isolation/runc/model/options.ts";
 import { openEngine } from "../engine/engine.ts";
 
@@ -30,14 +30,13 @@ export async function openRunc() {
     seccomp,
     namesDir: engine.namesDir,
     programs: { runc: "/usr/sbin/runc", init: "/usr/bin/docker-init" },
-    cgroups: "cgroupfs" as const,
   });
   const driverOf = (maker: Maker, more: Partial<RuncOptions> = {}): Driver => ({
     ...engine.driverOf(maker),
     ...runcCells({ ...options(maker), ...more }),
     name: "runc",
     list: () => recordedCells(paths, maker),
-    reap: async () => ({ cells: await reapCells(maker, options(maker)), volumes: [], directories: [] }),
+    reap: async () => ({ cells: await reapCells(maker, paths), volumes: [], directories: [] }),
   });
   return {
     ...engine,
@@ -53,9 +52,7 @@ export async function openRunc() {
     async traces(run: string): Promise<string[]> {
       const id = cellId(engine.maker.sealKey, run);
       const hierarchies = readdirSync("/sys/fs/cgroup").map((name) => join("/sys/fs/cgroup", name));
-      const places = ["/sys/fs/cgroup", ...hierarchies].flatMap((dir) =>
-        cgroupPlaces(id).map((place) => join(dir, place)),
-      );
+      const places = ["/sys/fs/cgroup", ...hierarchies].map((dir) => join(dir, cgroupPlace(id)));
       const { stdout } = await promisify(execFile)("ps", ["-eo", "pid,args"], { maxBuffer: 64 << 20 });
       return [
         ...[join(paths.cells, run), join(paths.state, id), ...places].filter((path) => existsSync(path)),

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { gateCommand } from "../../gate/script.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
-import { cgroupsPath } from "../model/layout.ts";
+import { cgroupPlace } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
 import { hasInit, INIT_PATH, type OciMount } from "./oci-mounts.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
@@ -45,7 +45,7 @@ export interface ConfigRequest {
   readonly id: string;
   /** Relative to the cell's directory. */
   readonly root: string;
-  readonly options: Pick<RuncOptions, "cgroups" | "apparmor">;
+  readonly options: Pick<RuncOptions, "apparmor">;
   readonly filters: OciFilters;
   /** Version 2 of control groups hides where a cell is in them. */
   readonly ownCgroupNamespace: boolean;
@@ -79,7 +79,7 @@ export function ociConfig({ plan, mounts, id, root, options, filters, ownCgroupN
         cpu: { quota: Math.round(limits.cpus * CPU_PERIOD_US), period: CPU_PERIOD_US },
         pids: { limit: limits.pids },
       },
-      cgroupsPath: cgroupsPath(id, options.cgroups),
+      cgroupsPath: `/${cgroupPlace(id)}`,
       namespaces: ["mount", "network", "uts", "pid", "ipc", ...(ownCgroupNamespace ? ["cgroup"] : [])].map((type) => ({
         type,
       })),

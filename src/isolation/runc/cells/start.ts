@@ -19,7 +19,7 @@ import type { Cell } from "../../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";
 import { misplacedMounts } from "../../sources/pin.ts";
 import { notForRunc } from "../model/cells.ts";
-import { type CellPaths, cellId, cgroupPlaces } from "../model/layout.ts";
+import { type CellPaths, cellId, cgroupPlace } from "../model/layout.ts";
 import type { RuncOptions } from "../model/options.ts";
 import { isUnified, killCell } from "../remains/control-groups.ts";
 import { removeCell } from "../remains/remove-cell.ts";
@@ -142,7 +142,7 @@ class CellRemains {
       );
     await this.#endProcess(process);
     await network?.[Symbol.asyncDispose]();
-    if (folder !== null) await removeCell(this.#options, this.id, folder.dir, true);
+    if (folder !== null) await removeCell(this.#options.paths, this.id, folder.dir, true);
     this.image?.[Symbol.dispose]();
   }
 
@@ -209,7 +209,7 @@ async function startOnce(
   const { enforcement, violations } = verifyCell(plan, report, "runc");
   const refusals = [...violations, ...misplacedMounts(plan.mounts, pins)];
   if (refusals.length > 0) return { ok: false, violations: refusals };
-  const group = findControlGroup(cgroupPlaces(id));
+  const group = findControlGroup([cgroupPlace(id)]);
   const first = findFirstProcess(group);
   if (group === null || first === null) throw new EngineTrouble("this machine does not show the processes of a cell");
   const cell = runcCell({
@@ -237,7 +237,7 @@ async function enter(id: string, process: RuncProcess, places: readonly NetworkP
     over = true;
   });
   for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
-    const first = findFirstProcess(findControlGroup(cgroupPlaces(id)));
+    const first = findFirstProcess(findControlGroup([cgroupPlace(id)]));
     if (first !== null && hasBegun(first.pid)) return await enterFromOutside(first.pid, places);
     await pause(LOOK_MS);
     if (over) break;

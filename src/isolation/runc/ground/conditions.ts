@@ -1,13 +1,11 @@
 import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { EngineFacts } from "../../port/ground.ts";
-import type { CgroupManager } from "../model/layout.ts";
 import type { RuncPrograms } from "../model/options.ts";
 
 /** What cells are made with on this machine. */
 export interface Conditions {
   readonly programs: RuncPrograms;
-  readonly cgroups: CgroupManager;
   /** The profile that the Engine's containers have; null if it uses none. */
   readonly apparmor: string | null;
 }
@@ -29,11 +27,7 @@ export function conditionsFor(facts: EngineFacts): Judged {
     return { ok: false, reason: `the program ${facts.init} was not found, or another user than root can write it` };
   // The Engine loads this profile when it starts.
   const apparmor = facts.security.includes("apparmor") ? "docker-default" : null;
-  return { ok: true, conditions: { programs: { runc, init }, cgroups: cgroupManager(), apparmor } };
-}
-
-export function cgroupManager(): CgroupManager {
-  return existsSync("/run/systemd/system") ? "systemd" : "cgroupfs";
+  return { ok: true, conditions: { programs: { runc, init }, apparmor } };
 }
 
 /** What an Engine's containers have and this driver cannot give must not be lost without a word. */
@@ -56,9 +50,10 @@ function objection({ isLocal, storage, security, runc }: EngineFacts): string | 
 const CONTROLLERS = ["cpu", "memory", "pids"] as const;
 const CGROUPS = "/sys/fs/cgroup";
 
-function missingCgroups(): string | null {
-  const unified = textOf(join(CGROUPS, "cgroup.controllers"))?.trim().split(" ");
-  const has = (name: string): boolean => unified?.includes(name) ?? existsSync(join(CGROUPS, name, "cgroup.procs"));
+/** With version 2, those that the root group has; with version 1, each is a hierarchy of its own. */
+export function missingCgroups(root = CGROUPS): string | null {
+  const unified = textOf(join(root, "cgroup.controllers"))?.trim().split(" ");
+  const has = (name: string): boolean => unified?.includes(name) ?? existsSync(join(root, name, "cgroup.procs"));
   const missing = CONTROLLERS.filter((name) => !has(name));
   return missing.length === 0 ? null : `the kernel has no control groups for ${missing.join(", ")}`;
 }

@@ -36,11 +36,11 @@ export async function rememberProbe(file: string, of: string, probed: Probed, no
 }
 
 /** Names all on which the outcome depends: the kernel, the programs, the Engine, and Corral itself. */
-export function probeConditions({ programs, cgroups, apparmor }: Conditions, engineVersion: string): string {
+export function probeConditions({ programs, apparmor }: Conditions, engineVersion: string): string {
   const files = [programs.runc, programs.init].map((path) => {
     const { ino, size, mtimeMs } = statSync(path);
     return [path, ino, size, mtimeMs];
   });
   const corral = readFileSync(join(PACKAGE_ROOT, "package.json"), "utf8");
-  return sha256(JSON.stringify([release(), files, cgroups, apparmor, engineVersion, corral]));
+  return sha256(JSON.stringify([release(), files, apparmor, engineVersion, corral]));
 }

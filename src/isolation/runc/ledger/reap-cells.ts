@@ -5,7 +5,6 @@ import { nullFor } from "../../../platform/errno.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { Maker } from "../../port/labels.ts";
 import { DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
-import type { RuncOptions } from "../model/options.ts";
 import { removeCell } from "../remains/remove-cell.ts";
 import { endStarters } from "../remains/starters.ts";
 import { reapLaunchers } from "./reap-launchers.ts";
@@ -15,25 +14,22 @@ import { recordedCells } from "./recorded-cells.ts";
 const DRAFT_MS = 10 * 60_000;
 
 /** Removes the cells of owners that are certainly dead, and answers with their runs. One that cannot be removed does not stop the others. */
-export async function reapCells(
-  maker: Maker,
-  how: Pick<RuncOptions, "programs" | "paths" | "cgroups">,
-): Promise<string[]> {
+export async function reapCells(maker: Maker, paths: RuncPaths): Promise<string[]> {
   const removed: string[] = [];
   const failures: Error[] = [];
-  await reapLaunchers(how.paths, maker.owner);
-  for (const { run, id, ownerAlive } of await recordedCells(how.paths, maker)) {
+  await reapLaunchers(paths, maker.owner);
+  for (const { run, id, ownerAlive } of await recordedCells(paths, maker)) {
     if (ownerAlive) continue;
     try {
-      const dir = join(how.paths.cells, run);
+      const dir = join(paths.cells, run);
       await endStarters(dir, id);
-      await removeCell(how, id, dir);
+      await removeCell(paths, id, dir);
       removed.push(run);
     } catch (error) {
       failures.push(error as Error);
     }
   }
-  await removeDrafts(how.paths);
+  await removeDrafts(paths);
   const [first] = failures;
   if (first !== undefined) {
     const reasons = failures.map(({ message }) => message).join("; ");

@@ -7,7 +7,7 @@ import { isDead } from "../../../state/owner.ts";
 import { findControlGroup } from "../../kernel/control-group.ts";
 import type { CellInfo } from "../../port/driver.ts";
 import { type Maker, readLabels } from "../../port/labels.ts";
-import { cellId, cellPaths, cgroupPlaces, DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
+import { cellId, cellPaths, cgroupPlace, DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
 
 /** More cells than any machine runs; the rest is not read. */
 const MAX_CELLS = 100_000;
@@ -35,7 +35,7 @@ async function recordedCell(run: string, paths: RuncPaths, maker: Maker): Promis
   if (labelled === null || labelled.run !== run) return null;
   const made = await stat(file).catch(nullFor("ENOENT"));
   if (made === null) return null;
-  const group = findControlGroup(cgroupPlaces(id));
+  const group = findControlGroup([cgroupPlace(id)]);
   const state = (group?.processes().length ?? 0) > 0 ? "running" : "exited";
   return {
     ...labelled,

@@ -54,15 +54,10 @@ export function cellId(sealKey: Buffer, run: string): string {
   return `corral-${sha256(sealKey).slice(0, 8)}-${run}`;
 }
 
-/** Who makes control groups: runc itself, or systemd if it is the first process of the machine. */
-export type CgroupManager = "cgroupfs" | "systemd";
-
-/** `cgroupsPath` of a cell, as each manager takes it. */
-export function cgroupsPath(id: string, manager: CgroupManager): string {
-  return manager === "systemd" ? `corral.slice:corral:${id.slice("corral-".length)}` : `/corral/${id}`;
-}
-
-/** Where both managers put the control groups of a cell, below the mount point of each hierarchy. */
-export function cgroupPlaces(id: string): readonly string[] {
-  return [`corral/${id}`, `corral.slice/${id}.scope`];
+/**
+ * Where the control groups of a cell are, below the mount point of each hierarchy. They are never units of systemd, also where that is the first
+ * process (docs/architecture.md, fact: groups-beside-systemd).
+ */
+export function cgroupPlace(id: string): string {
+  return `corral/${id}`;
 }

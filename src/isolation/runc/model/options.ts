@@ -1,6 +1,6 @@
 import type { Maker } from "../../port/labels.ts";
 import type { ImageRoots } from "./images.ts";
-import type { CgroupManager, RuncPaths } from "./layout.ts";
+import type { RuncPaths } from "./layout.ts";
 
 /** What the cells of this driver are made with. */
 export interface RuncOptions {
@@ -12,7 +12,6 @@ export interface RuncOptions {
   /** The directory of `hosts`, `resolv.conf` and `hostname`; no worker can write there. */
   readonly namesDir: string;
   readonly programs: RuncPrograms;
-  readonly cgroups: CgroupManager;
   /** The AppArmor profile of the Engine's own containers, if this machine enforces one. */
   readonly apparmor?: string;
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { hasCode } from "../../../platform/errno.ts";
 import { EngineTrouble } from "../../port/driver.ts";
-import { cgroupPlaces } from "../model/layout.ts";
+import { cgroupPlace } from "../model/layout.ts";
 
 const ROOT = "/sys/fs/cgroup";
 /** A process that the kernel is busy with ends late; so many attempts take some ten seconds. */
@@ -17,9 +17,8 @@ export function isUnified(): boolean {
 
 /** Every control group of a cell, in all hierarchies. */
 function groupsOf(id: string): string[] {
-  const places = cgroupPlaces(id);
   return hierarchies()
-    .flatMap((hierarchy) => places.map((place) => join(hierarchy, place)))
+    .map((hierarchy) => join(hierarchy, cgroupPlace(id)))
     .filter((group) => existsSync(group));
 }
 

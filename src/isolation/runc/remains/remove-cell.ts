@@ -2,10 +2,8 @@ import fs from "node:fs";
 import { readdir, rm, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { removeTree } from "../../../files/host/remove-tree.ts";
-import { runSystemProgram } from "../../../files/host/system-program.ts";
 import { hasCode } from "../../../platform/errno.ts";
-import { cellPaths } from "../model/layout.ts";
-import type { RuncOptions } from "../model/options.ts";
+import { cellPaths, type RuncPaths } from "../model/layout.ts";
 import { killCell, removeGroups } from "./control-groups.ts";
 
 /**
@@ -16,15 +14,8 @@ import { killCell, removeGroups } from "./control-groups.ts";
  * @param dir the directory of the cell.
  * @param hasEnded true if its runc has ended, so that nothing makes processes of it any more.
  */
-export async function removeCell(
-  { programs, paths, cgroups }: Pick<RuncOptions, "programs" | "paths" | "cgroups">,
-  id: string,
-  dir: string,
-  hasEnded = false,
-): Promise<void> {
+export async function removeCell(paths: RuncPaths, id: string, dir: string, hasEnded = false): Promise<void> {
   if (!hasEnded) await killCell(id);
-  // systemd has a unit for each cell. Without it a program more would only take time.
-  if (cgroups === "systemd") await runSystemProgram(programs.runc, ["--root", paths.state, "delete", "--force", id]);
   await removeGroups(id);
   const state = join(paths.state, id);
   const { labels, over } = cellPaths(dir);
