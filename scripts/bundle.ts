@@ -1,5 +1,6 @@
+import { createHash } from "node:crypto";
 import { globSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type OutputOptions, type Plugin, rolldown } from "rolldown";
 
 /**
@@ -21,37 +22,20 @@ const LEFT_OUT = new Set([
 /** The file of a thread is started by its name from any file of a bundle: each bundle has it in its own folder. */
 const THREAD = { "schema-thread": "src/declarations/schema/schema-thread.ts" };
 
-/**
- * The files of the command line. It loads one when it first uses a part of it, and a module in it runs when it is first imported. So a few
- * large files are quick: finding, reading and linking a file takes as long as compiling it. What has no group is in files of its own.
- */
-const COMMAND_LINE_FILES = [
-  {
-    name: "first",
-    test: /\/src\/(state\/state-(dir|paths)|platform\/(errno|sha256)|operations\/package-version|declarations\/place\/package-root)\.ts$|on-demand:node:crypto|rolldown.runtime/,
-  },
-  {
-    name: "program",
-    test: /\/(commander|picocolors)\/|on-demand:|\/src\/(cli\/(program|terminal\/(terminal|exit-status)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options|terminal\/arguments)|sandbox\/approval|text\/visible)\.ts$/,
-  },
-  { name: fileOf, debugName: "folders and packages", test: (id: string) => fileOf(id) !== null },
-];
+/** What every command loads, also one that prints its options, and verbs, of which a command has one. */
+const ALWAYS =
+  /(^|\/)(commander|picocolors)\/|^src\/(cli\/(terminal\/(terminal|exit-status|arguments)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options)|declarations\/place\/package-root|isolation\/(port\/engine|plan\/enforcement)|operations\/package-version|platform\/errno|sandbox\/approval|text\/visible)\.cjs$/;
+const VERB = /^src\/cli\/verbs\/([\w-]+)\.cjs$/;
 
-/** A file for each folder and each package. */
-function fileOf(id: string): string | null {
-  if (
-    /\/src\/(cli\/(corral|compiled-files|young-objects|verbs\/[\w-]+)|declarations\/schema\/schema-thread)\.ts$/.test(
-      id,
-    )
-  )
-    return null;
-  const inPackage = /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1];
+/** The pack of a module of the command line: one for each folder and each package. */
+function packOf(file: string): string {
+  if (ALWAYS.test(file)) return "program";
+  const verb = VERB.exec(file)?.[1];
+  if (verb !== undefined) return `verb-${verb}`;
+  const inPackage = /^.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1];
   if (inPackage !== undefined) return inPackage.replace(/\W+/g, "-");
-  return (
-    /\/src\/((?:cli|run|isolation)\/[\w-]+(?=\/)|fleet\/postgres(?=\/)|[\w-]+(?=\/))/
-      .exec(id)?.[1]
-      ?.replace("/", "-") ?? null
-  );
+  const folder = /^src\/((?:cli|run|isolation)\/[\w-]+(?=\/)|fleet\/postgres(?=\/)|[\w-]+(?=\/))/.exec(file)?.[1];
+  return folder?.replace("/", "-") ?? "program";
 }
 
 /**
@@ -63,19 +47,16 @@ export async function bundlePrograms(root: string, further: readonly string[]): 
   const modules = new Set([
     ...further,
     // Node loads CommonJS in half the time of ECMAScript modules, and its own modules too: each of their names need not be read.
-    ...(await bundled(
-      root,
-      "dist/cli",
-      { corral: "src/cli/corral.ts", program: "src/cli/program.ts", ...THREAD },
-      [lazyFiles()],
-      {
-        format: "cjs",
-        entryFileNames: "[name].cjs",
-        chunkFileNames: "[name]-[hash].cjs",
-        strictExecutionOrder: true,
-        codeSplitting: { groups: [...COMMAND_LINE_FILES], includeDependenciesRecursively: false },
-      },
-    )),
+    ...(await bundled(root, "dist/cli", { corral: "src/cli/corral.ts", ...THREAD }, [withoutProgram()], {
+      format: "cjs",
+      entryFileNames: "[name].cjs",
+      chunkFileNames: "[name].cjs",
+    })),
+    ...(await bundled(root, "dist/cli", { program: "src/cli/program.ts" }, [packs()], {
+      format: "cjs",
+      preserveModules: true,
+      entryFileNames: "[name].cjs",
+    })),
     ...(await bundled(root, "dist", { index: "src/index.ts", sandbox: "src/sandbox.ts", ...THREAD }, [], {
       format: "esm",
       chunkFileNames: "[name]-[hash].js",
@@ -98,11 +79,8 @@ async function bundled(
     cwd: root,
     // The oldest Node that the package supports cannot parse `using`.
     transform: { target: "node22" },
-    ...(output.strictExecutionOrder ? { preserveEntrySignatures: "allow-extension" } : {}),
     // The library loads at once what the command line loads when it needs it.
     checks: { ineffectiveDynamicImport: false },
-    // A module that does not run is not compiled.
-    optimization: { pifeForModuleWrappers: false },
     plugins: [withoutUnused(), builtinsOnDemand(), ...plugins],
   });
   // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
@@ -114,29 +92,59 @@ async function bundled(
 /** Modules of Node that take long to load, and that few commands use: `https` alone is a tenth of the start of a run. */
 const HEAVY = "https|zlib|readline|worker_threads|dns/promises|perf_hooks";
 
-/** Makes each file of a bundle load the others, and heavy modules of Node, when it first uses something of them, and not at its own start. */
-function lazyFiles(): Plugin {
+/** `corral.cjs` has only what finds the rest and starts it. */
+function withoutProgram(): Plugin {
+  return { name: "without-program", resolveId: (id) => (id === "./program.ts" ? { id, external: true } : null) };
+}
+
+/**
+ * Packs modules into a file for each folder and each package: finding and reading a file takes as long as compiling what is used of it. A module
+ * runs when something of it is first used, and not when one that imports it runs. So a short run builds no schema of what it does not read.
+ * `cli/compiled-files.ts` loads them, by names as `run:run/run`.
+ */
+function packs(): Plugin {
   const other = new RegExp(
-    `^(?:const|let) (require_[\\w$]+|node_\\w+) = require\\("(\\./[^"]+|node:(?:${HEAVY}))"\\);$`,
+    `^(?:const|let) (require_[\\w$]+|node_\\w+) = require\\("(\\.[^"]+|node:(?:${HEAVY}))"\\);$`,
     "gm",
   );
   return {
-    name: "lazy-files",
-    renderChunk(code) {
-      const names = new Set(
-        [...code.matchAll(other)]
-          .map(([, name = ""]) => name)
-          // The second is read at once, to be made what an `import` of it is.
-          .filter((name) => !name.includes("rolldown_runtime") && !code.includes(`__toESM(${name}`)),
-      );
-      const lazy = code.replace(other, (line, name, file) =>
-        names.has(name) ? `let ${name}$loaded;\nconst ${name} = () => ${name}$loaded ??= require("${file}");` : line,
-      );
-      return lazy
-        .replace(/\b(require_[\w$]+|node_\w+)(?=\.)/g, (name) => (names.has(name) ? `(${name}())` : name))
-        .replace(/\bimport\(("node:[\w/]+")\)/g, "Promise.resolve(require($1))");
+    name: "packs",
+    generateBundle(_, written) {
+      const packed = new Map<string, string[]>();
+      for (const [file, module] of Object.entries(written)) {
+        if (module.type !== "chunk") continue;
+        delete written[file];
+        const named = (path: string): string => `${packOf(path)}:${path.slice(0, -".cjs".length)}`;
+        const names = new Set(
+          [...module.code.matchAll(other)]
+            .map(([, name = ""]) => name)
+            // It is read at once, to be made what an `import` of it is.
+            .filter((name) => !module.code.includes(`__toESM(${name}`)),
+        );
+        const code = module.code
+          .replace(other, (line, name, of) =>
+            names.has(name) ? `let ${name}$loaded;\nconst ${name} = () => ${name}$loaded ??= require("${of}");` : line,
+          )
+          .replace(/\b(require_[\w$]+|node_\w+)(?=\.)/g, (name) => (names.has(name) ? `(${name}())` : name))
+          .replace(/\brequire\("(\.[^"]+)"\)/g, (_, path) => `require("${named(join(dirname(file), path))}")`)
+          .replace(/\bimport\(("node:[\w/]+")\)/g, "Promise.resolve(require($1))");
+        const pack = packed.get(packOf(file)) ?? [];
+        packed.set(packOf(file), pack);
+        pack.push(
+          `${JSON.stringify(named(file))}: function (exports, require, module, __filename, __dirname) {\n${code}}`,
+        );
+      }
+      for (const [name, modules] of packed) {
+        const source = `({${modules.join(",\n")}})\n`;
+        this.emitFile({ type: "asset", fileName: `${name}-${hashOf(source)}.cjs`, source });
+      }
     },
   };
+}
+
+/** As long as V8's kept forms want it (`cli/compiled-files.ts`). */
+function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("base64url").slice(0, 8);
 }
 
 /** Replaces each module that is left out by one that throws when it is used, but not when it is loaded. */

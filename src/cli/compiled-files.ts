@@ -5,6 +5,7 @@ import {
   fsyncSync,
   mkdirSync,
   openSync,
+  readdirSync,
   readFileSync,
   renameSync,
   type Stats,
@@ -13,42 +14,49 @@ import {
 import { dirname, join } from "node:path";
 import { Script } from "node:vm";
 
-type Wrapper = (exports: object, load: (name: string) => unknown, module: object, file: string, dir: string) => void;
+type Module = (exports: object, load: (name: string) => unknown, module: object, file: string, dir: string) => void;
 /** What V8 compiled, by the name of the file. */
 type Forms = ReadonlyMap<string, Buffer>;
 
 /** V8 copies what does not begin at such a place. */
 const ALIGNMENT = 8;
 /** V8 compares no more of a file than its length, so only a name that changes with the content says which file a form is of. */
-const NAMED_BY_CONTENT = /-[\w-]{8}\.cjs$/;
+const NAMED_BY_CONTENT = /^(.*)-[\w-]{8}\.cjs$/;
 
 /**
- * Loads the files of the bundle, and keeps what V8 compiled of them for the next start of the same command. Node's own cache has only what
- * is compiled before a file runs. This one is written at the end, so it has the functions that the command called, and no others. The files
- * have no `import()`: Node warns of one in code that is compiled in this way.
+ * Loads the modules of the bundle, which are packed into files, and keeps what V8 compiled of these for the next start of the same command.
+ * Node's own cache has only what is compiled before a file runs. This one is written at the end, so it has the functions that the command
+ * called, and no others. The files have no `import()`: Node warns of one in code that is compiled in this way.
  *
  * `keptIn`: a file in a directory in which only this user can write, because what is read there runs. Null: nothing is kept.
  */
 export function compiledFiles(dir: string, keptIn: string | null): (name: string) => unknown {
   const kept = keptIn === null ? new Map<string, Buffer>() : readForms(keptIn);
+  const files = new Map(readdirSync(dir).map((file) => [NAMED_BY_CONTENT.exec(file)?.[1], file]));
+  const packs = new Map<string, Readonly<Record<string, Module>>>();
   const modules = new Map<string, { exports: object }>();
   const fresh = new Map<string, Script>();
+  const packOf = (file: string): Readonly<Record<string, Module>> => {
+    const known = packs.get(file);
+    if (known !== undefined) return known;
+    const path = join(dir, file);
+    const cachedData = kept.get(file);
+    // The build writes ASCII.
+    const script = new Script(readFileSync(path, "latin1"), { filename: path, ...(cachedData && { cachedData }) });
+    if (!cachedData || script.cachedDataRejected) fresh.set(file, script);
+    const pack = script.runInThisContext();
+    packs.set(file, pack);
+    return pack;
+  };
   const load = (name: string): unknown => {
-    if (!name.startsWith("./")) return builtin(name);
     const known = modules.get(name);
     if (known !== undefined) return known.exports;
+    const file = files.get(name.slice(0, name.indexOf(":")));
+    const run = file === undefined ? undefined : packOf(file)[name];
+    if (file === undefined || run === undefined) return builtin(name);
     const module = { exports: {} };
     modules.set(name, module);
-    const file = join(dir, name);
-    // In one line: the lines of the file stay what they are in a stack. The build writes ASCII.
-    const source = `(function (exports, require, module, __filename, __dirname) {${readFileSync(file, "latin1")}\n})`;
-    const cachedData = kept.get(name);
-    const script = new Script(source, {
-      filename: file,
-      ...(cachedData && { cachedData }),
-    });
-    if (NAMED_BY_CONTENT.test(name) && (!cachedData || script.cachedDataRejected)) fresh.set(name, script);
-    (script.runInThisContext() as Wrapper)(module.exports, load, module, file, dir);
+    run(module.exports, load, module, join(dir, file), dir);
     return module.exports;
   };
   if (keptIn !== null)

@@ -63,7 +63,7 @@ type Program = typeof import("./program.ts");
 async function program(): Promise<Program> {
   await makeRoomFor(args[0]);
   if (extname(import.meta.filename) === ".ts") return await import("./program.ts");
-  return compiledFiles(import.meta.dirname, keptIn(args[0]))("./program.cjs") as Program;
+  return compiledFiles(import.meta.dirname, keptIn(args[0]))("program:program") as Program;
 }
 
 /** Where this version of Node keeps what it compiled for a command: in the state directory, if that is there and no other user can write in it. */

@@ -18,7 +18,9 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
-const file = (said: string) => `exports.said = () => ${JSON.stringify(said)};`;
+/** A pack with one module. */
+const file = (said: string, pack = "a") =>
+  `({"${pack}:one": function (exports) { exports.said = () => ${JSON.stringify(said)}; }})`;
 
 function loaded(name: string, status = 0): string {
   const kept = join(dir, "kept", "run");
@@ -32,11 +34,12 @@ function loaded(name: string, status = 0): string {
 /** What a file says after its content was replaced by another of the same length: only a kept form still says the first. */
 async function afterReplacement(name: string, between: () => Promise<void> = async () => {}): Promise<string> {
   await rm(kept(), { force: true });
-  await writeFile(join(dir, name), file("first"));
-  expect(loaded(`./${name}`)).toBe("first");
-  await writeFile(join(dir, name), file("other"));
+  const pack = name.slice(0, 1);
+  await writeFile(join(dir, name), file("first", pack));
+  expect(loaded(`${pack}:one`)).toBe("first");
+  await writeFile(join(dir, name), file("other", pack));
   await between();
-  return loaded(`./${name}`);
+  return loaded(`${pack}:one`);
 }
 
 const kept = () => join(dir, "kept", "run");
@@ -48,8 +51,13 @@ describe("what V8 compiled of a file of the bundle", () => {
     expect(await readdir(join(dir, "kept"))).toEqual(["run"]);
   });
 
-  it("is not used if the name of the file says nothing of its content", async () => {
-    expect(await afterReplacement("started.cjs")).toBe("other");
+  it("is of no file whose name says nothing of its content", async () => {
+    await writeFile(join(dir, "a.cjs"), file("first"));
+    const { stderr } = spawnSync(process.execPath, ["-e", START, LOADER, dir, kept(), "a:one", "0"], {
+      encoding: "utf8",
+    });
+    expect(stderr).toContain("Cannot find module 'a:one'");
+    expect(await readdir(dir)).toEqual(["a.cjs"]);
   });
 
   it("is not used if another user could have written it", async () => {
@@ -60,25 +68,25 @@ describe("what V8 compiled of a file of the bundle", () => {
   it("is compiled again if it is cut, or is nothing of the kind", async () => {
     const half = async () => await truncate(kept(), Math.floor((await stat(kept())).size / 2));
     expect(await afterReplacement("a-0Ab_-9Zz.cjs", half)).toBe("other");
-    for (const text of ["", "\n", "[]", '[["./b-0Ab_-9Zz.cjs",99]]\n', '{"a":1}\n'])
+    for (const text of ["", "\n", "[]", '[["b-0Ab_-9Zz.cjs",99]]\n', '{"a":1}\n'])
       expect(await afterReplacement("b-0Ab_-9Zz.cjs", () => writeFile(kept(), text)), text).toBe("other");
   });
 
   it("is kept together with that of other files, and without that of files that are gone", async () => {
-    for (const name of ["a-00000000.cjs", "b-00000000.cjs"]) {
-      await writeFile(join(dir, name), file(name));
-      loaded(`./${name}`);
+    for (const pack of ["a", "b"]) {
+      await writeFile(join(dir, `${pack}-00000000.cjs`), file(pack, pack));
+      loaded(`${pack}:one`);
     }
-    expect(await readFile(kept(), "latin1")).toMatch(/^\[\["\.\/a-.*"\.\/b-/);
+    expect(await readFile(kept(), "latin1")).toMatch(/^\[\["a-.*"b-/);
     await rm(join(dir, "a-00000000.cjs"));
-    await writeFile(join(dir, "c-00000000.cjs"), file("c"));
-    loaded("./c-00000000.cjs");
-    expect(await readFile(kept(), "latin1")).toMatch(/^\[\["\.\/b-.*"\.\/c-/);
+    await writeFile(join(dir, "c-00000000.cjs"), file("c", "c"));
+    loaded("c:one");
+    expect(await readFile(kept(), "latin1")).toMatch(/^\[\["b-.*"c-/);
   });
 
   it("is not kept of a command that failed", async () => {
     await writeFile(join(dir, "a-00000000.cjs"), file("a"));
-    expect(loaded("./a-00000000.cjs", 1)).toBe("a");
+    expect(loaded("a:one", 1)).toBe("a");
     expect(await readdir(dir)).toEqual(["a-00000000.cjs"]);
   });
 });

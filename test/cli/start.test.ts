@@ -1,8 +1,8 @@
 import { execFile, spawnSync } from "node:child_process";
-import { statSync } from "node:fs";
+import { globSync, readFileSync, statSync } from "node:fs";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -11,6 +11,7 @@ import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { httpsServer, identityFor } from "../egress/servers.ts";
 import { PROGRAM } from "./program.ts";
 
+const LOADER = join(import.meta.dirname, "../../src/cli/compiled-files.ts");
 const SOURCE = join(import.meta.dirname, "../../src/cli/corral.ts");
 
 /** Prints the address of each file whose code is loaded, by Node or by the bundle. Standard output belongs to the command. */
@@ -21,10 +22,14 @@ const { readFileSync } = fs;
 fs.readFileSync = (path, ...how) => { if (how[0] === "latin1") print("file://" + path); return readFileSync(path, ...how); };`;
 
 function loadedBy(program: string, ...args: readonly string[]): string[] {
+  return loadedIn("/nowhere/state", program, ...args);
+}
+
+function loadedIn(stateDir: string, program: string, ...args: readonly string[]): string[] {
   const { status, stdout, stderr } = spawnSync(
     process.execPath,
     ["--import", `data:text/javascript,${encodeURIComponent(PRINT_LOADED)}`, program, ...args],
-    { encoding: "utf8", env: { ...process.env, CORRAL_STATE_DIR: "/nowhere/state" } },
+    { encoding: "utf8", env: { ...process.env, CORRAL_STATE_DIR: stateDir } },
   );
   expect([status, stdout === ""]).toEqual([0, false]);
   return stderr.trim().split("\n");
@@ -82,6 +87,14 @@ describe("a command that asks the Engine", () => {
     expect(heavy.filter((name) => loaded.has(name))).toEqual([]);
   });
 
+  it("runs a module of the bundle when something of it is first used: it builds no schema of what it does not read", () => {
+    const packs = loadedIn(join(dir, "state"), PROGRAM, "ps", "--json").map((url) =>
+      basename(fileURLToPath(url)).replace(/-[\w-]{8}\.cjs$/, ""),
+    );
+    expect(packs).toContain("isolation-engine");
+    expect(packs.filter((name) => ["yaml", "fleet", "changes", "run", "ai", "unbash"].includes(name))).toEqual([]);
+  });
+
   it("reaches an Engine behind TLS", async () => {
     const { key, cert } = identityFor("127.0.0.1");
     const asked: string[] = [];
@@ -100,6 +113,29 @@ describe("a command that asks the Engine", () => {
       "No container Engine",
     );
     expect(asked).toContain("/info");
+  });
+});
+
+describe("the modules of the bundle", () => {
+  it("run in whatever order they are first used", () => {
+    const loadAll = `const [loader, dir, ...names] = process.argv.slice(1);
+      import(loader).then(({ compiledFiles }) => { const load = compiledFiles(dir, null); for (const name of names) load(name); process.exit(); });`;
+    const dir = dirname(PROGRAM);
+    const packed = globSync("*-????????.cjs", { cwd: dir }).map((file) => readFileSync(join(dir, file), "utf8"));
+    const names = packed.flatMap((text) =>
+      [...text.matchAll(/^(?:\(\{)?"(\S+)": function \(exports,/gm)].map(([, name = ""]) => name),
+    );
+    expect(names.length).toBeGreaterThan(1000);
+    const shuffled = names
+      .map((name) => ({ name, at: Math.random() }))
+      .sort((one, other) => one.at - other.at)
+      .map(({ name }) => name);
+    for (const order of [names, names.toReversed(), shuffled]) {
+      const { status, stderr } = spawnSync(process.execPath, ["-e", loadAll, LOADER, dir, ...order], {
+        encoding: "utf8",
+      });
+      expect([status, stderr], order.join(" ")).toEqual([0, ""]);
+    }
   });
 });
 
