@@ -24,7 +24,7 @@ export type { EarlierAttempt } from "./fleet/model/stored-item.ts";
 export type { FleetTotals } from "./fleet/totals.ts";
 export type { RecordedCall, RecordedStream, RunRecord } from "./history/run-record.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
-export { type CellInfo, EngineTrouble } from "./isolation/port/driver.ts";
+export { EngineTrouble } from "./isolation/port/driver.ts";
 export { EngineUnavailableError, type UnavailableReason } from "./isolation/port/engine.ts";
 export { ImageBuildError } from "./isolation/port/images.ts";
 export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
@@ -58,6 +58,7 @@ export type {
   ShownChangeset,
 } from "./operations/changeset-facts.ts";
 export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
+export type { ListedCell as CellInfo } from "./operations/machine.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
 export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";
 export type { OutputPiece } from "./operations/run-output.ts";

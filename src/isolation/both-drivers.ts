@@ -1,5 +1,6 @@
 import type { Violation, ViolationCode } from "../sandbox/violation.ts";
 import type { Plan } from "./plan/plan.ts";
+import type { CellUsageNow } from "./port/cell.ts";
 import { type CellInfo, type CellMaker, type Driver, EngineTrouble, type Reaped, type Start } from "./port/driver.ts";
 import { DriverUnavailableError, type Driving } from "./port/engine.ts";
 
@@ -8,6 +9,7 @@ export interface OtherDriver {
   /** Why it cannot carry this plan; null if it can. */
   objection(plan: Plan): Promise<string | null>;
   list(): Promise<CellInfo[]>;
+  usage(id: string): CellUsageNow | null;
   /** Answers with the runs whose cells were removed. */
   reap(): Promise<string[]>;
 }
@@ -82,6 +84,7 @@ export function bothDrivers(
     startServing: (request) =>
       starting(request.plan, (cells) => cells.startServing(request)) as ReturnType<Driver["startServing"]>,
     list: async () => (await Promise.all([engine.list(), other.list()])).flat(),
+    usage: async (cell) => (cell.driver === "engine" ? await engine.usage(cell) : other.usage(cell.id)),
     reap: () => reapBoth(engine, other),
   };
 }

@@ -1,7 +1,6 @@
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import type { CellInfo } from "../isolation/port/driver.ts";
-import { listCells } from "../operations/machine.ts";
+import { type ListedCell, listCells } from "../operations/machine.ts";
 import { workerNamed } from "../operations/named-worker.ts";
 import { type MapRequest, mapItems, runFleet } from "../operations/run-fleet.ts";
 import { type AttachedPath, runWorker, workerSandbox } from "../operations/workers.ts";
@@ -185,7 +184,7 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   /** The containers of all projects of the state directory, also those of dead processes; the oldest first. */
-  async cells(): Promise<CellInfo[]> {
+  async cells(): Promise<ListedCell[]> {
     return await listCells({ stateDir: this.stateDir, engineEnv: this.#options.engineEnv });
   }
 

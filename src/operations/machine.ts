@@ -2,6 +2,7 @@ import { stat } from "node:fs/promises";
 import { queueOf } from "../declarations/queue.ts";
 import { runSystemProgram } from "../files/host/system-program.ts";
 import { openEngine } from "../isolation/open-engine.ts";
+import type { CellUsageNow } from "../isolation/port/cell.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGE_PREFIX } from "../isolation/port/images.ts";
@@ -15,10 +16,34 @@ export interface Machine {
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }
 
+/** A container, and what it uses now; null: it does not run, or that is not known. */
+export type ListedCell = CellInfo & CellUsageNow;
+
 /** Every container of the state directory, in whatever state; the oldest first. */
-export async function listCells(machine: Machine): Promise<CellInfo[]> {
+export async function listCells(machine: Machine): Promise<ListedCell[]> {
   const { driver } = await openEngine(machine);
-  return (await driver.list()).toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+  const cells = await Promise.all(
+    (await driver.list()).map(async (cell) => ({
+      ...cell,
+      ...((await driver.usage(cell).catch(() => null)) ?? UNUSED),
+    })),
+  );
+  return cells.toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+}
+
+const UNUSED: CellUsageNow = { cpuMs: null, memoryBytes: null, memoryBytesPeak: null };
+
+/** What the container of a run uses now; null if it has none that runs, or no Engine answers. */
+export async function usageOfRun(machine: Machine, run: string): Promise<CellUsageNow | null> {
+  try {
+    const { driver } = await openEngine(machine);
+    // A session, or an agent, has its commands in a container with an id of its own, which no run called.
+    const isOf = (cell: CellInfo): boolean => cell.run === run || (cell.root === run && cell.parent === null);
+    const cell = (await driver.list()).find(isOf);
+    return cell === undefined ? null : await driver.usage(cell);
+  } catch {
+    return null;
+  }
 }
 
 /** Removes what dead orchestrators left behind, and nothing else. */

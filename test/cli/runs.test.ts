@@ -1,8 +1,10 @@
 import { createHash } from "node:crypto";
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
+import { startWithin } from "./within-process.ts";
 
 const workers = {
   prints: { command: sh("cat; echo out; echo err >&2; exit 3") },
@@ -19,6 +21,7 @@ const workers = {
     sandbox: { zones: [{ name: "out", mode: "rw" }] },
     limits: { memory: "300m" },
   },
+  waits: { command: sh("head -c 30000000 /dev/zero | tail > /tmp/x; echo up; exec sleep 30") },
   tools: { command: sh("true"), tools: ["exec", "list_files"], shell_rules: { default: "pre_approved" } },
 };
 
@@ -88,6 +91,50 @@ describe("corral runs", () => {
     expect((await project.corral(["runs", "logs", "latest", "--stdout", "-n", "0"])).stdout).toBe("");
     expect((await project.corral(["runs", "logs", "latest", "--stdout", "-n", "9"])).stdout).toBe("[1]\nout\n");
   });
+
+  it.each(["engine", "prefer-runc"])(
+    "and corral ps show memory and processor time, now and at the end, of a cell of %s",
+    async (driver) => {
+      const env = { CORRAL_DRIVER: driver };
+      const { child, ended } = project.start(["run", "waits"], { env });
+      await new Promise((up) => child.stdout?.once("data", up));
+      const printed = async (args: readonly string[], columns = 0): Promise<string> => {
+        const { CORRAL_DRIVER: _, ...rest } = process.env;
+        const around = { env: { ...rest, NO_COLOR: "1", CORRAL_STATE_DIR: project.stateDir }, cwd: project.dir };
+        const { stdout, ended: status } = startWithin(
+          [...args, ...(args[0] === "ps" ? [] : ["-C", project.dir])],
+          around,
+        );
+        if (columns > 0) Object.assign(stdout, { isTTY: true, columns });
+        const [shown] = await Promise.all([text(stdout), status]);
+        return shown;
+      };
+      try {
+        const all = JSON.parse(await printed(["ps", "--json"]));
+        const cell = all.find(({ worker }: { worker: string }) => worker === "waits");
+        expect(cell).toMatchObject({ state: "running", driver: driver === "engine" ? "engine" : "runc" });
+        expect(cell.memoryBytes).toBeGreaterThan(20_000_000);
+        expect(cell.memoryBytesPeak).toBeGreaterThanOrEqual(cell.memoryBytes);
+        expect(cell.cpuMs).toBeGreaterThan(0);
+        expect(await printed(["ps"])).toMatch(
+          new RegExp(`${cell.run}  waits +running +[\\d.]+ MiB +[\\d.]+m?s +${cell.driver}`),
+        );
+        const narrow = (await printed(["ps"], 60)).split("\n");
+        expect(Math.max(...narrow.map((line) => line.length))).toBeLessThanOrEqual(60);
+        expect(narrow.find((line) => line.startsWith(cell.run))).toMatch(/waits +running +[\d.]+ MiB +[\d.]+m?s$/);
+        expect(await printed(["runs", "show", cell.run])).toMatch(
+          /memory +[\d.]+ MiB now, [\d.]+ MiB at most\n +processor +[\d.]+m?s/,
+        );
+      } finally {
+        child.kill("SIGTERM");
+        await ended;
+      }
+      const { usage } = await json("runs", "show", "latest");
+      expect(usage.memoryBytesPeak).toBeGreaterThan(20_000_000);
+      expect(usage.cpuMs).toBeGreaterThan(0);
+      expect(await printed(["runs", "show", "latest"])).toMatch(/memory +[\d.]+ MiB at most\n +processor +[\d.]+m?s/);
+    },
+  );
 
   it("has calls in the record of their root run", async () => {
     await project.corral(["run", "caller"]);

@@ -169,7 +169,7 @@ it("a plan that the other driver cannot carry goes to the Engine", async () => {
       throw new EngineTrouble(name);
     },
   });
-  const other = { objection: async () => "it cannot", list: async () => [], reap: async () => [] };
+  const other = { objection: async () => "it cannot", list: async () => [], usage: () => null, reap: async () => [] };
   const driving = { driver: "runc", why: "" } as const;
   const choose = async () => ({ driving, cells: recording("runc"), demanded: false });
   const { plan, pins } = await runc.plan({ command: ["true"] });
@@ -187,7 +187,7 @@ it("the directory of a dead owner goes when the cells of the other driver have e
   for (const end of ["ended", "failed"]) {
     const left = await makeOwnerDir(live, dead);
     const cells = Promise.withResolvers<string[]>();
-    const other = { objection: async () => null, list: async () => [], reap: () => cells.promise };
+    const other = { objection: async () => null, list: async () => [], usage: () => null, reap: () => cells.promise };
     const choose = async () => Promise.reject(new Error("nothing starts"));
     const reaping = bothDrivers(driver, other, { choose, images }).reap();
     reaping.catch(() => {});

@@ -1,5 +1,6 @@
 import { durationText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
 import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-record.ts";
+import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import { printableLine } from "../../text/visible.ts";
 import { columns } from "../terminal/terminal.ts";
 
@@ -7,10 +8,11 @@ const MAX_NAME = 80;
 /** Calls beyond it are counted. */
 const MAX_CALLS = 200;
 
-/** One run in detail, for people. */
-export function runText(record: RunRecord, nowMs: number): string {
+/** One run in detail, for people. `now`: what its container uses, if it runs. */
+export function runText(record: RunRecord, nowMs: number, now: CellUsageNow | null = null): string {
   const { id, worker, kind, project, input, attachments, queuedAt, startedAt, endedAt, stdout, stderr } = record;
-  const { error, policy, image, model, limits, changeset, network, usage, continues, leftOut, calls } = record;
+  const usage = now ?? record.usage;
+  const { error, policy, image, model, limits, changeset, network, continues, leftOut, calls } = record;
   const rows: [string, string | null][] = [
     ["project", name(project, 500)],
     ["requested", `${queuedAt} (${ageText(nowMs - Date.parse(queuedAt))})`],
@@ -25,7 +27,8 @@ export function runText(record: RunRecord, nowMs: number): string {
     ["image", image === null ? null : name(image)],
     ["model", model === null ? null : name(model)],
     ["limits", limits === null ? null : limitsText(limits)],
-    ["memory", usage?.memoryBytesPeak == null ? null : `${roughBytesText(usage.memoryBytesPeak)} at most`],
+    ["memory", memoryText(usage, now)],
+    ["processor", usage?.cpuMs == null ? null : durationText(usage.cpuMs)],
     ["network", network === null ? null : networkText(network)],
     ["changes", changeset === null ? null : countsText(changeset.counts)],
     ["changeset", changeset?.id ?? null],
@@ -49,6 +52,12 @@ export function runText(record: RunRecord, nowMs: number): string {
     ...below,
     ...(more > 0 ? [`  and ${more} more`] : []),
   ].join("\n");
+}
+
+function memoryText(usage: RunRecord["usage"], now: CellUsageNow | null): string | null {
+  const parts = now === null || now.memoryBytes === null ? [] : [`${roughBytesText(now.memoryBytes)} now`];
+  if (usage?.memoryBytesPeak != null) parts.push(`${roughBytesText(usage.memoryBytesPeak)} at most`);
+  return parts.length === 0 ? null : parts.join(", ");
 }
 
 /** `failed (exit code 3)`. */

@@ -1,4 +1,5 @@
 import { counted, durationText } from "../../fleet/report/measures/quantity.ts";
+import { usageOfRun } from "../../operations/machine.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
 import { printableLine } from "../../text/visible.ts";
 import { agreesTo } from "../terminal/agrees.ts";
@@ -55,8 +56,13 @@ export async function listVerb(options: ListOptions, terminal: Terminal): Promis
 }
 
 export async function showVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const record = await showRun(await placeOf(options, terminal), asked);
-  printResult(terminal, options.json, record, () => runText(record, Date.now()));
+  const place = await placeOf(options, terminal);
+  const record = await showRun(place, asked);
+  const isRunning = record.status === "running";
+  const now = isRunning ? await usageOfRun({ stateDir: place.stateDir, engineEnv: terminal.env }, record.id) : null;
+  printResult(terminal, options.json, now === null ? record : { ...record, usage: now }, () =>
+    runText(record, Date.now(), now),
+  );
   return 0;
 }
 

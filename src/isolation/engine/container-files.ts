@@ -3,7 +3,7 @@ import { type ControlGroup, findControlGroup, socketBytes } from "../kernel/cont
 import { type FirstProcess, findFirstProcess } from "../kernel/first-process.ts";
 import type { Measure } from "../kernel/usage-sampler.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
-import type { CellUsage } from "../port/cell.ts";
+import type { CellUsageNow } from "../port/cell.ts";
 
 /** Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither place, as with an Engine that runs in a container. */
 function controlGroupOf(container: string): ControlGroup | null {
@@ -29,12 +29,22 @@ export function measureOf(container: Docker.Container): Measure {
     : { by: "files", read: () => group.usage() };
 }
 
-async function askEngine(container: Docker.Container): Promise<CellUsage | null> {
+/** What a container that runs uses now; null if it does not run. */
+export async function usageNow(container: Docker.Container): Promise<CellUsageNow | null> {
+  const group = controlGroupOf(container.id);
+  const usage = group?.usage() ?? null;
+  return group === null || usage === null ? await askEngine(container) : { ...usage, memoryBytes: group.memoryBytes() };
+}
+
+async function askEngine(container: Docker.Container): Promise<CellUsageNow | null> {
   const stats = await container.stats({ stream: false, "one-shot": true }).catch(() => null);
   // For a container that has ended the Engine reports zeros, and some runtimes nothing: that is no measurement.
   if (stats === null || !(stats.cpu_stats?.cpu_usage?.total_usage > 0)) return null;
+  const { usage, max_usage: peak, stats: kinds } = stats.memory_stats ?? {};
+  const unneeded = kinds?.total_inactive_file ?? kinds?.inactive_file ?? 0;
   return {
+    memoryBytes: usage === undefined ? null : Math.max(0, usage - unneeded),
     cpuMs: Math.round(stats.cpu_stats.cpu_usage.total_usage / 1e6),
-    memoryBytesPeak: stats.memory_stats?.max_usage ?? stats.memory_stats?.usage ?? null,
+    memoryBytesPeak: peak ?? usage ?? null,
   };
 }

@@ -26,7 +26,7 @@ import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
 import { CellRemains } from "./cell-remains.ts";
 import { containerConfig, type SeccompProfiles } from "./container-config.ts";
-import { socketMemoryOf } from "./container-files.ts";
+import { socketMemoryOf, usageNow } from "./container-files.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { pinnedVolumes } from "./pinned-volume.ts";
@@ -72,6 +72,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
         : starts.add(() => start(options, request)).then((started) => opened(started, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
     list: () => told(listCells(options.docker, options.maker)),
+    usage: ({ id }) => told(usageNow(options.docker.getContainer(id))),
     reap: (after) => told(reapedAtLast(options, after)),
     removeLeft: async () => {
       // What is left then is ended by the next process that finds this one dead.

@@ -12,6 +12,8 @@ export interface ControlGroup {
   processes(): number[];
   /** Null if it is gone. */
   usage(): CellUsage | null;
+  /** What it holds now, without files that the kernel keeps only because there is room; null if that is not known. */
+  memoryBytes(): number | null;
   /**
    * Bounds what waits in sockets of its processes that are made from now on: version 1 counts that for no limit otherwise, and version 2 always
    * counts it as memory. Words for the report: what holds now.
@@ -49,6 +51,7 @@ function version1(place: string, root: string): ControlGroup {
       return numberIn(file) === maxBytes ? "counted" : "not counted";
     },
     oomKills: () => fieldIn(`${root}/memory/${place}/memory.oom_control`, "oom_kill"),
+    memoryBytes: () => heldIn(`${root}/memory/${place}`, "memory.usage_in_bytes", "total_inactive_file"),
     usage() {
       const nanoseconds = numberIn(`${root}/cpuacct/${place}/cpuacct.usage`);
       if (nanoseconds === null) return null;
@@ -64,6 +67,7 @@ function version2(dir: string): ControlGroup {
     processes: () => numbersOf(`${dir}/cgroup.procs`),
     boundSockets: () => "counted",
     oomKills: () => fieldIn(`${dir}/memory.events`, "oom_kill"),
+    memoryBytes: () => heldIn(dir, "memory.current", "inactive_file"),
     usage() {
       const microseconds = fieldIn(`${dir}/cpu.stat`, "usage_usec");
       if (microseconds === null) return null;
@@ -71,6 +75,11 @@ function version2(dir: string): ControlGroup {
       return { cpuMs: Math.round(microseconds / 1000), memoryBytesPeak };
     },
   };
+}
+
+function heldIn(dir: string, whole: string, unneeded: string): number | null {
+  const bytes = numberIn(`${dir}/${whole}`);
+  return bytes === null ? null : Math.max(0, bytes - (fieldIn(`${dir}/memory.stat`, unneeded) ?? 0));
 }
 
 function numbersOf(file: string): number[] {

@@ -49,6 +49,11 @@ export interface CellUsage {
   readonly memoryBytesPeak: number | null;
 }
 
+/** What a cell that runs has used until now, and the memory that it holds; null: it is not known. */
+export interface CellUsageNow extends CellUsage {
+  readonly memoryBytes: number | null;
+}
+
 /** A cell that runs its command once for each item, and is cleaned in between. */
 export interface ServingCell extends Cell {
   /** Runs the command for one item; one at a time. Its input and output are files that Corral made before. */

@@ -3,7 +3,7 @@ import type { DriverName } from "../plan/enforcement.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
 import type { Pins } from "../sources/pin.ts";
-import type { Cell, ServingCell } from "./cell.ts";
+import type { Cell, CellUsageNow, ServingCell } from "./cell.ts";
 import type { SessionCell } from "./exec.ts";
 import type { Labelled } from "./labels.ts";
 
@@ -30,6 +30,8 @@ export interface Driver {
   startServing(request: Omit<StartRequest, "onOutput">): Promise<Start<ServingCell>>;
   /** Every cell that this state directory's orchestrators made, in any state. */
   list(): Promise<CellInfo[]>;
+  /** Measures a cell of {@link Driver.list} now. Null if it does not run any more. */
+  usage(cell: Pick<CellInfo, "id" | "driver">): Promise<CellUsageNow | null>;
   /** Removes what belongs to owners that are certainly dead, and nothing else; nothing before `after` has settled. */
   reap(after?: Promise<unknown>): Promise<Reaped>;
   /**

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { statePaths } from "../../state/state-paths.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
+import type { CellUsageNow } from "../port/cell.ts";
 import type { CellInfo } from "../port/driver.ts";
 import type { EngineGround } from "../port/ground.ts";
 import type { Maker } from "../port/labels.ts";
@@ -12,7 +13,7 @@ import { KeptImages } from "./ground/kept-images.ts";
 import { probeCell } from "./ground/probe-cell.ts";
 import { type Probed, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-memory.ts";
 import { reapCells } from "./ledger/reap-cells.ts";
-import { recordedCells } from "./ledger/recorded-cells.ts";
+import { recordedCells, usageOfCell } from "./ledger/recorded-cells.ts";
 import { notForRunc, type RuncCells } from "./model/cells.ts";
 import { type RuncPaths, runcPaths } from "./model/layout.ts";
 
@@ -55,6 +56,10 @@ export class Runc {
 
   async list(): Promise<CellInfo[]> {
     return await recordedCells(this.#paths, this.#request.maker);
+  }
+
+  usage(id: string): CellUsageNow | null {
+    return usageOfCell(id);
   }
 
   /** Answers with the runs whose cells were removed. */

@@ -122,6 +122,7 @@ function absentEngine(reason: Error): Driver {
     startSession: fail,
     startServing: fail,
     list: fail,
+    usage: fail,
     reap: fail,
     removeLeft: async () => {},
   };

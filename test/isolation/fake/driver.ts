@@ -45,6 +45,7 @@ export function fakeDriver(options: FakeDriverOptions): Driver {
     startServing: async (request) =>
       waiting(await start(options, engine, { ...request, onOutput: () => {} }, RESIDENT)),
     list: async () => cellsOf(engine, maker),
+    usage: async () => null,
     async reap() {
       const dead = cellsOf(engine, maker).filter((cell) => !cell.ownerAlive);
       for (const { run } of dead) engine.containers.get(nameOf(run))?.remove();

@@ -5,6 +5,7 @@ import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
 import { isDead } from "../../../state/owner.ts";
 import { findControlGroup } from "../../kernel/control-group.ts";
+import type { CellUsageNow } from "../../port/cell.ts";
 import type { CellInfo } from "../../port/driver.ts";
 import { type Maker, readLabels } from "../../port/labels.ts";
 import { cellId, cellPaths, cgroupPlace, DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
@@ -45,6 +46,13 @@ async function recordedCell(run: string, paths: RuncPaths, maker: Maker): Promis
     createdAt: made.mtime.toISOString(),
     ownerAlive: !isDead(labelled.owner, maker.owner),
   };
+}
+
+/** What a cell that runs uses now; null if it does not run. */
+export function usageOfCell(id: string): CellUsageNow | null {
+  const group = findControlGroup([cgroupPlace(id)]);
+  const usage = group?.usage() ?? null;
+  return group === null || usage === null ? null : { ...usage, memoryBytes: group.memoryBytes() };
 }
 
 async function jsonIn(file: string): Promise<unknown> {
