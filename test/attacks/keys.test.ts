@@ -99,13 +99,15 @@ async function inspectedWhile({ project }: ServedAgents, act: () => Promise<unkn
   return [...seen].join("\n");
 }
 
-/** Of files that may be removed meanwhile. */
+/** Of files and folders that may be removed meanwhile: what goes takes nothing else with it. */
 async function textsBelow(dir: string): Promise<string[]> {
-  const files = await readdir(dir, { recursive: true }).catch(() => []);
-  const texts = files
-    .filter((name) => name.endsWith(".json"))
-    .map((name) => readFile(join(dir, name), "utf8").catch(() => ""));
-  return await Promise.all(texts);
+  const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
+  const texts = entries.map(async (entry): Promise<string[]> => {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) return await textsBelow(path);
+    return entry.name.endsWith(".json") ? [await readFile(path, "utf8").catch(() => "")] : [];
+  });
+  return (await Promise.all(texts)).flat();
 }
 
 // What a cell has of a key is the same whichever API the host speaks.

@@ -25,8 +25,8 @@ afterAll(async () => {
 });
 
 const SECONDS = 6;
-/** Of half of the answers, on a machine that has nothing else to do. The slowest ones say more about what else the machine does. */
-const MOST_P50_MS = 1000;
+/** Of 99 in 100 answers, on a machine that has nothing else to do. */
+const MOST_P99_MS = 1000;
 const MEASUREMENTS = 3;
 const ADMINS = ["/v1/projects", "/v1/runs?limit=20", "/v1/approvals", "/v1/health", "/metrics"];
 
@@ -107,11 +107,11 @@ describe("hostile clients", () => {
       const at = (part: number): number =>
         Math.round(times[Math.floor(times.length * part)] ?? Number.POSITIVE_INFINITY);
       const factor = slow.reduce((sum, one) => sum + one, 0) / slow.length;
-      const mostMs = MOST_P50_MS * Math.max(1, factor);
+      const mostMs = MOST_P99_MS * Math.max(1, factor);
       console.info(
         `an admin beside hostile clients: ${times.length} answers, p50 ${at(0.5)} ms, p99 ${at(0.99)} ms; the machine is ${factor.toFixed(1)} times slower than alone`,
       );
-      isQuick = at(0.5) < mostMs;
+      isQuick = at(0.99) < mostMs;
       expect(new Set(asked.map(({ status }) => status))).toEqual(new Set([200]));
     }
     expect(isQuick).toBe(true);
