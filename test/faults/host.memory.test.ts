@@ -17,7 +17,7 @@ function failing(nth: number, code: string) {
       if (starts === nth) throw Object.assign(new Error(`${code}: no more, open '/x'`), { code, syscall: "open" });
       return await driver.start(request);
     };
-    return { ...port, driver: { ...driver, start } };
+    return { ...port, driver: { ...driver, start }, itemCells: { ...port.itemCells, start } };
   };
 }
 
