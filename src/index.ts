@@ -16,12 +16,9 @@ export { loadPolicy, UnknownPolicyError } from "./declarations/policy/policy.ts"
 export type { Project } from "./declarations/project.ts";
 export type { WorkerDefinition } from "./declarations/worker/worker.ts";
 export { DeclarationError, type Problem } from "./declarations/yaml/problem.ts";
-export type { FleetEvent, FleetSummary } from "./fleet/events.ts";
-export type { FailureGroup } from "./fleet/model/cause.ts";
-export type { FleetRecord } from "./fleet/model/fleet-record.ts";
-export type { ItemResult, ItemTemplate, Reuse } from "./fleet/model/item.ts";
-export type { EarlierAttempt } from "./fleet/model/stored-item.ts";
-export type { FleetTotals } from "./fleet/totals.ts";
+export type { FleetEvent, FleetSummary, FleetTotals } from "./fleet/events.ts";
+export type { EarlierAttempt, FailureGroup, ItemResult, ItemTemplate, Reuse } from "./fleet/model/item.ts";
+export type { FleetRecord } from "./fleet/model/store.ts";
 export type { RecordedCall, RecordedStream, RunRecord } from "./history/run-record.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { EngineTrouble } from "./isolation/port/driver.ts";
@@ -31,21 +28,21 @@ export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
 export type { FileSandbox } from "./library/file-sandbox.ts";
 // Begin here.
 export { type OpenProjectOptions, openProject } from "./library/open-project.ts";
-export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun } from "./library/opened-project.ts";
-export type { LogOptions, ProjectRuns } from "./library/project-runs.ts";
+export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun, WorkerPlan } from "./library/opened-project.ts";
 export type {
   ApplyOptions,
   ContinueOptions,
   FleetChangeset,
   FleetResults,
   Grants,
+  LogOptions,
   ProjectApprovals,
   ProjectAudit,
   ProjectChangesets,
   ProjectFleets,
+  ProjectRuns,
 } from "./library/project-state.ts";
 export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from "./library/tool-functions.ts";
-export type { WorkerPlan } from "./library/worker-plan.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 export type { Approval, ApprovalAnswer } from "./operations/approvals.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
@@ -71,6 +68,6 @@ export type { ExplainedRun, Explanation } from "./run/explain/explain.ts";
 export type { RunEvent } from "./run/model/events.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/model/result.ts";
 export type { ApprovalMode } from "./sandbox/approval.ts";
-export type { AllowedTraffic, DeniedTraffic, NetworkRefusal, NetworkReport } from "./sandbox/network/report.ts";
+export type { AllowedTraffic, DeniedTraffic, NetworkRefusal, NetworkReport } from "./sandbox/network/judge.ts";
 export type { LiveGrant } from "./state/live-grants.ts";
-export type { ToolResult } from "./tools/tool-result.ts";
+export type { ToolResult } from "./tools/tool.ts";

@@ -41,10 +41,9 @@ export {
 export { SandboxPermissionEscalationError } from "./sandbox/escalation.ts";
 export type { Limits } from "./sandbox/limits.ts";
 export type { Access, Mode, Mount } from "./sandbox/mount.ts";
-export type { Needs } from "./sandbox/needs.ts";
 export type { AllowedNetwork, Network, NetworkRule } from "./sandbox/network/rule.ts";
 export type { Policy } from "./sandbox/policy.ts";
-export type { Derivation, Sandbox } from "./sandbox/sandbox.ts";
+export type { Derivation, Needs, Sandbox } from "./sandbox/sandbox.ts";
 export type { Violation, ViolationCode } from "./sandbox/violation.ts";
 export { parseVirtualPath, type VirtualPath } from "./sandbox/virtual-path.ts";
 export { describeViolation, describeViolations } from "./sandbox/wording.ts";

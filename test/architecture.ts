@@ -109,7 +109,7 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "run/session/captured-output.ts":
     "writes what a command printed into Corral's own directory, which no worker can write",
   "run/session/output-dir.ts": "makes and removes that directory",
-  "secrets/secret-file.ts": "reads the one line of a user's file, which no worker sees or writes",
+  "secrets/read-secret.ts": "reads the one line of a user's file, which no worker sees or writes",
   "run/cell/prepare.ts": "looks at the gate's binary, for its identity in the plan",
 };
 

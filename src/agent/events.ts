@@ -1,3 +1,61 @@
+import { MAX_JSON_DEPTH } from "../json/parse-json.ts";
+
+/** Why an agent ended without an answer. The caller sees it; it never contains a key. */
+export type AgentFailureCode =
+  /** The provider could not be reached or failed, in every attempt. */
+  | "MODEL_UNAVAILABLE"
+  /** The provider refused the request: a wrong key, an unknown model, too long a conversation. */
+  | "MODEL_REFUSED"
+  /** The API key is not available. */
+  | "MODEL_KEY"
+  /** The provider withheld the answer, or the model declined to answer. */
+  | "MODEL_DECLINED"
+  /** The answer reached the provider's length limit. */
+  | "ANSWER_CUT"
+  /** The answer is larger than Corral accepts from any model. */
+  | "ANSWER_TOO_LARGE"
+  /** The answer does not match `output_schema`, also after corrections. */
+  | "OUTPUT_NOT_VALID"
+  /** The script has no more answers, or is not valid. */
+  | "SCRIPT_FAILED"
+  | "STEP_LIMIT"
+  | "TOKEN_LIMIT"
+  | "COST_LIMIT";
+
+export interface AgentFailure {
+  readonly code: AgentFailureCode;
+  readonly message: string;
+}
+
+/** Wraps errors of Corral's own code inside the package, which would pass them on as provider errors. */
+export class OwnFault extends Error {
+  override readonly name = "OwnFault";
+
+  constructor(cause: unknown) {
+    super("a bug", { cause });
+  }
+}
+
+/** Thrown by the code that opens and asks models; the loop returns it as a value. */
+export class ModelFailure extends Error {
+  override readonly name = "ModelFailure";
+  readonly code: AgentFailureCode;
+  /** The minimum delay before a retry; null: a retry cannot help. */
+  readonly retryAfterMs: number | null;
+
+  constructor(code: AgentFailureCode, message: string, retryAfterMs: number | null = null, options: ErrorOptions = {}) {
+    super(message, options);
+    this.code = code;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** For a call whose input is too deep to redact, to execute or to send back to the model. */
+export function nestedTooDeep(): ModelFailure {
+  const message = `The model's answer has a call whose input is nested more than ${MAX_JSON_DEPTH} levels deep.`;
+  return new ModelFailure("ANSWER_TOO_LARGE", message);
+}
+
 /** What an agent does, for people to watch. Texts come from the model and are as untrusted as its input. */
 export type AgentEvent =
   | { readonly kind: "step"; readonly step: number }

@@ -3,12 +3,10 @@ import { parseJson } from "../json/parse-json.ts";
 import { charactersIn } from "../json/size.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { askAgain, type OnAsking, PATIENCE, type Patience } from "./asked-again.ts";
-import type { AgentEvent } from "./events.ts";
-import type { AgentFailure } from "./failure.ts";
+import { type AnsweredCall, resultMessages } from "./continued.ts";
+import type { AgentEvent, AgentFailure } from "./events.ts";
 import type { AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./messages/conversation.ts";
-import type { OpenedModel } from "./opened-model.ts";
-import { type AnsweredCall, resultMessages } from "./result-message.ts";
-import type { Spending } from "./spending.ts";
+import type { OpenedModel, Spending } from "./spending.ts";
 import type { Transcript } from "./transcript/transcript.ts";
 
 export type FinalOutput = (

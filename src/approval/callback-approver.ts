@@ -1,5 +1,4 @@
-import { type ApprovalRequest, type Approver, type Decision, denied, isHostExecuted } from "./approver.ts";
-import type { Answer } from "./question.ts";
+import { type Answer, type ApprovalRequest, type Approver, type Decision, denied, isHostExecuted } from "./approver.ts";
 import { QueuedApprover } from "./queued-approver.ts";
 
 /** Concurrent calls of the callback; further questions queue. */

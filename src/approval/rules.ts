@@ -1,5 +1,5 @@
 import type { ChangeOperation } from "../sandbox/approval.ts";
-import { isAmong } from "../sandbox/network/target.ts";
+import { isAmong } from "../sandbox/network/rule.ts";
 import {
   type ApprovalOperation,
   type ApprovalRequest,
@@ -9,7 +9,7 @@ import {
   isGrant,
   isHostExecuted,
 } from "./approver.ts";
-import { checkedPath, parseNameGlob, parsePathGlob } from "./path-glob.ts";
+import { checkedPath, parseNameGlob, parsePathGlob } from "./memory.ts";
 import { decideShell } from "./shell-rules/decide.ts";
 import { type Reading, readLine } from "./shell-rules/reading.ts";
 

@@ -1,5 +1,5 @@
 import type { ApprovalRequest, Decision } from "../approval/approver.ts";
-import type { NetworkReport } from "../sandbox/network/report.ts";
+import type { NetworkReport } from "../sandbox/network/judge.ts";
 
 /** The run of a record. */
 export interface AuditedRun {

@@ -6,8 +6,7 @@ import { hasCode } from "../platform/errno.ts";
 import { openRegular, openRegularNow } from "../platform/open-regular.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { type ChainEnd, chainEnd, intactEnd } from "./chain-end.ts";
-import { type ReadHead, readHead, writeHead } from "./head.ts";
+import { type ChainEnd, chainEnd, intactEnd, type ReadHead, readHead, writeHead } from "./chain-end.ts";
 import type { AuditRecord } from "./records.ts";
 import { GENESIS, sealedLine } from "./seal.ts";
 

@@ -1,8 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { isRepaired } from "./chain-end.ts";
-import { type ReadHead, readHead } from "./head.ts";
+import { isRepaired, type ReadHead, readHead } from "./chain-end.ts";
 import { type Line, linesOf, openTrail } from "./lines.ts";
 import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
 

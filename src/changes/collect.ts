@@ -1,13 +1,145 @@
-import { askedOnApplying, comesBack } from "../sandbox/staging.ts";
+import fs from "node:fs";
+import { dirname } from "node:path/posix";
+import { contentOf } from "../files/host/content.ts";
+import { codeOf, hasCode } from "../platform/errno.ts";
+import { askedOnApplying, comesBack } from "../sandbox/expand.ts";
 import { formatBytes } from "../sandbox/units.ts";
-import type { Agreed } from "./agreed.ts";
-import { changesApart } from "./host-executed.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import type { SecretSearch } from "../secrets/redactor.ts";
+import { changesApart } from "./diff.ts";
 import { type Change, type ChangedMount, type Changeset, placesAbove } from "./model/changeset.ts";
 import { type Draft, inOrderOfApplying, TooManyChanges } from "./scan/draft.ts";
 import { BytesBudget, judged } from "./scan/judge.ts";
 import { scanView } from "./scan/scan.ts";
-import { digestAt } from "./snapshot.ts";
+import { digestAt, nameOf } from "./snapshot.ts";
 import type { View } from "./view/view.ts";
+
+const PIECE_BYTES = 1024 ** 2;
+
+/**
+ * Refuses each change that contains a secret: in a name, the target of a link, or the content of a file. The content is removed
+ * too, because a changeset that waits is stored with everything of its mounts. It must no longer be writable for the run.
+ */
+export async function withoutSecrets(
+  collected: Collected,
+  search: () => SecretSearch,
+  signal: AbortSignal | undefined,
+): Promise<Collected> {
+  const { changeset, toAsk, leftToCallers } = collected;
+  const judged: Change[] = [];
+  for (const change of changeset.changes) {
+    const content = changeset.mounts[change.mount]?.content;
+    const reason = content === undefined ? null : await faultOf(change, content, search, signal);
+    if (reason === null || content === undefined) judged.push(change);
+    else {
+      removeContent(change, content);
+      judged.push({ ...change, refusal: change.refusal ?? reason });
+    }
+  }
+  const changes = keepingWhatMayBeLost(judged);
+  const open = new Set(changes.filter(({ refusal }) => refusal === null).map(({ index }) => index));
+  const stillOpen = (list: readonly Change[]): Change[] => list.filter(({ index }) => open.has(index));
+  return { changeset: { ...changeset, changes }, toAsk: stillOpen(toAsk), leftToCallers: stillOpen(leftToCallers) };
+}
+
+/** Names the secret that is in it, or is null. */
+async function faultOf(
+  change: Change,
+  root: string,
+  search: () => SecretSearch,
+  signal: AbortSignal | undefined,
+): Promise<string | null> {
+  if (change.kind === "delete") return null;
+  for (const text of [change.path, change.linkText ?? ""]) {
+    const found = search().add(Buffer.from(text));
+    if (found !== null) return contains(found);
+  }
+  if (change.type !== "file") return null;
+  try {
+    using named = nameOf(root, change.parts);
+    if (!named.stat().isFile()) return null;
+    using file = named.reopen(fs.constants.O_RDONLY);
+    const source = contentOf(file);
+    const searching = search();
+    for (let at = 0; at < source.size; at += PIECE_BYTES) {
+      signal?.throwIfAborted();
+      const found = searching.add(await source.read(at, PIECE_BYTES));
+      if (found !== null) return contains(found);
+    }
+    return null;
+  } catch (error) {
+    // What is not there any more is not applied.
+    if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return null;
+    const code = codeOf(error);
+    if (code === undefined) throw error;
+    return `it cannot be searched for secrets (${code})`;
+  }
+}
+
+function contains(secret: string): string {
+  return `it contains the secret \`${secret}\``;
+}
+
+/** With everything in a directory, whose paths contain the secret too. */
+function removeContent({ parts }: Change, root: string): void {
+  try {
+    using folder = nameOf(root, parts.slice(0, -1));
+    fs.rmSync(folder.path(parts.at(-1) ?? ""), { recursive: true, force: true });
+  } catch (error) {
+    if (!hasCode(error, "ENOENT")) throw error;
+  }
+}
+
+/** The most approved entries that are remembered. For others, approval is asked again. */
+const MAX_AGREED = 20_000;
+
+export interface AgreedContent {
+  /** SHA-256 in hexadecimal. */
+  readonly digest: string;
+  /** The permission bits that were shown; null: none. */
+  readonly mode: number | null;
+}
+
+/**
+ * What was approved during the run, tool by tool, so that it is not asked again when it is applied: a file counts only with
+ * exactly the content that was shown.
+ */
+export class Agreed {
+  readonly #contents = new Map<VirtualPath, AgreedContent>();
+  readonly #deleted = new Set<VirtualPath>();
+  /** The folders above what was written. */
+  readonly #onTheWay = new Set<string>();
+
+  mayHold(path: VirtualPath, content: AgreedContent): void {
+    if (this.#contents.size >= MAX_AGREED) return;
+    this.#contents.set(path, content);
+    for (const folder of foldersOf(path)) this.#onTheWay.add(folder);
+  }
+
+  /** The content that was approved at this path. Null if there is none. */
+  contentAt(path: VirtualPath): AgreedContent | null {
+    return this.#contents.get(path) ?? null;
+  }
+
+  deleted(path: VirtualPath): void {
+    if (this.#deleted.size < MAX_AGREED) this.#deleted.add(path);
+  }
+
+  /** True for a deletion that was approved, and for a folder that was made for a file that was approved. */
+  covers({ kind, path, type }: Pick<Change, "kind" | "path" | "type">): boolean {
+    if (kind === "delete") return this.#deleted.has(path);
+    return type === "directory" && kind === "create" && this.#onTheWay.has(path);
+  }
+}
+
+/** From the innermost to `/`. */
+function foldersOf(path: string): string[] {
+  const folders: string[] = [];
+  for (let folder = dirname(path); ; folder = dirname(folder)) {
+    folders.push(folder);
+    if (folder === "/") return folders;
+  }
+}
 
 /** The run that made the changes, for their record. */
 export type ChangesOf = Omit<Changeset, "version" | "mounts" | "changes">;

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { inflateSync } from "node:zlib";
 import { printableLine, visibleName } from "../text/visible.ts";
+import { impossible, isVerdict } from "./apply/fitness.ts";
 import { OpenMounts, openContent } from "./apply/open-mounts.ts";
-import { impossible, isVerdict } from "./apply/verdict.ts";
 import { contentAt } from "./diff/compare.ts";
 import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
 

@@ -1,11 +1,57 @@
+import fs from "node:fs";
 import { isText, textDiff } from "../files/diff/text-diff.ts";
+import { GIT_REPOSITORY, whyHostExecuted } from "../sandbox/host-executed.ts";
 import { visibleLine, visibleName } from "../text/visible.ts";
-import { OpenMounts } from "./apply/open-mounts.ts";
-import { impossible, isVerdict, refused, type Verdict } from "./apply/verdict.ts";
+import { impossible, isVerdict, refused, type Verdict } from "./apply/fitness.ts";
+import { OpenMounts, openContent } from "./apply/open-mounts.ts";
 import { commitTexts } from "./commits.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
-import { changesApart } from "./host-executed.ts";
-import { type Change, type Changeset, placeKey } from "./model/changeset.ts";
+import { type Change, type Changeset, placeKey, placesAbove } from "./model/changeset.ts";
+
+/** A regular file or a directory that a changeset brings. */
+export interface ChangedFile extends Pick<Change, "index" | "path"> {
+  readonly type: "file" | "directory";
+  /** In bytes; 0 for a directory. */
+  readonly bytes: number;
+  /** Permission bits. */
+  readonly mode: number;
+  /** Exactly `bytes` bytes, or it fails. It must be read before the next file is asked for. */
+  readonly content: AsyncIterable<Buffer>;
+}
+
+const PIECE_BYTES = 256 * 1024;
+
+/**
+ * Files and directories that a changeset writes, in its order. Links are left out: who unpacks them would follow them. So is
+ * what must not be applied, and content that was changed after it had been checked.
+ */
+export async function* changedFiles(changeset: Changeset): AsyncGenerator<ChangedFile, void, undefined> {
+  using mounts = new OpenMounts(changeset);
+  for (const change of changeset.changes) {
+    const { index, path, kind, type, next, refusal } = change;
+    if (kind === "delete" || type === "link" || next === null || refusal !== null) continue;
+    const mode = next.mode & 0o777;
+    if (type === "directory") {
+      yield { index, path, type, bytes: 0, mode, content: pieces(null, 0) };
+      continue;
+    }
+    const content = openContent(change, mounts);
+    if (isVerdict(content)) continue;
+    using _ = content;
+    using file = content.descriptor.reopen(fs.constants.O_RDONLY);
+    yield { index, path, type, bytes: next.size, mode, content: pieces(file.fd, next.size) };
+  }
+}
+
+async function* pieces(fd: number | null, bytes: number): AsyncGenerator<Buffer, void, undefined> {
+  for (let at = 0; fd !== null && at < bytes; ) {
+    const piece = Buffer.alloc(Math.min(PIECE_BYTES, bytes - at));
+    const length = fs.readSync(fd, piece, 0, piece.length, at);
+    if (length === 0) throw new Error("the file became shorter while it was read");
+    at += length;
+    yield piece.subarray(0, length);
+  }
+}
 
 export const DIFF_LIMITS = {
   /** If either version of a file is larger, its content is not shown. */
@@ -158,4 +204,43 @@ function sizeOf(base: Change["base"]): string {
 
 function bytesOf(lines: readonly string[]): number {
   return lines.reduce((bytes, line) => bytes + Buffer.byteLength(line) + 1, 0);
+}
+
+/**
+ * The changes that no general yes covers, with the reason, by their indexes: what programs of the host would execute, and the deletion of
+ * a directory that holds such a thing. Deletions count like any change: without a setting, something else is run.
+ */
+export function changesApart({
+  mounts,
+  changes,
+  hostExecuted,
+}: Pick<Changeset, "mounts" | "changes" | "hostExecuted">): ReadonlyMap<number, string> {
+  const apart = new Map<number, string>();
+  if (hostExecuted === "allow") return apart;
+  const emptied = new Map<string, string>();
+  for (const change of changes) {
+    const { index, mount, parts, type, kind } = change;
+    const target = mounts[mount]?.target ?? "";
+    const why = whyHostExecuted(`${target}/${parts.join("/")}`, type) ?? whyInBare(target, change);
+    if (why === null) continue;
+    apart.set(index, why);
+    if (kind === "delete") for (const place of placesAbove(change)) emptied.set(place, why);
+  }
+  for (const { index, mount, parts, type, kind } of emptied.size === 0 ? [] : changes) {
+    const why = kind === "delete" && type === "directory" ? emptied.get(placeKey(mount, parts)) : undefined;
+    if (why !== undefined && !apart.has(index)) apart.set(index, why);
+  }
+  return apart;
+}
+
+/** In a bare repository any directory can be git's own: what makes it one is the file HEAD, which is asked about where it is new. */
+function whyInBare(target: string, { parts, type }: Change): string | null {
+  for (let at = 0; at < parts.length; at += 1) {
+    const why = whyHostExecuted(`/x.git/${parts.slice(at).join("/")}`, type);
+    // HEAD itself is judged by its real place: in `.git`, where each commit changes one, it makes no repository.
+    if (why === null || why === GIT_REPOSITORY) continue;
+    const head = [target, ...parts.slice(0, at), "HEAD"].join("/");
+    if (fs.lstatSync(head, { throwIfNoEntry: false }) !== undefined) return why;
+  }
+  return null;
 }

@@ -1,28 +1,23 @@
 import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { removeTree } from "../files/host/remove-tree.ts";
-import { MAX_EDIT_BYTES } from "../files/model/bounds.ts";
-import type { Hidden } from "../files/model/hidden.ts";
+import { type Hidden, MAX_EDIT_BYTES } from "../files/model/files.ts";
 import { governingMount, hostBelow } from "../sandbox/access.ts";
+import { comesBack, deliveryOf, throughView } from "../sandbox/expand.ts";
 import { asksForHostExecuted } from "../sandbox/host-executed.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import { comesBack, deliveryOf, throughView } from "../sandbox/staging.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, covers, type VirtualPath } from "../sandbox/virtual-path.ts";
-import type { SecretSearch } from "../secrets/secret-search.ts";
-import { Agreed } from "./agreed.ts";
-import { type ChangesOf, type Collected, collectChanges, withoutAgreed } from "./collect.ts";
+import type { SecretSearch } from "../secrets/redactor.ts";
+import { Agreed, type ChangesOf, type Collected, collectChanges, withoutAgreed, withoutSecrets } from "./collect.ts";
 import type { Change, Changeset } from "./model/changeset.ts";
 import { rawNameOf } from "./model/raw-name.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
-import { hiddenBelow, hiddenSizeAt } from "./view/hidden.ts";
 import { lendings, type Owner } from "./view/lending.ts";
 import { existsBelow, makeFolders, openNewFolder } from "./view/new-folder.ts";
-import { rebase } from "./view/rebase.ts";
-import { openView, type View } from "./view/view.ts";
-import { withoutSecrets } from "./without-secrets.ts";
+import { hiddenBelow, hiddenSizeAt, openView, rebase, type View } from "./view/view.ts";
 
 export interface StageRequest {
   readonly sandbox: Sandbox;

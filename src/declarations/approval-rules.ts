@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { APPROVAL_OPERATIONS } from "../sandbox/approval.ts";
-import { parseTarget } from "../sandbox/network/target.ts";
+import { parseTarget } from "../sandbox/network/rule.ts";
 import { parseVirtualPath } from "../sandbox/virtual-path.ts";
 import { present } from "./terms/present.ts";
 import { pattern } from "./worker/shell-rules.ts";

@@ -3,8 +3,7 @@ import { nameFault } from "./terms/names.ts";
 import { present } from "./terms/present.ts";
 import { parseTemplate } from "./terms/template-text.ts";
 import { hostPath } from "./terms/terms.ts";
-import { byKind, kindOf, map } from "./yaml/shape.ts";
-import { duration } from "./yaml/units.ts";
+import { byKind, duration, kindOf, map } from "./yaml/shape.ts";
 
 const name = z.string().superRefine((raw, context) => {
   const message = nameFault(raw);

@@ -7,8 +7,7 @@ import type { Project } from "./project.ts";
 import { nameFault } from "./terms/names.ts";
 import { present } from "./terms/present.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
-import { readDeclarationFile } from "./yaml/declaration-file.ts";
-import { parseYaml, type YamlDocument } from "./yaml/document.ts";
+import { parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
 import { nearest } from "./yaml/issue.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
 

@@ -1,9 +1,8 @@
 import { namesBeforeColon } from "../sandbox/access.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
-import type { GitYaml } from "./git/git-yaml.ts";
-import { type GitRepo, parseGitUrl } from "./git/repo.ts";
-import { sourceOf } from "./terms/secret-yaml.ts";
+import { type GitRepo, type GitYaml, parseGitUrl } from "./git/repo.ts";
+import { sourceOf } from "./terms/names.ts";
 import { type Exposure, exposureFault, secretFault, secretsPlace } from "./worker/exposure.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
 import type { Checked } from "./yaml/check.ts";

@@ -1,16 +1,15 @@
 import fs from "node:fs";
 import { posix } from "node:path";
 import { governingMount, namesBeforeColon, readablePaths } from "../sandbox/access.ts";
-import type { Needs, PathNeed } from "../sandbox/needs.ts";
 import type { Policy } from "../sandbox/policy.ts";
-import type { Sandbox } from "../sandbox/sandbox.ts";
+import type { Needs, PathNeed, Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { resolveNetwork } from "./network/package-rules.ts";
 import type { RegistryMap } from "./network/registries/read-registries.ts";
-import { resolveNetwork } from "./network/resolve-network.ts";
 import { plantedLinkFault, resolveHostPlace } from "./place/host-place.ts";
 import { present } from "./terms/present.ts";
-import type { RawNeeds, RawPathNeed } from "./worker/raw-needs.ts";
+import type { RawNeeds, RawPathNeed } from "./worker/exposure.ts";
 
 export interface ResolveContext {
   readonly projectDir: string;

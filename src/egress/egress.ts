@@ -1,27 +1,30 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { createSecureContext } from "node:tls";
-import { judgeRequest } from "../sandbox/network/judge.ts";
+import { type DeniedTraffic, judgeRequest, type NetworkReport } from "../sandbox/network/judge.ts";
 import type { Rewrite } from "../sandbox/network/package-environment.ts";
-import type { NetworkPlace } from "../sandbox/network/places.ts";
-import type { DeniedTraffic, NetworkReport } from "../sandbox/network/report.ts";
-import type { AllowedNetwork, NetworkLimits } from "../sandbox/network/rule.ts";
+import type { AllowedNetwork, NetworkLimits, NetworkPlace } from "../sandbox/network/rule.ts";
 import { alertBytes, closeWith } from "./carry/alert.ts";
 import { dial } from "./dial/dial.ts";
 import { judgedAddresses } from "./dial/judged-addresses.ts";
 import { HANDSHAKE_RECORD } from "./first/client-hello.ts";
 import { heldBytes } from "./first/held-bytes.ts";
 import type { HttpParts } from "./http/connection.ts";
-import { type Fault, rawAnswer } from "./http/fault.ts";
 import { HttpServer } from "./http/http-server.ts";
-import { readAuthority } from "./http/request-head.ts";
-import { SecretValues } from "./http/secret-values.ts";
-import { BOUNDS } from "./model/bounds.ts";
-import { lookedInto, targetInside, tunnels } from "./model/meaning.ts";
-import { type Outlet, type Target, targetText, type Visit } from "./model/outlet.ts";
-import { shown } from "./model/refusal.ts";
-import { Meter } from "./traffic/meter.ts";
-import { Traffic } from "./traffic/traffic.ts";
+import { SecretValues } from "./http/outgoing-headers.ts";
+import { type Fault, rawAnswer, readAuthority } from "./http/request-head.ts";
+import {
+  BOUNDS,
+  lookedInto,
+  type Outlet,
+  shown,
+  type Target,
+  targetInside,
+  targetText,
+  tunnels,
+  type Visit,
+} from "./model/outlet.ts";
+import { Meter, Traffic } from "./traffic/traffic.ts";
 import { tunnel } from "./tunnel/tunnel.ts";
 
 /** Decides what a new connection of a cell is: a tunnel, HTTP that is looked into, or refused. */

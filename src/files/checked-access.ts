@@ -15,9 +15,7 @@ import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { printableLine } from "../text/visible.ts";
-import type { Checks } from "./model/files.ts";
-import { type Hidden, NOTHING_HIDDEN } from "./model/hidden.ts";
-import { type Place, placeOf } from "./model/place.ts";
+import { type Checks, type Hidden, NOTHING_HIDDEN, type Place, placeOf } from "./model/files.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount } from "./namespace.ts";
 

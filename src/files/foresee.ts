@@ -2,10 +2,19 @@ import { FileTooLargeError, NotFoundError } from "../sandbox/errors.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { CheckedAccess } from "./checked-access.ts";
 import { editedContent } from "./edit/edited-content.ts";
-import { bytesOf } from "./model/content-bytes.ts";
-import type { Files, Looked, LookOptions } from "./model/files.ts";
-import type { Effect, Foreseen, Intended, Version } from "./model/foreseen.ts";
-import { holdsMount, type Place } from "./model/place.ts";
+import {
+  bytesOf,
+  type Effect,
+  type Files,
+  type Foreseen,
+  holdsMount,
+  type Intended,
+  type Looked,
+  type LookOptions,
+  type Place,
+  type Version,
+  whyNotRegular,
+} from "./model/files.ts";
 import {
   type FileOperation,
   HOLDS_MOUNT,
@@ -16,7 +25,6 @@ import {
   TAKEN,
   unfit,
 } from "./model/refusals.ts";
-import { whyNotRegular } from "./model/regular.ts";
 
 export interface Foreseeing {
   readonly files: Pick<Files, "look" | "maxWriteBytes">;

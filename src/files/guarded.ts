@@ -1,36 +1,38 @@
 import { canRead, canWrite, checkRead, readablePaths, writablePaths } from "../sandbox/access.ts";
 import type { ChangeOperation } from "../sandbox/approval.ts";
-import { NotFoundError, type SandboxError } from "../sandbox/errors.ts";
+import { FileTooLargeError, NotFoundError, type SandboxError } from "../sandbox/errors.ts";
 import type { EntryKind } from "../sandbox/host-executed.ts";
 import { ROOTED_BASE } from "../sandbox/reserved.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { below, covers, joinVirtual, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { CheckedAccess, type ConsentNeed, type Resolution } from "./checked-access.ts";
 import { foresee } from "./foresee.ts";
-import { bytesOf } from "./model/content-bytes.ts";
-import type {
-  Deleted,
-  DeleteOptions,
-  Edit,
-  Edited,
-  Expecting,
-  FileInfo,
-  Files,
-  Guard,
-  ListEntry,
-  Listing,
-  ListOptions,
-  ReadOptions,
-  ReadResult,
-  TransferOptions,
-  Transferred,
-  WholeOptions,
-  WriteOptions,
-  Written,
+import {
+  bytesOf,
+  type Deleted,
+  type DeleteOptions,
+  type Edit,
+  type Edited,
+  type Expecting,
+  type FileInfo,
+  type Files,
+  type Foreseen,
+  type Guard,
+  type Hidden,
+  type Intended,
+  type ListEntry,
+  type Listing,
+  type ListOptions,
+  NOTHING_HIDDEN,
+  placeOf,
+  type ReadOptions,
+  type ReadResult,
+  type TransferOptions,
+  type Transferred,
+  type WholeOptions,
+  type WriteOptions,
+  type Written,
 } from "./model/files.ts";
-import type { Foreseen, Intended } from "./model/foreseen.ts";
-import { type Hidden, NOTHING_HIDDEN } from "./model/hidden.ts";
-import { placeOf } from "./model/place.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
 
@@ -177,4 +179,37 @@ function whyNotFound(error: NotFoundError, sandbox: Sandbox, hidden: Hidden): Sa
   const path = error.path as VirtualPath;
   const size = hidden.sizeAt(path);
   return checkRead(sandbox, path, size === null ? {} : { size }) ?? error;
+}
+
+/**
+ * The same files, with a limit on the bytes that one operation may write, as the kernel limits programs. A copied folder
+ * counts as a whole. A move needs no limit, since it takes no more space.
+ */
+export function boundedWrites(files: Files, maxBytes: number): Files {
+  return {
+    ...files,
+    maxWriteBytes: maxBytes,
+    write: (place, content, options) => files.write(place, content, bounded(options, maxBytes)),
+    append: (place, content, options) => files.append(place, content, bounded(options, maxBytes)),
+    edit: (place, edits, options) => files.edit(place, edits, bounded(options, maxBytes)),
+    copy: (from, to, options) => files.copy(from, to, bounded(options, maxBytes)),
+  };
+}
+
+/** An append may report the size of its file twice, so the last size of each path counts. */
+function bounded<Options extends Guard>(options: Options | undefined, maxBytes: number): Options & Guard {
+  const sizes = new Map<string, number>();
+  let all = 0;
+  return {
+    ...(options as Options),
+    checks: {
+      ...options?.checks,
+      write(path, size) {
+        options?.checks?.write?.(path, size);
+        all += size - (sizes.get(path) ?? 0);
+        sizes.set(path, size);
+        if (all > maxBytes) throw new FileTooLargeError(path, all, maxBytes);
+      },
+    },
+  };
 }

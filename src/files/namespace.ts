@@ -1,11 +1,55 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { checkRead } from "../sandbox/access.ts";
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comparePaths, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { ListingDraft } from "./list/listing.ts";
-import type { EntryType, FileInfo, Files, Listing, ListOptions } from "./model/files.ts";
-import type { Hidden, HiddenEntry } from "./model/hidden.ts";
-import { type Place, placeOf } from "./model/place.ts";
-import { countNotShown } from "./not-shown.ts";
+import {
+  ALL_SHOWN,
+  type EntryType,
+  type FileInfo,
+  type Files,
+  type Hidden,
+  type HiddenEntry,
+  type Listing,
+  type ListOptions,
+  type NotShown,
+  type Place,
+  placeOf,
+} from "./model/files.ts";
+
+/** The number of entries after which other work of the process gets a turn. */
+const SLICE = 1000;
+
+/** Counts what is left out, by the reason. */
+export async function countNotShown(
+  sandbox: Pick<Sandbox, "mounts">,
+  entries: Iterable<HiddenEntry>,
+  signal?: AbortSignal,
+): Promise<NotShown> {
+  const counts: { -readonly [Reason in keyof NotShown]: number } = { ...ALL_SHOWN };
+  let looked = 0;
+  for (const entry of entries) {
+    counts[reasonOf(sandbox, entry)] += 1;
+    looked += 1;
+    if (looked % SLICE !== 0) continue;
+    signal?.throwIfAborted();
+    await nextTurn();
+  }
+  return counts;
+}
+
+function reasonOf(sandbox: Pick<Sandbox, "mounts">, { path, size }: HiddenEntry): keyof NotShown {
+  if (size === null) return "unreadable";
+  switch (checkRead(sandbox, path, { size })?.code) {
+    case "SUFFIX_NOT_ALLOWED":
+      return "otherSuffix";
+    case "FILE_TOO_LARGE":
+      return "tooLarge";
+    default:
+      return "unreadable";
+  }
+}
 
 type Mounted = Pick<Sandbox, "mounts">;
 

@@ -2,15 +2,13 @@ import { isDeepStrictEqual } from "node:util";
 import { newRunId } from "../run/model/job.ts";
 import { brokenResult } from "../run/model/result.ts";
 import { finishBegun } from "./begun-effects.ts";
-import { deliveredResult } from "./elsewhere/delivered-result.ts";
-import { ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
+import { deliveredResult, ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
 import { decidedHere } from "./elsewhere/machine-questions.ts";
 import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { lostText, unrunResult } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemRequest } from "./model/item.ts";
-import type { ClaimedItem, Intent } from "./model/queue.ts";
-import { QueueError } from "./model/queue-error.ts";
+import { type ClaimedItem, type Intent, QueueError } from "./model/queue.ts";
 import type { Delivered, Runner } from "./model/work.ts";
 import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
 

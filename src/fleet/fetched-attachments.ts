@@ -5,7 +5,7 @@ import { type Attachment, type Job, newRunId } from "../run/model/job.ts";
 import { unstartedResult } from "../run/model/result.ts";
 import { ASK } from "../sandbox/approval.ts";
 import { formatBytes } from "../sandbox/units.ts";
-import type { ItemExecutor } from "./executor.ts";
+import type { ItemExecutor } from "./item-result.ts";
 import { ATTACHED_LIMITS } from "./model/item.ts";
 
 /**

@@ -13,23 +13,25 @@ import { finishBegun } from "./begun-effects.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
 import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
-import type { ItemExecutor } from "./executor.ts";
 import { withFetchedAttachments } from "./fetched-attachments.ts";
-import type { Elsewhere } from "./fleet-parts.ts";
-import { type FleetPermission, fleetPermission } from "./fleet-permission.ts";
+import {
+  type Elsewhere,
+  type FleetPermission,
+  fleetPermission,
+  MachineShare,
+  RunTroubles,
+  type Transport,
+} from "./fleet-parts.ts";
 import { freshCells } from "./fresh-cells.ts";
-import { begunItems } from "./items/begun-items.ts";
+import type { ItemExecutor } from "./item-result.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
-import { attachedHost, type FleetJob, readByAll } from "./items/item-job.ts";
+import { attachedHost, begunItems, type FleetJob, readByAll } from "./items/item-job.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
 import { imageAsk } from "./model/image-ask.ts";
 import { ATTACHED_LIMITS, type FleetSpec, type ItemAttachment, type ItemRequest } from "./model/item.ts";
 import type { ApplyingItem, FleetStore, LoadProblem, TakenOver } from "./model/store.ts";
-import { RunTroubles } from "./run-troubles.ts";
 import { RunningFleet } from "./running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
-import { MachineShare } from "./share.ts";
-import type { Transport } from "./transport.ts";
 
 /** Items whose files are read and stored at the same time. A database takes each file as a whole. */
 const AT_ONCE = 4;

@@ -4,9 +4,9 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { perform } from "../run/run.ts";
 import { governingMount } from "../sandbox/access.ts";
 import { SandboxError } from "../sandbox/errors.ts";
+import { deliveryOf } from "../sandbox/expand.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import { deliveryOf } from "../sandbox/staging.ts";
-import type { ItemExecutor } from "./executor.ts";
+import type { ItemExecutor } from "./item-result.ts";
 
 /** A fresh cell for every item, as for any other run. The directories that the item may write are created first. */
 export function freshCells(fleet: Sandbox, run: RunEnvironment): ItemExecutor {

@@ -1,8 +1,78 @@
 import { bugText } from "../platform/bug-text.ts";
+import type { Job } from "../run/model/job.ts";
 import type { RunResult } from "../run/model/result.ts";
-import { HAS_LAST_WORDS } from "./model/cause.ts";
-import type { ItemResult } from "./model/item.ts";
+import { itemFiller } from "./items/fill-template.ts";
+import { ItemRefusal, TemplateError } from "./items/item-fields.ts";
+import { hashOf, usesHash } from "./items/item-job.ts";
+import { folderOf, type ItemSource, type Reading, readItems } from "./items/read-items.ts";
+import {
+  HAS_LAST_WORDS,
+  type ItemRequest,
+  type ItemResult,
+  type ItemTemplate,
+  type ManifestItem,
+} from "./model/item.ts";
 import type { ClaimedItem } from "./model/queue.ts";
+
+export interface RequestsOf {
+  readonly source: ItemSource;
+  readonly template: ItemTemplate;
+  /** Directories, in addition to the source's own, in which items may name files by absolute paths. */
+  readonly within: readonly string[];
+  /** The base for paths whose template starts with literal text. Absolute. */
+  readonly templateDir: string;
+}
+
+/**
+ * The requests of all items, in order. An item that makes no valid request is refused alone, so one hostile line or file
+ * name does not affect the other items. A field that the first item does not have is a mistake of the template.
+ *
+ * @throws TemplateError, for every mistake before the first request
+ */
+export async function* itemRequests(
+  { source, template, within, templateDir }: RequestsOf,
+  reading: Reading,
+): AsyncGenerator<ItemRequest> {
+  const manifestDir = folderOf(source, reading.cwd);
+  const fill = itemFiller(template, { manifestDir, templateDir, within });
+  const isHashed = usesHash(template);
+  for await (const item of readItems(source, reading)) {
+    try {
+      yield { ...fill(isHashed ? { ...item, hash: await hashOf(item) } : item), ...keptFields(item) };
+    } catch (error) {
+      if (!(error instanceof ItemRefusal)) throw error;
+      const { index, place } = item;
+      if (index === 0 && error.ofTemplate.length > 0) throw new TemplateError(error.ofTemplate);
+      const refusal = error.problems.join("; ");
+      yield { index, key: error.key ?? `item ${index}`, place, attachments: [], refusal, ...keptFields(item) };
+    }
+  }
+}
+
+/** JSON of one field, and of all of one item. */
+const MAX_FIELD_CHARS = 4000;
+const MAX_FIELDS_CHARS = 16 * 1024;
+
+/** The item's own fields as the journal keeps them for exports: those that are too long are left out. */
+function keptFields({ record }: ManifestItem): Pick<ItemRequest, "fields"> {
+  let left = MAX_FIELDS_CHARS;
+  const kept = Object.entries(record).filter(([name, value]) => {
+    const chars = name.length + (typeof value === "string" ? value.length : (jsonOf(value)?.length ?? MAX_FIELD_CHARS));
+    if (chars > MAX_FIELD_CHARS || chars > left) return false;
+    left -= chars;
+    return true;
+  });
+  return kept.length === 0 ? {} : { fields: Object.fromEntries(kept) };
+}
+
+/** A program's value may be no JSON. */
+function jsonOf(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return undefined;
+  }
+}
 
 /** The result of an attempt. `troubles`: what was reported to the user during the run. */
 export function itemResult(
@@ -94,4 +164,10 @@ export function unrunResult({ request }: Pick<ClaimedItem, "request">, status: s
 /** For the user: a bug has ended the work on one item. */
 export function lostText(key: string, bug: unknown): string {
   return `item ${key} is lost, other items continue: internal error: ${bugText(bug)}`;
+}
+
+/** Runs items: each in its own cell, or many in one cell that is scrubbed between items. */
+export interface ItemExecutor extends AsyncDisposable {
+  /** Every outcome is a result; rejects only for bugs. */
+  run(job: Job): Promise<RunResult>;
 }

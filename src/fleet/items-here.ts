@@ -5,15 +5,12 @@ import type { Job } from "../run/model/job.ts";
 import { brokenResult, type RunResult } from "../run/model/result.ts";
 import { UnfinishedChanges } from "../run/model/unfinished-changes.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
-import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
+import { type Concurrency, type FleetLoop, type FleetParts, Semaphore } from "./fleet-parts.ts";
 import { cachedResult, itemResult, lostText, unrunResult } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
-import type { ClaimedItem, Settlement, Urgency } from "./model/queue.ts";
-import { QueueError } from "./model/queue-error.ts";
+import { type ClaimedItem, QueueError, type Settlement, type Urgency } from "./model/queue.ts";
 import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
-import { Semaphore } from "./semaphore.ts";
-import type { Concurrency } from "./share.ts";
 
 /** Items are claimed ahead that begin within about so much time. */
 const AHEAD_MS = 100;

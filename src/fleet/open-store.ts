@@ -2,8 +2,8 @@ import { queueOf } from "../declarations/queue.ts";
 import { lockOwner } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
 import { FleetJournal } from "./journal/journal.ts";
+import type { WhileAway } from "./model/queue.ts";
 import type { FleetStore } from "./model/store.ts";
-import type { WhileAway } from "./model/while-away.ts";
 
 /**
  * Opens the store of a project's fleets for this process: the database that `env` or the project names, else the journal of this

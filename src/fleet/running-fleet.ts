@@ -6,11 +6,9 @@ import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts
 import { cachedResult } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import { ItemsHere } from "./items-here.ts";
-import type { FleetState } from "./model/fleet-record.ts";
 import { type ItemRequest, type ItemResult, REVIEWED } from "./model/item.ts";
-import { type Claim, LONGEST_DELAY_MS } from "./model/queue.ts";
-import { QueueError } from "./model/queue-error.ts";
-import type { FleetStore } from "./model/store.ts";
+import { type Claim, LONGEST_DELAY_MS, QueueError } from "./model/queue.ts";
+import type { FleetState, FleetStore } from "./model/store.ts";
 import { OwnedQueue } from "./owned-queue.ts";
 import { ResultRecorder } from "./result-recorder.ts";
 

@@ -8,11 +8,11 @@ import type { Job } from "../run/model/job.ts";
 import { permissionOf } from "../run/model/permission.ts";
 import type { Changesets } from "../run/model/reported.ts";
 import { unstartedResult } from "../run/model/result.ts";
+import type { SettleChanges } from "./fleet-parts.ts";
 import { isPending } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemResult } from "./model/item.ts";
 import type { OwnedQueue } from "./owned-queue.ts";
-import type { SettleChanges } from "./transport.ts";
 
 /**
  * Settles what attempts on machines changed as if they had run here: the item's sandbox is derived here, and the machine's word counts for

@@ -9,7 +9,7 @@ import { type Env, readSecret, SecretUnavailable } from "../secrets/read-secret.
 import { Redactor } from "../secrets/redactor.ts";
 import { printableLine } from "../text/visible.ts";
 import { type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
-import { GitRefusal } from "./refusal.ts";
+import { GitRefusal } from "./tree-archive.ts";
 
 /** What one git process needs to access a remote. A secret is only in its environment. */
 interface Access extends Required<Pick<GitCommand, "settings" | "env">> {

@@ -1,18 +1,24 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { ConsentNeed } from "../files/checked-access.ts";
 import type { GuardedFiles } from "../files/guarded.ts";
-import type { Expected } from "../files/model/files.ts";
-import type { Effect } from "../files/model/foreseen.ts";
+import type { Effect, Expected } from "../files/model/files.ts";
 import type { HostExecuted } from "../sandbox/approval.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { printableLine } from "../text/visible.ts";
-import { placeOfEntry, type Wanted, wantedIn } from "./entry-path.ts";
-import type { FileBytes } from "./file-bytes.ts";
-import { MAX_FILE_BYTES, MAX_PULLED_BYTES, MAX_PULLED_FILES } from "./limits.ts";
-import { GitRefusal } from "./refusal.ts";
+import { MAX_FILE_BYTES, MAX_PULLED_BYTES, MAX_PULLED_FILES } from "./git-program.ts";
 import type { Repository } from "./repository.ts";
-import { blobId, foldersOf, type TreeEntry, whyNoFile } from "./tree-entries.ts";
+import type { FileBytes } from "./stage.ts";
+import {
+  blobId,
+  foldersOf,
+  GitRefusal,
+  placeOfEntry,
+  type TreeEntry,
+  type Wanted,
+  wantedIn,
+  whyNoFile,
+} from "./tree-archive.ts";
 
 export interface PullRequest {
   /** Absent: everything. */

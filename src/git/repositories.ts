@@ -3,9 +3,8 @@ import { join } from "node:path";
 import type { GitRepo } from "../declarations/git/repo.ts";
 import { findGit } from "./git-program.ts";
 import { Mirror, type MirrorOptions } from "./mirror.ts";
-import { GitRefusal } from "./refusal.ts";
-import { Repository } from "./repository.ts";
-import { TreeState } from "./tree-state.ts";
+import { Repository, TreeState } from "./repository.ts";
+import { GitRefusal } from "./tree-archive.ts";
 
 export interface RepositoriesOptions extends Pick<MirrorOptions, "owner" | "isLive" | "env"> {
   /** The directory for the mirrors of one project: Corral's own, which no worker can reach. */

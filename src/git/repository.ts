@@ -2,11 +2,44 @@ import { isUtf8 } from "node:buffer";
 import { rm } from "node:fs/promises";
 import PQueue from "p-queue";
 import type { GitRepo } from "../declarations/git/repo.ts";
-import type { GitEnd } from "./git-program.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import { type GitEnd, LOCAL_RECEIVE_PACK } from "./git-program.ts";
 import type { Mirror } from "./mirror.ts";
-import { GitRefusal } from "./refusal.ts";
-import { LOCAL_RECEIVE_PACK } from "./settings.ts";
-import { parseTree, type TreeEntries, type TreeEntry } from "./tree-entries.ts";
+import { GitRefusal, parseTree, type TreeEntries, type TreeEntry } from "./tree-archive.ts";
+
+/** A commit that was made and not pushed. */
+export interface StagedCommit {
+  readonly repository: Repository;
+  readonly commit: string;
+  readonly ref: string;
+  readonly message: string;
+  readonly files: readonly StagedFile[];
+  readonly diff: string;
+  /** What the question about its push shows: all that is agreed to, as text or as digests. */
+  readonly question: string;
+  /** The id of each of its files afterwards. Null for a deleted file. */
+  readonly ids: ReadonlyMap<string, string | null>;
+}
+
+export interface StagedFile {
+  readonly path: VirtualPath;
+  readonly change: "added" | "modified" | "deleted";
+}
+
+/** What one tree of runs knows of repositories. Trees share nothing. */
+export class TreeState {
+  readonly staged = new Map<string, StagedCommit>();
+  /** All bytes ever staged, including discarded commits: their objects stay in the mirror for hours. */
+  stagedBytes = 0;
+  readonly #seen = new Map<string, Map<string, string | null>>();
+
+  /** The version of each file of one repository (null: none) that the tree has seen. */
+  seenOf(repository: string): Map<string, string | null> {
+    const seen = this.#seen.get(repository) ?? new Map<string, string | null>();
+    this.#seen.set(repository, seen);
+    return seen;
+  }
+}
 
 /** One changed file of a commit. `content` is null for a deletion. */
 export interface FileChange {

@@ -1,11 +1,86 @@
+import { isUtf8 } from "node:buffer";
+import { createHash } from "node:crypto";
 import { chmod, lstat, mkdir, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import type { GitRepo } from "../declarations/git/repo.ts";
+import { below, joinVirtual, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { printableLine } from "../text/visible.ts";
-import { faultOfEntry } from "./entry-path.ts";
 import { findGit, type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
-import { GitRefusal } from "./refusal.ts";
-import { parseTree } from "./tree-entries.ts";
+
+/** A refused operation on a repository. The message is for workers: it holds virtual paths only, and no address. */
+export class GitRefusal extends Error {
+  override readonly name = "GitRefusal";
+  readonly code: string;
+  /** Git's own output, for people. It may hold host paths, but no secret. */
+  readonly detail: string | null;
+
+  constructor(code: string, message: string, detail: string | null = null) {
+    super(message);
+    this.code = code;
+    this.detail = detail;
+  }
+}
+
+export type EntryPath =
+  | { readonly ok: true; readonly path: VirtualPath }
+  /** `fault` follows the path in a sentence. */
+  | { readonly ok: false; readonly fault: string };
+
+/**
+ * The virtual path of a path in a repository. Repositories can contain hostile names, which leave the directory or which
+ * another git takes for its `.git` (CVE-2014-9390, CVE-2019-1352).
+ */
+export function placeOfEntry(at: VirtualPath, path: string): EntryPath {
+  const fault = faultOfEntry(path);
+  if (fault !== null) return { ok: false, fault };
+  const parsed = parseVirtualPath(`${at}/${path}`);
+  if (!parsed.ok) return { ok: false, fault: `is not possible here: ${parsed.reason}` };
+  return parsed.path === joinVirtual(at, path) ? parsed : { ok: false, fault: "is not a plain path" };
+}
+
+/** Why git itself would not check an entry out; null if it would. The fault follows the path in a sentence. */
+function faultOfEntry(path: string): string | null {
+  const parts = path.split("/");
+  if (parts.some((part) => part === "" || part === "." || part === "..")) return "is not a plain path";
+  return parts.some(isGitsOwn) ? "is inside of git's own directory" : null;
+}
+
+/** Characters that HFS+ ignores when it compares names. */
+const IGNORED_BY_HFS = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/gu;
+/** `.git` in any case, its NTFS short name, and with the suffixes that NTFS ignores. */
+const GIT_NAME = /^(\.git|git~\d+)[ .]*(:.*)?$/iu;
+
+function isGitsOwn(part: string): boolean {
+  const folded = part.replace(IGNORED_BY_HFS, "");
+  return GIT_NAME.test(folded) || GIT_NAME.test(folded.normalize("NFKC"));
+}
+
+/** A file or directory of a repository: its path there, and its virtual path. */
+export interface Wanted {
+  /** From the root of the repository; empty for the whole repository. */
+  readonly entry: string;
+  readonly path: VirtualPath;
+}
+
+/** Parses a worker's path: from the root of the repository, or absolute and below its directory. */
+export function wantedIn({ at, name }: GitRepo, raw: string): Wanted {
+  const plain = raw.startsWith("/") ? belowPlace(at, raw) : raw.replace(/^(\.\/+)+/, "").replace(/\/+$/, "");
+  if (plain === "" || plain === ".") return { entry: "", path: at };
+  const place: EntryPath = plain === null ? { ok: false, fault: `is not below ${at}` } : placeOfEntry(at, plain);
+  if (!place.ok || plain === null)
+    throw new GitRefusal(
+      "GIT_PATH",
+      `'${printableLine(raw)}' cannot be a path of the repository ${name}: it ${place.ok ? "is empty" : place.fault}. ` +
+        `Name files from the root of the repository, as in 'notes/a.md', or by their full path below ${at}.`,
+    );
+  return { entry: plain, path: place.path };
+}
+
+function belowPlace(at: VirtualPath, raw: string): string | null {
+  const parsed = parseVirtualPath(raw);
+  return parsed.ok ? below(at, parsed.path) : null;
+}
 
 /** The files of one commit in a tar archive, which disposing removes. */
 export interface TreeArchive extends AsyncDisposable {
@@ -176,4 +251,58 @@ async function isFolder(path: string): Promise<boolean> {
     (found) => found.isDirectory(),
     () => false,
   );
+}
+
+/** One entry of a git tree. `path` is from the root of the repository. */
+export interface TreeEntry {
+  readonly path: string;
+  readonly id: string;
+  /** As git writes it: `100644`, `100755`, `120000` (a link), `160000` (another repository). */
+  readonly mode: string;
+  /** In bytes. */
+  readonly size: number;
+}
+
+export interface TreeEntries {
+  readonly entries: ReadonlyMap<string, TreeEntry>;
+  /** Names that are not UTF-8, with replacement characters. */
+  readonly unreadable: readonly string[];
+}
+
+/** Parses the output of `ls-tree -r -l -z`. */
+export function parseTree(output: Buffer): TreeEntries {
+  const entries = new Map<string, TreeEntry>();
+  const unreadable: string[] = [];
+  for (let start = 0; start < output.length; ) {
+    const zero = output.indexOf(0, start);
+    const end = zero < 0 ? output.length : zero;
+    const line = output.subarray(start, end);
+    start = end + 1;
+    const tab = line.indexOf(9);
+    const head = line.subarray(0, tab).toString("latin1");
+    const [, mode, id, size] = /^(\d{6}) [a-z]+ ([0-9a-f]{40,64}) +(\d+|-)$/.exec(head) ?? [];
+    if (mode === undefined || id === undefined) throw new Error(`git listed a tree in an unknown form: ${head}`);
+    const name = line.subarray(tab + 1);
+    const path = name.toString();
+    if (isUtf8(name)) entries.set(path, { path, id, mode, size: size === "-" ? 0 : Number(size) });
+    else unreadable.push(path);
+  }
+  return { entries, unreadable };
+}
+
+/** Why an entry cannot become a file; null if it can. */
+export function whyNoFile({ mode }: TreeEntry): string | null {
+  if (mode.startsWith("100")) return null;
+  return mode === "120000" ? "is a symbolic link" : "is another repository";
+}
+
+/** Every directory above a path, from the root (the empty name) downwards. */
+export function foldersOf(path: string): string[] {
+  const parts = path.split("/").slice(0, -1);
+  return ["", ...parts.map((_, index) => parts.slice(0, index + 1).join("/"))];
+}
+
+/** Git's object id of a file's content. */
+export function blobId(content: Uint8Array): string {
+  return createHash("sha1").update(`blob ${content.length}\0`).update(content).digest("hex");
 }

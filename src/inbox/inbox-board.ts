@@ -1,8 +1,7 @@
 import { existsSync, type FSWatcher, watch } from "node:fs";
 import { join } from "node:path";
-import { type Decision, denied } from "../approval/approver.ts";
-import type { Board, DecidedThere, Posted, PostOptions } from "../approval/board.ts";
-import type { Question } from "../approval/question.ts";
+import { type Decision, denied, type Question } from "../approval/approver.ts";
+import type { Board, DecidedThere, Posted, PostOptions } from "../approval/queued-approver.ts";
 import { InboxFolder, type InboxPlace, withdrawn } from "./inbox-folder.ts";
 import type { PostedQuestion, QuestionEnd } from "./records.ts";
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import fs, { constants } from "node:fs";
 import { basename, join } from "node:path";
-import type { Question } from "../approval/question.ts";
+import type { Question } from "../approval/approver.ts";
 import { hasCode, nullFor } from "../platform/errno.ts";
 import { openRegularNow } from "../platform/open-regular.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "../state/owner.ts";

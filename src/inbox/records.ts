@@ -1,7 +1,6 @@
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
-import type { ApprovalScope, Decision } from "../approval/approver.ts";
-import type { AskedAt, BoardAnswer } from "../approval/board.ts";
-import type { Question } from "../approval/question.ts";
+import type { ApprovalScope, Decision, Question } from "../approval/approver.ts";
+import type { AskedAt, BoardAnswer } from "../approval/queued-approver.ts";
 
 /** A question in the inbox, as the process that asks it has written it. Only that process changes it, and only which runs wait for it. */
 export interface PostedQuestion {

@@ -1,18 +1,18 @@
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import type { Plan } from "../isolation/plan/plan.ts";
 import { type ListedCell, listCells } from "../operations/machine.ts";
 import { workerNamed } from "../operations/named-worker.ts";
 import { type MapRequest, mapItems, runFleet } from "../operations/run-fleet.ts";
 import { type AttachedPath, runWorker, workerSandbox } from "../operations/workers.ts";
 import { type CheckReport, check } from "../run/explain/check.ts";
-import { type Explanation, explain } from "../run/explain/explain.ts";
+import { Budget, type Explanation, explain, explainRoot } from "../run/explain/explain.ts";
 import type { Emit } from "../run/model/events.ts";
-import type { RunResult } from "../run/model/result.ts";
+import type { DescribedViolation, RunResult } from "../run/model/result.ts";
 import { type Corral, openCorralFor } from "../run/open/corral.ts";
 import type { OpenOptions } from "../run/open/options.ts";
-import { openPreview } from "../run/open/preview.ts";
+import { openPreview, type Preview } from "../run/open/preview.ts";
 import { FileSandbox } from "./file-sandbox.ts";
-import { ProjectRuns } from "./project-runs.ts";
 import {
   type FleetResults,
   Grants,
@@ -20,8 +20,8 @@ import {
   ProjectAudit,
   ProjectChangesets,
   ProjectFleets,
+  ProjectRuns,
 } from "./project-state.ts";
-import { type WorkerPlan, workerPlan } from "./worker-plan.ts";
 import { openTools, type ToolsOptions, type WorkerTools } from "./worker-tools.ts";
 
 /** One run of a worker. Every option is optional. */
@@ -269,4 +269,20 @@ function both(first: Emit, second: Emit): Emit {
     first(event);
     second(event);
   };
+}
+
+/** The container that a worker would get. The run's ids and its socket are placeholders that no run can have. */
+export type WorkerPlan =
+  | { readonly ok: true; readonly plan: Plan; readonly notes: readonly string[] }
+  /** If `violations` is empty, the worker is fine, and `message` says what else is missing. */
+  | { readonly ok: false; readonly violations: readonly DescribedViolation[]; readonly message: string };
+
+/** Takes the same steps as a run. Does not check the workers that it may call. */
+async function workerPlan(worker: WorkerDefinition, policy: string | null, preview: Preview): Promise<WorkerPlan> {
+  const { plan, refused, notes } = await explainRoot(worker, policy, { preview, budget: new Budget(1) });
+  if (plan !== null) return { ok: true, plan, notes };
+  const violations = refused ?? [];
+  const messages = violations.map((violation) => violation.message);
+  const missing = preview.unavailable === null ? [] : [preview.unavailable];
+  return { ok: false, violations, message: [...messages, ...missing].join("\n") };
 }

@@ -1,8 +1,14 @@
 import { isAbsolute, normalize } from "node:path/posix";
 import { mountNameFault } from "../declarations/terms/names.ts";
 import { present } from "../declarations/terms/present.ts";
-import { withinCeilings } from "../sandbox/ceilings.ts";
-import { mountFromRoot, mountsFromPaths, type NamedPlace, projectSandbox, type RootPlace } from "../sandbox/declare.ts";
+import {
+  mountFromRoot,
+  mountsFromPaths,
+  type NamedPlace,
+  projectSandbox,
+  type RootPlace,
+  withinCeilings,
+} from "../sandbox/declare.ts";
 import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import { everyLimit, type Limits } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { TOOL_NAMES, type ToolName } from "../declarations/worker/tool-names.ts";
 import type { OnOutput } from "../run/session/exec-command.ts";
 import type { Session } from "../run/session/session.ts";
-import type { ToolResult } from "../tools/tool-result.ts";
+import type { ToolResult } from "../tools/tool.ts";
 import type { ToolDefinitions } from "../tools/toolbox.ts";
 
 /** Passes a command's output to the program's callback, which may fail. The code below this must not see that failure. */

@@ -7,12 +7,18 @@ import {
   type ServerContext,
 } from "@modelcontextprotocol/server";
 import { packageVersion } from "../operations/package-version.ts";
-import { type Exchange, exchangeOf, type WhenRead } from "./calls/exchange.ts";
+import { type Exchange, exchangeOf, type WhenRead } from "./calls/call.ts";
 import type { Connection } from "./connection/connection.ts";
 import { toolDescription } from "./connection/offered-tools.ts";
 import { toolAnswer } from "./connection/tool-answer.ts";
 import { URI_TEMPLATE } from "./resources/resource-uri.ts";
 import { hasResources, listResources, readResource } from "./resources/sandbox-resources.ts";
+
+/** Of a message, on stdio and over HTTP. */
+export const MAX_MESSAGE_BYTES = 16 * 1024 ** 2;
+
+/** The protocol checks every value of a message against its schemas, several times. */
+export const MAX_MESSAGE_VALUES = 50_000;
 
 /** `legacy`: revisions until 2025-11-25, where a connection begins with a handshake. `modern`: from 2026-07-28 on. */
 export type Era = "legacy" | "modern";

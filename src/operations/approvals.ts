@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import type { BoardAnswer } from "../approval/board.ts";
+import type { BoardAnswer } from "../approval/queued-approver.ts";
 import { InboxFolder } from "../inbox/inbox-folder.ts";
 import { inboxFolders } from "../inbox/inbox-folders.ts";
 import type { PostedQuestion, QuestionEnd, StoredQuestion } from "../inbox/records.ts";

@@ -1,5 +1,4 @@
-import { GitRefusal } from "../git/refusal.ts";
-import { archiveOf } from "../git/tree-archive.ts";
+import { archiveOf, GitRefusal } from "../git/tree-archive.ts";
 import { RequestError } from "./request-error.ts";
 
 /** A file to attach, which is removed when this is disposed. */

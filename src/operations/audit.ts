@@ -1,6 +1,5 @@
-import { recordsBack, recordsOf } from "../audit/read.ts";
 import { AUDIT_TYPES } from "../audit/records.ts";
-import { auditKey, type SealedRecord } from "../audit/seal.ts";
+import { auditKey, recordsBack, recordsOf, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";

@@ -1,12 +1,17 @@
 import { type Decision, whyNotCovered } from "../approval/approver.ts";
 import { changesApplying, changesDiscarded, outcomeCounts } from "../audit/records.ts";
-import { type ChangedFile, changedFiles } from "../changes/changed-files.ts";
 import { commitTexts } from "../changes/commits.ts";
-import { type ChangeDiff, changeDiffs, changesetDiff } from "../changes/diff.ts";
-import { changesApart } from "../changes/host-executed.ts";
+import {
+  type ChangeDiff,
+  type ChangedFile,
+  changeDiffs,
+  changedFiles,
+  changesApart,
+  changesetDiff,
+} from "../changes/diff.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
-import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-changeset.ts";
+import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-folder.ts";
 import { FleetStores } from "../fleet/fleet-stores.ts";
 import { ruledChange } from "../run/changes/decisions.ts";
 import { finishInterrupted, recordingApplied } from "../run/changes/finish-interrupted.ts";

@@ -1,9 +1,6 @@
 import { FleetStores } from "../fleet/fleet-stores.ts";
-import type { FailureGroup } from "../fleet/model/cause.ts";
-import type { FleetRecord, Pace, SummaryLine } from "../fleet/model/fleet-record.ts";
-import type { ItemResult } from "../fleet/model/item.ts";
-import type { FleetStore } from "../fleet/model/store.ts";
-import type { ItemFilter, ItemLog, ListedItem, StoredItem } from "../fleet/model/stored-item.ts";
+import type { FailureGroup, ItemFilter, ItemLog, ItemResult, ListedItem, StoredItem } from "../fleet/model/item.ts";
+import type { FleetRecord, FleetStore, Pace, SummaryLine } from "../fleet/model/store.ts";
 import type { Machine } from "../fleet/model/work.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { reportHtml } from "../fleet/report/html.ts";

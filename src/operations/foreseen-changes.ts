@@ -1,7 +1,6 @@
-import { changeDiffs } from "../changes/diff.ts";
-import { changesApart } from "../changes/host-executed.ts";
+import { changeDiffs, changesApart } from "../changes/diff.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
-import type { KeptChangeset } from "../changes/store/kept-changeset.ts";
+import type { KeptChangeset } from "../changes/store/kept-folder.ts";
 
 /** What a changeset would do now, so that a person can decide on each part of it. */
 export interface Foreseen {

@@ -1,4 +1,4 @@
-import { repositoryOf } from "../declarations/images/image-source.ts";
+import { repositoryOf } from "../declarations/images/image-yaml.ts";
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import { openEngine } from "../isolation/open-engine.ts";

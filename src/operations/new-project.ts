@@ -1,6 +1,6 @@
 import { type SchemaKind, schemaFileName, schemaModeline } from "../declarations/editor/kinds.ts";
 import { schemaFiles } from "../declarations/editor/schemas.ts";
-import { templateFiles } from "../declarations/place/template-files.ts";
+import { templateFiles } from "../declarations/place/package-root.ts";
 import { writeNewFiles } from "../files/host/new-files.ts";
 
 interface Kind {

@@ -1,5 +1,5 @@
 import { FleetStores } from "../fleet/fleet-stores.ts";
-import type { PendingItem } from "../fleet/model/stored-item.ts";
+import type { PendingItem } from "../fleet/model/item.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { type FleetPlace, fleetIn } from "./fleets.ts";

@@ -1,11 +1,11 @@
 import type { ChangedItem } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
-import type { Ended } from "../changes/store/ended-changesets.ts";
+import type { Ended } from "../changes/store/kept-folder.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";
 import type { FleetStores } from "../fleet/fleet-stores.ts";
 import { JournalError } from "../fleet/journal/database.ts";
-import { QueueError } from "../fleet/model/queue-error.ts";
-import type { Reviewed } from "../fleet/model/stored-item.ts";
+import type { Reviewed } from "../fleet/model/item.ts";
+import { QueueError } from "../fleet/model/queue.ts";
 
 /** Recorded together, in one transaction of a store of fleets. */
 const MAX_TOGETHER = 500;

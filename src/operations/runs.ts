@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { projectFolders, type RunFolder, removeRunFolder, runFolders } from "../history/run-folders.ts";
 import { type RunRecord, readHead, readRun } from "../history/run-record.ts";
-import { stopLiveRun } from "../state/live-runs.ts";
+import { stopLiveRun } from "../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../state/owner.ts";
 import { projectPaths, statePaths } from "../state/state-paths.ts";
 import type { ProjectPlace } from "./audit.ts";

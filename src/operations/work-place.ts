@@ -1,10 +1,10 @@
 import { openDirectoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import type { BlobStore } from "../blobs/model/blob.ts";
 import { sendMounts } from "../blobs/tree/send-mounts.ts";
+import type { Transport } from "../fleet/fleet-parts.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { settlingDelivered } from "../fleet/settle-delivered.ts";
-import type { Transport } from "../fleet/transport.ts";
 import { packageVersion } from "./package-version.ts";
 import { RequestError } from "./request-error.ts";
 import { sweepBlobs } from "./swept-blobs.ts";

@@ -1,19 +1,15 @@
 import { canonicalMounts, hostPathOf, isShown, mountNames, readablePaths, select, writablePaths } from "./access.ts";
-import { openAllowlists } from "./allowlist-needs.ts";
 import { type Narrowing, whoTookReading, whoTookWriting } from "./ancestry.ts";
 import { type Approval, CHANGES, consentOf, OPERATIONS, type Operation } from "./approval.ts";
-import { deriveCeilings } from "./ceilings.ts";
-import { type Grant, type Granted, type GrantedMount, openGrants } from "./grant.ts";
+import { deriveCeilings } from "./declare.ts";
+import { type Grant, type Granted, type GrantedMount, openGrants, stagingOf } from "./expand.ts";
 import { LIMIT_NAMES } from "./limits.ts";
 import type { Mount } from "./mount.ts";
-import type { Needs, ZoneNeed } from "./needs.ts";
-import { openPaths } from "./path-needs.ts";
-import type { Derivation, Sandbox } from "./sandbox.ts";
+import { openAllowlists, openPaths } from "./path-needs.ts";
+import { type Derivation, declaredBy, type Needs, type Sandbox, withheldApart, type ZoneNeed } from "./sandbox.ts";
 import { deriveSecrets } from "./secret-needs.ts";
-import { stagingOf } from "./staging.ts";
 import type { Violation } from "./violation.ts";
 import { ROOT, type VirtualPath } from "./virtual-path.ts";
-import { declaredBy, withheldApart } from "./withheld.ts";
 
 /** The child's sandbox: what `needs` asks of `parent`, or every reason why not. Pure. */
 export function derive(given: Sandbox, needs: Needs, child: string): Derivation {

@@ -1,6 +1,11 @@
-import type { NetworkExcess, NetworkTerm } from "./network/excess.ts";
-import type { NetworkLimits, NetworkRule } from "./network/rule.ts";
-import type { ShownNetwork, ShownRule } from "./network/shown-rule.ts";
+import type {
+  NetworkExcess,
+  NetworkLimits,
+  NetworkRule,
+  NetworkTerm,
+  ShownNetwork,
+  ShownRule,
+} from "./network/rule.ts";
 import { formatBytes } from "./units.ts";
 
 /** How many rules or files a text names. */

@@ -1,10 +1,12 @@
+import { canonicalMounts, governingMount } from "./access.ts";
 import type { Narrowing } from "./ancestry.ts";
+import { type Approval, consentOf } from "./approval.ts";
 import type { Limits } from "./limits.ts";
-import type { Mount } from "./mount.ts";
-import type { Network } from "./network/rule.ts";
+import type { Mode, Mount } from "./mount.ts";
+import { lesserNetwork, type Network } from "./network/rule.ts";
 import type { Policy } from "./policy.ts";
 import type { Violation } from "./violation.ts";
-import type { VirtualPath } from "./virtual-path.ts";
+import { covers, type VirtualPath } from "./virtual-path.ts";
 
 /**
  * The effective permission of one run: immutable, serialisable, pure data. A grant at run time makes a new one.
@@ -35,3 +37,99 @@ export interface Sandbox {
 export type Derivation =
   | { readonly ok: true; readonly sandbox: Sandbox }
   | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** The sandbox of a command that was given only some hosts of its run's network. A host that was revoked since is none of them. */
+export function commandSandbox(sandbox: Sandbox, only: readonly string[]): Sandbox {
+  const { chain, narrowings, network: from } = sandbox;
+  const lesser = lesserNetwork(from, only);
+  const network = lesser.ok && lesser.network;
+  if (JSON.stringify(from) === JSON.stringify(network)) return sandbox;
+  const taken = { by: `${chain.at(-1)} (exec)`, kind: "network", from, to: network } as const;
+  return { ...sandbox, network, narrowings: [...narrowings, taken] };
+}
+
+type Withholding = Pick<Sandbox, "mounts" | "withheld">;
+
+/**
+ * A mount whose reading needs consent is apart until the user agreed: it is in no list from which tools, cells and views are
+ * made. A mount around it is apart too, because it would show it.
+ */
+export function withheldApart(all: readonly Mount[]): Withholding {
+  const asks = all.filter(({ approval }) => consentOf(approval, "read") !== "pre_approved");
+  if (asks.length === 0) return { mounts: all };
+  const isApart = ({ path }: Mount): boolean => asks.some((mount) => covers(path, mount.path));
+  return { mounts: all.filter((mount) => !isApart(mount)), withheld: all.filter(isApart) };
+}
+
+/** The sandbox with everything that it declares, for deriving and judging. Nothing may be opened from it. */
+export function declaredBy<Declared extends Withholding>(sandbox: Declared): Declared {
+  const { mounts, withheld = [] } = sandbox;
+  return withheld.length === 0 ? sandbox : { ...sandbox, mounts: canonicalMounts([...mounts, ...withheld]) };
+}
+
+/** The withheld mount that says what `path` allows, if it is one. */
+export function withheldAt(sandbox: Withholding, path: VirtualPath): Mount | undefined {
+  const mount = governingMount(declaredBy(sandbox), path);
+  return mount !== undefined && sandbox.withheld?.includes(mount) ? mount : undefined;
+}
+
+/** Where the user can still agree to reading, for messages. What is blocked is not among it. */
+export function readAfterApproval({ withheld = [] }: Pick<Sandbox, "withheld">): VirtualPath[] {
+  const isBlocked = ({ path }: Mount): boolean =>
+    withheld.some((mount) => covers(path, mount.path) && consentOf(mount.approval, "read") === "blocked");
+  return withheld.filter((mount) => !isBlocked(mount)).map(({ path }) => path);
+}
+
+/**
+ * What a worker declares, resolved: paths are virtual and normalised, an entry that was a file is already
+ * replaced by its directory, host roots are absolute and contain no link, the policy's name is replaced by the policy.
+ *
+ * Exactly one way of asking for files: nothing, `zones`, `paths`, or the allowlists with or without `inherit`.
+ */
+export interface Needs {
+  readonly zones?: readonly ZoneNeed[];
+  readonly paths?: readonly PathNeed[];
+  readonly inherit?: boolean;
+  /** Absent: not declared. An empty list: nothing is allowed. */
+  readonly allowRead?: readonly VirtualPath[];
+  readonly allowWrite?: readonly VirtualPath[];
+  readonly readonly?: boolean;
+  /** For every mount of this worker that has none of its own. */
+  readonly approval?: Approval;
+  /** For every mount of this worker: see {@link Mount.stage} and {@link Mount.discard}. */
+  readonly stage?: true;
+  readonly discard?: true;
+  readonly workingDir?: VirtualPath;
+  /** Absent: none. */
+  readonly network?: Network;
+  /** Names of secrets that it needs inside of its cell. Absent: none. */
+  readonly secrets?: readonly string[];
+  /** Absent, whole or in part: the caller's. */
+  readonly limits?: Limits;
+  /** Absent: the caller's. */
+  readonly policy?: Policy;
+}
+
+/** A mount of the project, by name. `mode` absent: `ro`. */
+export interface ZoneNeed {
+  readonly name: string;
+  readonly mode?: Mode;
+  readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
+}
+
+/** A host directory that the worker itself names; as a call, only if it is inside of the caller's mounts. */
+export interface PathNeed {
+  readonly name: string;
+  /** Its place in the namespace; absent: `/NAME`. */
+  readonly at?: VirtualPath;
+  /** Absolute host path with no symbolic link in it. */
+  readonly host: string;
+  readonly mode: Mode;
+  readonly suffixes?: readonly string[];
+  readonly maxFileBytes?: number;
+  readonly approval?: Approval;
+  readonly stage?: true;
+  readonly discard?: true;
+}

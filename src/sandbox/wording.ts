@@ -1,5 +1,6 @@
+import type { Narrowing } from "./ancestry.ts";
 import { LIMITS, type LimitName } from "./limits.ts";
-import { shownNetwork } from "./network/shown-rule.ts";
+import { type ShownNetwork, shownNetwork } from "./network/rule.ts";
 import { excessText, networkText } from "./network-text.ts";
 import { HARDENING, type Hardening, type HardeningLine } from "./policy.ts";
 import { formatAmount, formatBytes } from "./units.ts";
@@ -172,4 +173,16 @@ function orBelow(verb: string, paths: readonly string[]): string {
 
 function asStrictAs(has: string): string {
   return has === "ask" ? "`ask` or `blocked`" : "`blocked`";
+}
+
+type OfNetwork = Extract<Narrowing, { readonly kind: "network" }>;
+
+/** A narrowing as people and records see it: files of lock files as a number. */
+export type ShownNarrowing =
+  | Exclude<Narrowing, OfNetwork>
+  | (Omit<OfNetwork, "from" | "to"> & { readonly from: ShownNetwork; readonly to: ShownNetwork });
+
+export function shownNarrowing(narrowing: Narrowing): ShownNarrowing {
+  if (narrowing.kind !== "network") return narrowing;
+  return { ...narrowing, from: shownNetwork(narrowing.from), to: shownNetwork(narrowing.to) };
 }

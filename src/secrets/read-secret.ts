@@ -1,5 +1,38 @@
 import { execFile } from "node:child_process";
-import { readSecretFile } from "./secret-file.ts";
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+
+export type SecretFile =
+  | { readonly ok: true; readonly line: string }
+  /** `fault` follows the name of the file, and repeats nothing of its content. */
+  | { readonly ok: false; readonly fault: string };
+
+/** What other users know is no secret, and what they can write is theirs. The owner's group may read it. */
+const OF_OTHERS = 0o027;
+const MAX_BYTES = 65_536;
+
+/** The one line of a file. Blank space around it is not part of the secret. */
+export async function readSecretFile(path: string, home: string | undefined): Promise<SecretFile> {
+  const place = secretPlace(path, home);
+  if (place === null) return { ok: false, fault: "is below a home that is not known" };
+  const file = await open(place, constants.O_RDONLY | constants.O_NONBLOCK).catch(() => null);
+  if (file === null) return { ok: false, fault: "cannot be opened" };
+  await using _ = file;
+  const found = await file.stat();
+  if (!found.isFile()) return { ok: false, fault: "is not a regular file" };
+  if ((found.mode & OF_OTHERS) !== 0)
+    return { ok: false, fault: "can be read or written by other users; run `chmod o=,g-w` on it" };
+  if (found.size > MAX_BYTES) return { ok: false, fault: `is larger than ${MAX_BYTES} bytes` };
+  const text = (await file.readFile("utf8")).trim();
+  return /[\r\n]/.test(text) ? { ok: false, fault: "has more than one line" } : { ok: true, line: text };
+}
+
+/** The absolute path of a secret's file; null if it is below a home that is not known. */
+export function secretPlace(path: string, home: string | undefined): string | null {
+  if (!path.startsWith("~/")) return path;
+  return home?.startsWith("/") ? join(home, path.slice(2)) : null;
+}
 
 /** Corral's own environment. Only the command line, the servers and the library read it, and pass it on. */
 export type Env = Readonly<Record<string, string | undefined>>;
@@ -63,3 +96,19 @@ export type SecretSource =
   /** Absolute, or below the home of Corral's user: `~/…`. */
   | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "command"; readonly program: string; readonly args: readonly string[] };
+
+/** The value of a secret by its name. Rejects with `SecretUnavailable`, whose message holds no part of it. */
+export type SecretOf = (name: string, signal: AbortSignal) => Promise<string>;
+
+/** Reads each secret when it is used, so that Corral does not keep it. `env`: Corral's own environment. */
+export function namedSecrets(sources: ReadonlyMap<string, SecretSource>, env: Env): SecretOf {
+  return async (name, signal) => {
+    const source = sources.get(name);
+    if (source === undefined) throw new SecretUnavailable(`there is no secret \`${name}\` in corral.yaml`);
+    const secret = (await readSecret(source, env, signal)).trim();
+    // Only this can be the value of a header, and a server repeats exactly what it was sent.
+    if (!/^[\x20-\x7e]+$/.test(secret))
+      throw new SecretUnavailable(`the secret \`${name}\` has characters that an HTTP header cannot contain`);
+    return secret;
+  };
+}

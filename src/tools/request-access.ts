@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { PATH_RULE, pathField } from "./fields.ts";
-import { defineTool, ToolRefusal } from "./tool.ts";
+import { defineTool, PATH_RULE, pathField, ToolRefusal } from "./tool.ts";
 
 const NEW_CONTAINER =
   "The next command runs in a new container that shows it: what is in /tmp, the home directory and running programs is lost with it.";

@@ -3,8 +3,7 @@ import { examine, firstFaults } from "../json/examine.ts";
 import { hasMoreValues, isTooDeep, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
-import { type Tool, ToolRefusal } from "./tool.ts";
-import type { ToolResult } from "./tool-result.ts";
+import { type Tool, ToolRefusal, type ToolResult } from "./tool.ts";
 import { TOOLS } from "./toolbox.ts";
 
 /** Runs a tool by name on raw input. Rejects only for bugs and engine errors. */

@@ -1,8 +1,100 @@
+import type { ConsentNeed } from "../files/checked-access.ts";
 import { isText, textDiff } from "../files/diff/text-diff.ts";
-import type { Effect, Foreseen, Intended, Version } from "../files/model/foreseen.ts";
+import type { Effect, Expected, Foreseen, Intended, Version } from "../files/model/files.ts";
 import { sha256 } from "../platform/sha256.ts";
+import type { HostExecuted } from "../sandbox/approval.ts";
+import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { MAX_LINE, visibleLine, visibleName } from "../text/visible.ts";
-import type { CoveredEffect, CoveredWrite } from "./hands.ts";
+import type { CoveredEffect, CoveredWrite, Hands } from "./hands.ts";
+
+/** Of both versions of all files: comparing takes time. */
+const MAX_KEPT_BYTES = 8 * 1024 ** 2;
+
+/**
+ * What a person sees of many files that one use of a tool writes: a whole diff of each, as long as there is room. What is not
+ * shown completely is not agreed to, and is asked about again when it is applied.
+ */
+export class ShownWrites {
+  readonly #lines: string[] = [];
+  readonly #covered = new Map<VirtualPath, CoveredWrite>();
+  #charsLeft = MAX_SHOWN_CHARS;
+  #bytesLeft = MAX_KEPT_BYTES;
+  #notNamed = 0;
+
+  /** In the order in which they are shown. */
+  add(effect: WriteEffect): void {
+    if (this.#charsLeft <= 0) {
+      this.#notNamed += 1;
+      return;
+    }
+    const bytes = effect.after.bytes + (effect.before?.bytes ?? 0);
+    const isCompared = bytes <= this.#bytesLeft;
+    if (isCompared) this.#bytesLeft -= bytes;
+    const { lines, covered } = shownWrite(effect, isCompared ? this.#charsLeft : 0);
+    // One by one: a call takes only so many arguments.
+    for (const line of lines) {
+      this.#charsLeft -= line.length + 1;
+      this.#lines.push(line);
+    }
+    if (covered !== null) this.#covered.set(effect.path, covered);
+  }
+
+  /** Each line is safe to print. */
+  get diff(): string {
+    const more = this.#notNamed === 0 ? [] : [`and ${this.#notNamed} more files, which are not shown`];
+    return [...this.#lines, ...more].join("\n");
+  }
+
+  /** What the diff shows completely. */
+  coveredAt(path: VirtualPath): CoveredWrite | null {
+    return this.#covered.get(path) ?? null;
+  }
+}
+
+/**
+ * Asks for each operation whose consent is `ask`, one after another, and for what programs of the host would execute whatever
+ * the consent is. What the operation would be refused for is refused first. Returns what was shown, so that nothing else is done; undefined
+ * if no question was asked.
+ */
+export async function agreeTo(intended: Intended, hands: Hands, signal: AbortSignal): Promise<Expected | undefined> {
+  const { operation, path } = intended;
+  const needs = hands.files.needs(operation, path, "to" in intended ? intended.to : undefined);
+  const isAsked = needs.some(({ consent }) => consent === "ask");
+  // A directory may hold what the host executes; of any other change the path says it.
+  if (!isAsked && !MAY_BE_DIRECTORIES.has(operation)) return undefined;
+  const foreseen = await hands.files.foresee(intended, { signal });
+  const inside = foreseen.effects.map((effect) => needOf(effect, hands)).filter(isApart);
+  // A blocked operation is refused by the files themselves; no approval can allow it.
+  const asked = needs.filter(({ operation: one, consent }) => {
+    return consent === "ask" || (consent !== "blocked" && inside.some((need) => need.operation === one));
+  });
+  if (asked.length === 0) return undefined;
+  const { diff, covered } = shownEffects(intended, foreseen);
+  for (const need of asked) {
+    const ofThis = covered.filter((one) => one.operation === need.operation);
+    const apart = [...(isApart(need) ? [need] : []), ...inside.filter((one) => one.operation === need.operation)];
+    await hands.agree({ ...need, diff, covered: ofThis, hostExecuted: distinct(apart) }, signal);
+  }
+  return foreseen.expected;
+}
+
+const MAY_BE_DIRECTORIES: ReadonlySet<Intended["operation"]> = new Set(["delete", "move", "copy"]);
+
+type ApartNeed = ConsentNeed & { readonly hostExecuted: string };
+
+function isApart(need: ConsentNeed): need is ApartNeed {
+  return need.consent === "ask" && need.hostExecuted !== undefined;
+}
+
+function needOf(effect: Effect, { files }: Hands): ConsentNeed {
+  if (effect.kind !== "delete")
+    return files.needAt("write", effect.path, effect.kind === "folder" ? "directory" : "file");
+  return files.needAt("delete", effect.path, effect.type === "other" ? "file" : effect.type);
+}
+
+function distinct(needs: readonly ApartNeed[]): HostExecuted[] {
+  return [...new Map(needs.map(({ path, hostExecuted }) => [path, { path, why: hostExecuted }])).values()];
+}
 
 /** For a longer file no diff is computed; all of its new content is shown instead. */
 const MAX_COMPARED_BYTES = 256 * 1024;

@@ -1,7 +1,21 @@
-import type { z } from "zod";
+import { z } from "zod";
 import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { Hands } from "./hands.ts";
-import type { ToolOutput } from "./tool-result.ts";
+
+/** For the main path of a tool. */
+export const PATH_RULE = "Absolute, or relative to the working directory.";
+
+/** A path as an LLM writes it. `what` describes it. */
+export const pathField = (what: string) => z.string().min(1).max(4096).describe(what);
+
+/** A commit as `git_stage` returned it. */
+export const commitField = z
+  .string()
+  .regex(/^[0-9a-f]{40}$/)
+  .describe("The commit's full hash, as returned by `git_stage`.");
+
+/** Text that becomes content of a file. */
+export const contentField = (what: string) => z.string().max(50_000_000).describe(what);
 
 /**
  * One operation that an LLM, a person or a command worker can do under a sandbox. Every face (the run's socket,
@@ -55,3 +69,20 @@ export function defineTool<Schema extends z.ZodType, const Name extends ToolName
 ): Tool<Schema, Name> {
   return tool;
 }
+
+/** A tool's input as JSON Schema (draft 2020-12), from the caller's side: a field with a default may be absent. */
+export function inputSchemaOf({ input }: Tool): Record<string, unknown> {
+  return z.toJSONSchema(input, { io: "input", target: "draft-2020-12" });
+}
+
+/** A tool's answer: text for an LLM, and the same as data for a program. */
+export interface ToolOutput {
+  readonly text: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly image?: { readonly mimeType: string; readonly base64: string };
+}
+
+/** The result of a tool; every face wraps it in its own format. A refusal is a result. */
+export type ToolResult =
+  | ({ readonly ok: true } & ToolOutput)
+  | { readonly ok: false; readonly code: string; readonly message: string; readonly data: ToolOutput["data"] };

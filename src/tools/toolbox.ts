@@ -2,13 +2,11 @@ import { z } from "zod";
 import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { ListEntry } from "../files/model/files.ts";
 import { DEFAULT_CHARS, MAX_CHARS } from "../files/read/read-text.ts";
-import { agreeTo } from "./agreement.ts";
-import { commitChangesTool } from "./commit-changes.ts";
+import { commitChangesTool, gitPullTool } from "./commit-changes.ts";
 import { execTool } from "./exec.ts";
-import { commitField, contentField, PATH_RULE, pathField } from "./fields.ts";
-import { gitPullTool } from "./git-pull.ts";
 import { requestAccessTool } from "./request-access.ts";
-import { defineTool, type Tool, ToolRefusal } from "./tool.ts";
+import { agreeTo } from "./shown-effects.ts";
+import { commitField, contentField, defineTool, PATH_RULE, pathField, type Tool, ToolRefusal } from "./tool.ts";
 
 const readFileTool = defineTool({
   name: "read_file",

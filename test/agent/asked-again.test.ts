@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { askAgain, type Patience } from "../../src/agent/asked-again.ts";
-import type { AgentEvent } from "../../src/agent/events.ts";
-import type { AgentFailure } from "../../src/agent/failure.ts";
+import type { AgentEvent, AgentFailure } from "../../src/agent/events.ts";
 import { APIS, openedAt } from "./provider-apis.ts";
 import type { Behaviour, ModelTurn } from "./servers/behaviour.ts";
 import type { Behaviours } from "./servers/model-server.ts";

@@ -2,9 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { AgentEvent } from "../../src/agent/events.ts";
 import { type AgentTask, runAgent } from "../../src/agent/loop.ts";
 import type { AgentTool, AgentToolAnswer } from "../../src/agent/messages/conversation.ts";
-import type { LanguageModel, ModelRequest, ModelStream } from "../../src/agent/opened-model.ts";
 import { type ScriptedAnswer, ScriptModel } from "../../src/agent/script/open-script.ts";
-import { Spending } from "../../src/agent/spending.ts";
+import { type LanguageModel, type ModelRequest, type ModelStream, Spending } from "../../src/agent/spending.ts";
 import { Transcript, type TranscriptEntry } from "../../src/agent/transcript/transcript.ts";
 
 type Call = readonly [tool: string, input?: unknown];

@@ -1,7 +1,7 @@
 import { APICallError } from "ai";
 import { describe, expect, it } from "vitest";
 import { ask, modelFailureOf } from "../../src/agent/asked-again.ts";
-import { ModelFailure } from "../../src/agent/failure.ts";
+import { ModelFailure } from "../../src/agent/events.ts";
 import { APIS, openedAt } from "./provider-apis.ts";
 import type { Behaviour, ModelTurn } from "./servers/behaviour.ts";
 

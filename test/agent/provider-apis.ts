@@ -1,5 +1,5 @@
-import type { OpenedModel } from "../../src/agent/opened-model.ts";
 import { openModel } from "../../src/agent/provider/open-model.ts";
+import type { OpenedModel } from "../../src/agent/spending.ts";
 import type { ModelApi, ModelProvider } from "../../src/declarations/models/models.ts";
 import { anthropicServer } from "./servers/anthropic-server.ts";
 import type { Behaviours, ModelServer } from "./servers/model-server.ts";

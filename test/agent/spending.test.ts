@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Tokens } from "../../src/agent/messages/conversation.ts";
 import { type Price, Spending } from "../../src/agent/spending.ts";
-import type { AgentBudget } from "../../src/declarations/worker/agent.ts";
+import type { AgentBudget } from "../../src/declarations/worker/worker-yaml.ts";
 
 const LOOSE: AgentBudget = { steps: 1000, tokens: 1_000_000, costUsd: null };
 const PRICE: Price = { input: 1, output: 10 };

@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { governingMount, parsePathIn } from "../../src/sandbox/access.ts";
+import { deliveryOf } from "../../src/sandbox/expand.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
-import { deliveryOf } from "../../src/sandbox/staging.ts";
 import { below, type VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { lookAt } from "./disk.ts";
 import type { Abilities } from "./probe.ts";

@@ -1,9 +1,7 @@
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { type ApprovalRequest, approveAll } from "../../src/approval/approver.ts";
-import { answersTo } from "../../src/approval/board.ts";
-import { questionKey } from "../../src/approval/question.ts";
-import { QueuedApprover } from "../../src/approval/queued-approver.ts";
+import { type ApprovalRequest, approveAll, questionKey } from "../../src/approval/approver.ts";
+import { answersTo, QueuedApprover } from "../../src/approval/queued-approver.ts";
 import { ruling } from "../../src/approval/rules.ts";
 import { questionText } from "../../src/operations/wording/question-text.ts";
 

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import type { ApprovalRequest } from "../../src/approval/approver.ts";
-import type { Answer, Question } from "../../src/approval/question.ts";
+import type { Answer, ApprovalRequest, Question } from "../../src/approval/approver.ts";
 import { QueuedApprover } from "../../src/approval/queued-approver.ts";
 
 interface Put {

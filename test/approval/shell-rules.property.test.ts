@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
-import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
+import type { ShellRules } from "../../src/approval/shell-rules/pattern.ts";
 import { type Consent, isLooser } from "../../src/sandbox/approval.ts";
 
 const consent = fc.constantFrom<Consent>("pre_approved", "ask", "blocked");

@@ -1,9 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the strings are shell commands.
 import { describe, expect, it } from "vitest";
-import { decideShell } from "../../src/approval/shell-rules/decide.ts";
+import { decideShell, describeShellDecision } from "../../src/approval/shell-rules/decide.ts";
+import type { ShellRules } from "../../src/approval/shell-rules/pattern.ts";
 import { readLine } from "../../src/approval/shell-rules/reading.ts";
-import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
-import { describeShellDecision } from "../../src/approval/shell-rules/wording.ts";
 import type { Consent } from "../../src/sandbox/approval.ts";
 
 /** `git status: pre_approved` for each rule. */

@@ -1,7 +1,7 @@
 import { chown, mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { ToolResult } from "../../src/tools/tool-result.ts";
+import type { ToolResult } from "../../src/tools/tool.ts";
 import { makeHostFolder } from "../run/grants/host-folder.ts";
 import { type Person, personWho } from "../run/grants/person.ts";
 import { WORKER_UID } from "../run/project-fixture.ts";

@@ -2,9 +2,8 @@ import { posix } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ItemRefusal } from "../../src/fleet/items/faults.ts";
 import { itemFiller } from "../../src/fleet/items/fill-template.ts";
-import { withPathFields } from "../../src/fleet/items/item-fields.ts";
+import { ItemRefusal, withPathFields } from "../../src/fleet/items/item-fields.ts";
 import type { ItemRequest, ItemTemplate } from "../../src/fleet/model/item.ts";
 
 /** Fills, or answers with what was refused. */

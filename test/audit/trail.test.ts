@@ -10,8 +10,7 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, it } from "vitest";
-import { recordsOf } from "../../src/audit/read.ts";
-import { sealedHead } from "../../src/audit/seal.ts";
+import { recordsOf, sealedHead } from "../../src/audit/seal.ts";
 import { AuditTrailError } from "../../src/audit/trail.ts";
 import type { TrailPaths } from "../../src/state/state-paths.ts";
 import { KEY, record, trailFixture } from "./trail-fixture.ts";

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { applyChangeset } from "../../src/changes/apply/apply.ts";
+import { applyChangeset } from "../../src/changes/apply/application.ts";
 import type { ChangesOf } from "../../src/changes/collect.ts";
 import { Stage } from "../../src/changes/stage.ts";
 import { sha256 } from "../../src/platform/sha256.ts";

@@ -2,7 +2,7 @@ import { PassThrough, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { stripVTControlCharacters } from "node:util";
 import { describe, expect, it } from "vitest";
-import type { Question } from "../../src/approval/question.ts";
+import type { Question } from "../../src/approval/approver.ts";
 import { promptAt } from "../../src/cli/consent/prompt.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 

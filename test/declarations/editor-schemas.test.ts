@@ -4,7 +4,7 @@ import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { corralYaml } from "../../src/declarations/corral-yaml.ts";
+import { corralYaml } from "../../src/declarations/corral-file.ts";
 import { FIELD_TEXTS } from "../../src/declarations/editor/field-texts.ts";
 import { FILES_OF, SCHEMA_KINDS, type SchemaKind, schemaModeline } from "../../src/declarations/editor/kinds.ts";
 import { editorSchema } from "../../src/declarations/editor/schemas.ts";

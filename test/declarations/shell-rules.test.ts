@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { decideShell } from "../../src/approval/shell-rules/decide.ts";
-import type { ShellRules } from "../../src/approval/shell-rules/rules.ts";
+import type { ShellRules } from "../../src/approval/shell-rules/pattern.ts";
 import { parseWorker } from "../../src/declarations/worker/worker.ts";
 import { DeclarationError } from "../../src/declarations/yaml/problem.ts";
 

@@ -13,7 +13,7 @@ import { Grants, ProjectAudit, ProjectChangesets, ProjectFleets } from "../../sr
 import { sandboxView } from "../../src/run/cell/sandbox-view.ts";
 import type { Job } from "../../src/run/model/job.ts";
 import { unstartedResult } from "../../src/run/model/result.ts";
-import { deliveryOf } from "../../src/sandbox/staging.ts";
+import { deliveryOf } from "../../src/sandbox/expand.ts";
 import { openFiles, sandboxOf } from "../../src/sandbox.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parseAllDocuments, stringify } from "yaml";
 import { parseScript } from "../../src/agent/script/open-script.ts";
-import { corralYaml } from "../../src/declarations/corral-yaml.ts";
+import { corralYaml } from "../../src/declarations/corral-file.ts";
 import { fleetYaml } from "../../src/declarations/fleet-yaml.ts";
 import { loadPolicy } from "../../src/declarations/policy/policy.ts";
 import { parsePolicy } from "../../src/declarations/policy/policy-yaml.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { describe, expect, it } from "vitest";
 import { openEgress } from "../../src/egress/egress.ts";
-import { Meter } from "../../src/egress/traffic/meter.ts";
+import { Meter } from "../../src/egress/traffic/traffic.ts";
 import { ask, sendRaw } from "./asked.ts";
 import { cellSide, LOOPBACK } from "./cell-side.ts";
 import { openedByTests } from "./opened.ts";

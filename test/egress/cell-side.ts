@@ -1,9 +1,8 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { type Egress, type EgressRequest, openEgress } from "../../src/egress/egress.ts";
-import type { NetworkPlace } from "../../src/sandbox/network/places.ts";
-import type { DeniedTraffic } from "../../src/sandbox/network/report.ts";
-import type { NetworkRule } from "../../src/sandbox/network/rule.ts";
+import type { DeniedTraffic } from "../../src/sandbox/network/judge.ts";
+import type { NetworkPlace, NetworkRule } from "../../src/sandbox/network/rule.ts";
 
 /** Rules of tests may dial servers of the test. */
 export const LOOPBACK: Pick<NetworkRule, "addresses"> = { addresses: ["127.0.0.0/8", "::1/128"] };

@@ -1,10 +1,9 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { boundedWrites } from "../../src/files/bounded-writes.ts";
+import { boundedWrites } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import type { Files } from "../../src/files/model/files.ts";
-import { placeOf } from "../../src/files/model/place.ts";
+import { type Files, placeOf } from "../../src/files/model/files.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 

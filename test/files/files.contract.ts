@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Files } from "../../src/files/model/files.ts";
-import { type Place, placeOf } from "../../src/files/model/place.ts";
+import { type Files, type Place, placeOf } from "../../src/files/model/files.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 
 export interface Opened {

@@ -4,8 +4,7 @@ import net from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import type { Files } from "../../src/files/model/files.ts";
-import { type Place, placeOf } from "../../src/files/model/place.ts";
+import { type Files, type Place, placeOf } from "../../src/files/model/files.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { FleetEvent } from "../../src/fleet/events.ts";
-import type { ItemExecutor } from "../../src/fleet/executor.ts";
 import { startFleet } from "../../src/fleet/fleet.ts";
-import { RunTroubles } from "../../src/fleet/run-troubles.ts";
+import { RunTroubles } from "../../src/fleet/fleet-parts.ts";
+import type { ItemExecutor } from "../../src/fleet/item-result.ts";
 import { RunningFleet } from "../../src/fleet/running-fleet.ts";
 import { type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
 import { rootSandbox } from "../../src/run/model/permission.ts";

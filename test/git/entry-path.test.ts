@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { placeOfEntry, wantedIn } from "../../src/git/entry-path.ts";
+import { placeOfEntry, wantedIn } from "../../src/git/tree-archive.ts";
 import { covers } from "../../src/sandbox/virtual-path.ts";
 import { at } from "../sandbox/sandboxes.ts";
 import { repoAt } from "./worker-side.ts";

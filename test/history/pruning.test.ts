@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Pruning } from "../../src/history/pruning.ts";
+import { Pruning } from "../../src/history/retention.ts";
 import { runFolderName } from "../../src/history/run-folders.ts";
 
 const HOUR_MS = 3_600_000;

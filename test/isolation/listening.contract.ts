@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Cell } from "../../src/isolation/port/cell.ts";
 import type { Driver } from "../../src/isolation/port/driver.ts";
-import type { NetworkPlace } from "../../src/sandbox/network/places.ts";
+import type { NetworkPlace } from "../../src/sandbox/network/rule.ts";
 import { type CellAsked, cellOf } from "./engine/engine.ts";
 import type { Planned } from "./pinned-plan.ts";
 

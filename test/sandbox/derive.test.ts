@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { hostPathOf } from "../../src/sandbox/access.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
-import type { Needs } from "../../src/sandbox/needs.ts";
 import type { NetworkRule } from "../../src/sandbox/network/rule.ts";
+import type { Needs } from "../../src/sandbox/sandbox.ts";
 import { at, child, mount, project, refusals, roomy, rooted, shown, strict, zones } from "./sandboxes.ts";
 
 const mib = 1024 ** 2;

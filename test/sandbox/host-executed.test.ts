@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { deliveryOf } from "../../src/sandbox/expand.ts";
 import { isHostExecutedRoot, whyHostExecuted } from "../../src/sandbox/host-executed.ts";
-import { deliveryOf } from "../../src/sandbox/staging.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
 
 const NAMES = ["git on this machine would run what this names", "git on this machine would run this"] as const;

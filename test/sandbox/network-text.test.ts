@@ -1,8 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { NetworkExcess } from "../../src/sandbox/network/excess.ts";
-import { NETWORK_TERMS } from "../../src/sandbox/network/excess.ts";
-import type { NetworkRule } from "../../src/sandbox/network/rule.ts";
-import { shownRule } from "../../src/sandbox/network/shown-rule.ts";
+import { NETWORK_TERMS, type NetworkExcess, type NetworkRule, shownRule } from "../../src/sandbox/network/rule.ts";
 import { excessText, networkText, networkTexts, ruleText } from "../../src/sandbox/network-text.ts";
 
 const whole: NetworkRule = {

@@ -1,9 +1,8 @@
 import { mountFromRoot, mountsFromZones, type ProjectDeclaration, projectSandbox } from "../../src/sandbox/declare.ts";
 import { derive } from "../../src/sandbox/derive.ts";
 import type { Mode, Mount } from "../../src/sandbox/mount.ts";
-import type { Needs } from "../../src/sandbox/needs.ts";
 import type { Policy } from "../../src/sandbox/policy.ts";
-import type { Sandbox } from "../../src/sandbox/sandbox.ts";
+import type { Needs, Sandbox } from "../../src/sandbox/sandbox.ts";
 import type { Violation } from "../../src/sandbox/violation.ts";
 import { parseVirtualPath, type VirtualPath } from "../../src/sandbox/virtual-path.ts";
 

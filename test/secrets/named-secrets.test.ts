@@ -2,8 +2,7 @@ import { chmod, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { namedSecrets } from "../../src/secrets/named-secrets.ts";
-import type { SecretSource } from "../../src/secrets/read-secret.ts";
+import { namedSecrets, type SecretSource } from "../../src/secrets/read-secret.ts";
 
 const { signal } = new AbortController();
 

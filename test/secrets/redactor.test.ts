@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { MaskedBytes, Masking } from "../../src/secrets/masking.ts";
-import { REDACTED, Redactor } from "../../src/secrets/redactor.ts";
+import { MaskedBytes, Masking, REDACTED, Redactor } from "../../src/secrets/redactor.ts";
 
 const KEY = 'sk-"canary"/+key=';
 

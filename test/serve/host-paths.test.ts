@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { hiddenIn, hidingHostPaths, withoutHostPaths } from "../../src/serve/http/host-paths.ts";
+import { hiddenIn, hidingHostPaths, withoutHostPaths } from "../../src/serve/http/answer.ts";
 
 const hide = hidingHostPaths([
   { path: "/home/ann", name: "~" },

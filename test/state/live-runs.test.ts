@@ -2,8 +2,7 @@ import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { makeOwnerDir } from "../../src/state/live-dir.ts";
-import { LiveRuns, stopLiveRun } from "../../src/state/live-runs.ts";
+import { LiveRuns, makeOwnerDir, stopLiveRun } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
 
 const [A, B] = ["aaaaaaaaaaaa", "bbbbbbbbbbbb"];

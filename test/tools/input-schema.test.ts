@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inputSchemaOf } from "../../src/tools/input-schema.ts";
+import { inputSchemaOf } from "../../src/tools/tool.ts";
 import { TOOLS } from "../../src/tools/toolbox.ts";
 
 const tools = [...TOOLS.values()];

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { shownEffects, type WriteEffect } from "../../src/tools/shown-effects.ts";
-import { ShownWrites } from "../../src/tools/shown-writes.ts";
+import { ShownWrites, shownEffects, type WriteEffect } from "../../src/tools/shown-effects.ts";
 import { at } from "../sandbox/sandboxes.ts";
 
 const MIB = 1024 ** 2;

@@ -1,5 +1,4 @@
-import { recordsOf } from "../../../src/audit/read.ts";
-import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
+import { auditKey, recordsOf, type SealedRecord } from "../../../src/audit/seal.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";
 import { projectPaths } from "../../../src/state/state-paths.ts";
 

@@ -1,4 +1,32 @@
-import type { ShellRule } from "./rules.ts";
+import { type Consent, isLooser } from "../../sandbox/approval.ts";
+
+/** A part of a command line that needs consent. `text` is for people: the part as it runs, or as written if it is opaque. */
+export type ShellPart =
+  | SimpleCommand
+  | { readonly kind: "assignment" | "redirection"; readonly text: string }
+  | { readonly kind: "opaque"; readonly text: string; readonly reason: string };
+
+export interface SimpleCommand {
+  readonly kind: "command";
+  readonly text: string;
+  readonly words: readonly ShellWord[];
+  /** It runs a command that its words do not show. Found once, since many rules judge the same command. */
+  readonly hides: boolean;
+  readonly beside: Beside;
+}
+
+/** What a command has beside its words that changes its effect; null for nothing. */
+export type Beside = "assignment" | "redirection" | null;
+
+const MAX_SHOWN = 200;
+
+/** A person reads this text in a terminal before approving: control and formatting characters become visible escapes. */
+export function shownPart(text: string): string {
+  const visible = text
+    .slice(0, MAX_SHOWN)
+    .replaceAll(/[^\P{C}\n\t]/gu, (hidden) => `\\u{${hidden.codePointAt(0)?.toString(16)}}`);
+  return text.length > MAX_SHOWN ? `${visible}…` : visible;
+}
 
 /** A word of a command as the program gets it; null if only the shell can know the word, or how many words it becomes. */
 export type ShellWord = string | null;
@@ -80,4 +108,32 @@ function matchPiece(glob: string, text: string): boolean {
     from = at + part.length;
   }
   return from <= text.length - last.length;
+}
+
+/**
+ * Which shell commands a worker may run, and with which consent.
+ *
+ * This is consent, not capability: the sandbox of the cell limits what a command can reach, whatever the rules say.
+ */
+export interface ShellRules {
+  /** For a command that matches no rule. */
+  readonly default: Consent;
+  readonly rules: readonly ShellRule[];
+}
+
+export interface ShellRule {
+  /** Words in the syntax of `pattern.ts`: `git status`, `git log **`. */
+  readonly pattern: string;
+  readonly approval: Consent;
+  /** Shown to the person who is asked and to the refused worker. */
+  readonly why?: string;
+}
+
+/** The consent for text that cannot be analysed: the strictest rule could match it. */
+export function strictestConsent({ default: otherwise, rules }: ShellRules): Consent {
+  return rules.reduce((strictest, rule) => stricterOf(strictest, rule.approval), otherwise);
+}
+
+export function stricterOf(a: Consent, b: Consent): Consent {
+  return isLooser(a, b) ? b : a;
 }

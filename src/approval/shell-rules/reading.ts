@@ -12,10 +12,8 @@ import {
   type Statement,
   type SyntaxNode,
 } from "unbash";
-import { type Beside, type ShellPart, shownPart } from "./part.ts";
-import type { ShellWord } from "./pattern.ts";
-import { type PrintedWord, printedWord, quoted, type WordPlace } from "./printed-word.ts";
-import { isRunByShells, whySetsRun } from "./run-by-shells.ts";
+import { type Beside, type ShellPart, type ShellWord, shownPart } from "./pattern.ts";
+import { isRunByShells, type PrintedWord, printedWord, quoted, type WordPlace, whySetsRun } from "./printed-word.ts";
 
 /**
  * True for a command that runs other commands from its arguments, its input or a file: the analysis cannot see those.

@@ -3,8 +3,7 @@ import fs from "node:fs";
 import { realpath, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sync } from "../../files/host/content.ts";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { pinned } from "../../files/host/roots.ts";
+import { Descriptor, pinned } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import {
   type Blob,

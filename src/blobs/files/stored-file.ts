@@ -1,7 +1,6 @@
 import fs from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { pinned } from "../../files/host/roots.ts";
+import { Descriptor, pinned } from "../../files/host/descriptor.ts";
 import { codeOf } from "../../platform/errno.ts";
 import { type Blob, BlobRefused, type BlobStore, checked } from "../model/blob.ts";
 import { blobOf, fillFile, piecesOf } from "../model/file-content.ts";

@@ -4,8 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { sync } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import type { ApplyLimits } from "./fitness.ts";
-import type { Settled, Verdict } from "./verdict.ts";
+import type { ApplyLimits, Settled, Verdict } from "./fitness.ts";
 
 /** What was approved. It is written to disk before anything is changed. */
 export interface Intent {

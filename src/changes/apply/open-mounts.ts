@@ -1,12 +1,37 @@
 import fs from "node:fs";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { mountIdOf } from "../../files/host/kernel-mounts.ts";
-import { pinned } from "../../files/host/roots.ts";
+import PQueue from "p-queue";
+import { sync } from "../../files/host/content.ts";
+import { Descriptor, mountIdOf, pinned } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
-import type { Change, Changeset } from "../model/changeset.ts";
+import type { Change, Changeset, EntryFacts } from "../model/changeset.ts";
 import { factsOf } from "../model/raw-name.ts";
-import { isAsItWas } from "./current-entry.ts";
-import { conflict, isVerdict, refused, type Verdict } from "./verdict.ts";
+import { conflict, isVerdict, refused, type Verdict } from "./fitness.ts";
+
+/** Files that are flushed at once. */
+const AT_ONCE = 8;
+
+/**
+ * Flushes the run's own versions of files to the disk, so that another process finds what was checked after a power failure. What is
+ * not as it was checked is left out: its application refuses it.
+ */
+export async function flushContent(changeset: Pick<Changeset, "mounts" | "changes">): Promise<void> {
+  using mounts = new OpenMounts(changeset);
+  const flushing = new PQueue({ concurrency: AT_ONCE });
+  const files = changeset.changes.filter(({ kind, type }) => kind !== "delete" && type === "file");
+  const flush = async (change: (typeof files)[number]): Promise<void> => {
+    const content = openContent(change, mounts);
+    if (isVerdict(content)) return;
+    using _ = content;
+    try {
+      using file = content.descriptor.reopen(fs.constants.O_RDONLY);
+      await sync(file);
+    } catch (error) {
+      // A file that Corral may not read cannot be applied either.
+      if (!hasCode(error, "EACCES")) throw error;
+    }
+  };
+  await flushing.addAll(files.map((change) => () => flush(change)));
+}
 
 /** A folder in which something is changed, held open, and the name in it. */
 export interface Slot extends Disposable {
@@ -113,4 +138,26 @@ function open(root: Descriptor, parts: readonly string[]): Slot | Verdict {
     if (hasCode(error, "ENOTDIR")) return refused("a link or a file is in the place of one of its parent directories");
     throw error;
   }
+}
+
+/** The entry that has a name now; a link is not followed. `other`: a FIFO, a socket or a device. Null: none. */
+export type CurrentEntry = EntryFacts | "other" | null;
+
+export function currentEntry(folder: Descriptor, name: string): CurrentEntry {
+  const stats = fs.lstatSync(folder.path(name), { bigint: true, throwIfNoEntry: false });
+  return stats === undefined ? null : (factsOf(stats) ?? "other");
+}
+
+/** True if `now` is the entry `base`, unchanged. A directory need only be the same one. */
+export function isAsItWas(base: EntryFacts, now: CurrentEntry): boolean {
+  if (now === null || now === "other" || now.type !== base.type || now.inode !== base.inode) return false;
+  if (now.type === "directory") return true;
+  return now.size === base.size && now.mtimeNs === base.mtimeNs && now.ctimeNs === base.ctimeNs;
+}
+
+/** Why a change would overwrite a change that others made since the run began; null if it would not. */
+export function whyConflict({ kind, base }: Pick<Change, "kind" | "base">, now: CurrentEntry): string | null {
+  if (kind === "create") return now === null ? null : "another entry of that name was created since the run began";
+  if (now === null) return "it was deleted since the run began";
+  return base !== null && isAsItWas(base, now) ? null : "it was changed since the run began";
 }

@@ -1,10 +1,8 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import { currentEntry, isAsItWas, whyConflict } from "../apply/current-entry.ts";
-import type { OpenMounts } from "../apply/open-mounts.ts";
-import { openContent } from "../apply/open-mounts.ts";
-import { isFolderThere } from "../apply/put-in-place.ts";
-import { conflict, isVerdict, type Verdict } from "../apply/verdict.ts";
+import { conflict, isVerdict, type Verdict } from "../apply/fitness.ts";
+import { isFolderThere } from "../apply/make.ts";
+import { currentEntry, isAsItWas, type OpenMounts, openContent, whyConflict } from "../apply/open-mounts.ts";
 import type { Change } from "../model/changeset.ts";
 import { factsOf } from "../model/raw-name.ts";
 

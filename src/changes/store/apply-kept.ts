@@ -1,12 +1,7 @@
-import type { ApplicationOptions } from "../apply/application.ts";
-import { applyChangeset, finishInterrupted } from "../apply/apply.ts";
-import type { ApplyLimits } from "../apply/fitness.ts";
-import type { Settled } from "../apply/verdict.ts";
+import { type ApplicationOptions, applyChangeset, finishInterrupted } from "../apply/application.ts";
+import type { ApplyLimits, Settled } from "../apply/fitness.ts";
 import { type Changeset, only } from "../model/changeset.ts";
-import { isThere } from "./existing.ts";
-import type { KeptChangeset } from "./kept-changeset.ts";
-import type { KeptFolder } from "./kept-folder.ts";
-import { agreedIn, outcomesOf, withOutcomes } from "./waiting.ts";
+import { agreedIn, isThere, type KeptChangeset, type KeptFolder, outcomesOf, withOutcomes } from "./kept-folder.ts";
 
 /**
  * Records what was applied. It is called before the application is forgotten: if the process dies first, the one that finishes it records it.

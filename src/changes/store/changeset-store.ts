@@ -7,28 +7,32 @@ import { holderOf, isHeld, type LockOwner, tryHoldFile } from "../../state/file-
 import { isOutOfSight } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { BrokenApplyLog } from "../apply/apply-log.ts";
-import { flushContent } from "../apply/flush-content.ts";
-import type { Settled } from "../apply/verdict.ts";
+import type { Settled } from "../apply/fitness.ts";
+import { flushContent } from "../apply/open-mounts.ts";
 import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
 import { applyAgreed, applyKept, finishApplication, type KeptApplication, type RecordApplied } from "./apply-kept.ts";
-import { EndedChangesets } from "./ended-changesets.ts";
-import { isThere, namesIn } from "./existing.ts";
 import {
   type Applied,
+  agreedIn,
+  BrokenRecord,
   type Completed,
   changed,
   type Discarded,
   digestOf,
+  EndedChangesets,
   type Finished,
+  isThere,
+  KeptFolder,
   type Listed,
   type Loaded,
   missing,
   type NotKept,
+  namesIn,
+  stateOf,
   whyBusy,
-} from "./kept-changeset.ts";
-import { BrokenRecord, KeptFolder } from "./kept-folder.ts";
+  withOutcomes,
+} from "./kept-folder.ts";
 import { isChangesetId } from "./record.ts";
-import { agreedIn, stateOf, withOutcomes } from "./waiting.ts";
 
 const REMOVED = ".removed-";
 

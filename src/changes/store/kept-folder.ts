@@ -1,13 +1,110 @@
 import { readFileSync, statSync } from "node:fs";
-import { mkdir, rename } from "node:fs/promises";
+import { mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
+import { removeTree } from "../../files/host/remove-tree.ts";
 import { hasCode } from "../../platform/errno.ts";
+import { sha256 } from "../../platform/sha256.ts";
+import { shellWord } from "../../platform/shell-word.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
-import type { Changeset } from "../model/changeset.ts";
-import { isThere } from "./existing.ts";
-import type { KeptChangeset } from "./kept-changeset.ts";
-import { type KeptState, parseChangeset, parseState } from "./record.ts";
-import { waitingIn } from "./waiting.ts";
+import type { Settled } from "../apply/fitness.ts";
+import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
+import { isChangesetId, type KeptOutcome, type KeptState, parseChangeset, parseState } from "./record.ts";
+
+/** The end of a changeset of a fleet's item: what is not `applied` was discarded or refused. */
+export interface Ended {
+  readonly id: string;
+  readonly state: KeptState;
+}
+
+const ENDED = ".ended-";
+
+/**
+ * Changesets of fleets' items that ended, in the same directory, until {@link EndedChangesets.forget}: a process may die before the
+ * fleet's journal knows their end.
+ */
+export class EndedChangesets {
+  readonly #root: string;
+
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** `id`: only this one. */
+  async *each(id: string | null): AsyncGenerator<Ended> {
+    for (const name of id === null ? await namesIn(this.#root) : [`${ENDED}${id}`]) {
+      const ended = name.startsWith(ENDED) ? name.slice(ENDED.length) : "";
+      if (!isChangesetId(ended)) continue;
+      const state = await new KeptFolder(join(this.#root, name)).readState().catch((error: unknown) => {
+        // Another process has removed it meanwhile.
+        if (error instanceof BrokenRecord) return null;
+        throw error;
+      });
+      if (state !== null) yield { id: ended, state };
+    }
+  }
+
+  /** Where the record of an ended one is. */
+  folderOf(id: string): KeptFolder {
+    return new KeptFolder(this.#of(id));
+  }
+
+  async add({ dir }: KeptFolder, { id }: KeptState): Promise<void> {
+    await rename(dir, this.#of(id));
+  }
+
+  has(id: string): boolean {
+    return isChangesetId(id) && isThere(this.#of(id));
+  }
+
+  async forget(id: string): Promise<void> {
+    if (isChangesetId(id)) await removeTree(this.#of(id));
+  }
+
+  #of(id: string): string {
+    return join(this.#root, `${ENDED}${id}`);
+  }
+}
+
+/** An approval program may give a reason of any length. */
+const MAX_REASON_CHARS = 1000;
+
+/** The changes that a person can still apply: those that are not applied and not refused. */
+function waitingIn({ changes }: Pick<Changeset, "changes">, state: KeptState): ReadonlySet<number> {
+  const fit = new Set(changes.filter(({ refusal }) => refusal === null).map(({ index }) => index));
+  return new Set(
+    state.changes.filter((one) => one.outcome !== "applied" && fit.has(one.index)).map((one) => one.index),
+  );
+}
+
+/**
+ * The changes that were agreed to, and whose application had not begun when the process died: only these wait without a reason.
+ * `keep` without a reason comes directly before an application.
+ */
+export function agreedIn({ changes }: KeptState): ReadonlySet<number> {
+  const agreed = changes.filter(({ outcome, reason }) => outcome === "held" && reason === null);
+  return new Set(agreed.map(({ index }) => index));
+}
+
+/** The first state of a kept changeset, with the reason why it waits. */
+export function stateOf(changeset: Changeset, outcome: ChangeOutcome, reason: string | null): KeptState {
+  const { version, id, run, worker, project, createdAt, changes, fleet } = changeset;
+  const outcomes = changes.map(({ index, refusal }): KeptOutcome => {
+    if (refusal !== null) return { index, outcome: "refused", reason: refusal };
+    return { index, outcome, reason: reason === null ? null : reason.slice(0, MAX_REASON_CHARS) };
+  });
+  const of = fleet === undefined ? {} : { fleet };
+  return { version, id, run, worker, project, createdAt, changes: outcomes, ...of };
+}
+
+/** The state with the new outcomes of some changes. */
+export function withOutcomes(state: KeptState, fresh: readonly KeptOutcome[]): KeptState {
+  const outcomes = new Map([...state.changes, ...fresh].map((one) => [one.index, one]));
+  return { ...state, changes: [...outcomes.values()].sort((a, b) => a.index - b.index) };
+}
+
+export function outcomesOf(settled: readonly Settled[]): KeptOutcome[] {
+  return settled.map(({ change: { index }, outcome, reason }) => ({ index, outcome, reason }));
+}
 
 /** A record that cannot be read. The message says why, in one line. */
 export class BrokenRecord extends Error {}
@@ -104,4 +201,79 @@ function whyBroken(cause: unknown): string {
   const [first] = issues ?? [];
   if (first !== undefined) return `${first.path.map(String).join(".")}: ${first.message}`.replace(/^: /, "");
   return cause instanceof Error ? cause.message : String(cause);
+}
+
+/** Other errors are thrown: then it is not known. */
+export function isThere(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch (error) {
+    if (hasCode(error, "ENOTDIR")) return false;
+    throw error;
+  }
+}
+
+/** None if there is no such directory. */
+export async function namesIn(dir: string): Promise<string[]> {
+  return await readdir(dir).catch((error: unknown) => {
+    if (hasCode(error, "ENOENT")) return [];
+    throw error;
+  });
+}
+
+export interface KeptChangeset {
+  readonly changeset: Changeset;
+  readonly state: KeptState;
+  /** The indexes of the changes that can still be applied. */
+  readonly waiting: ReadonlySet<number>;
+}
+
+/** One changeset in a list. */
+export type Listed =
+  | { readonly id: string; readonly ok: true; readonly state: KeptState; readonly applying: boolean }
+  | { readonly id: string; readonly ok: false; readonly reason: string };
+
+/**
+ * Why nothing was done: the changeset does not exist, another process is working on it, its record cannot be read, or it is not
+ * the one that was shown.
+ */
+export interface NotKept {
+  readonly ok: false;
+  readonly code: "missing" | "busy" | "broken" | "changed";
+  readonly reason: string;
+}
+
+export type Loaded = ({ readonly ok: true } & KeptChangeset) | NotKept;
+export type Applied = { readonly ok: true; readonly settled: readonly Settled[]; readonly left: number } | NotKept;
+export type Discarded = { readonly ok: true } | NotKept;
+
+/** An application that was interrupted because its process ended. */
+export type Finished =
+  | { readonly id: string; readonly ok: true; readonly changeset: Changeset; readonly settled: readonly Settled[] }
+  | { readonly id: string; readonly ok: false; readonly reason: string };
+
+export function missing(id: string): NotKept {
+  const reason = isChangesetId(id) ? "there is no such changeset" : "that is not a changeset id";
+  return { ok: false, code: "missing", reason };
+}
+
+/** `lock`: the file that it holds, if it cannot be seen from here whether it runs; else null. */
+export function whyBusy(id: string, lock: string | null): string {
+  const reason = `another process is working on changeset ${id}`;
+  if (lock === null) return reason;
+  const advice = `It runs, or ran, in another container or on another machine. If it has ended for good, remove its lock: rm ${shellWord(lock)}`;
+  return `${reason}. ${advice}`;
+}
+
+export function changed(id: string): NotKept {
+  return { ok: false, code: "changed", reason: `changeset ${id} is not what was shown any more: look at it again` };
+}
+
+/** A kept changeset whose application was completed. `settled`: what this call applied; null: nothing. */
+export type Completed = (Extract<Loaded, { ok: true }> & { readonly settled: readonly Settled[] | null }) | NotKept;
+
+/** A SHA-256 of what a person is shown of a changeset and what is applied: its directories and all its changes. */
+export function digestOf({ id, project, mounts, changes }: Changeset): string {
+  const places = mounts.map(({ path, target, targetIdentity, closed }) => [path, target, targetIdentity, closed]);
+  return sha256(JSON.stringify([id, project, places, changes]));
 }

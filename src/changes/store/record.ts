@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Verdict } from "../apply/verdict.ts";
+import type { Verdict } from "../apply/fitness.ts";
 import type { Changeset } from "../model/changeset.ts";
 
 /** The outcomes of a kept changeset, and the fields that a list shows, so that a list need not read all of it. */

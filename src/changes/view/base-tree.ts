@@ -1,6 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Descriptor } from "../../files/host/descriptor.ts";
-import { mountIdOf } from "../../files/host/kernel-mounts.ts";
+import { type Descriptor, mountIdOf } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import type { EntryFacts } from "../model/changeset.ts";
 import { factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";

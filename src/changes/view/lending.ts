@@ -1,12 +1,11 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
-import { type Descriptor, isRoot } from "../../files/host/descriptor.ts";
-import { pinned } from "../../files/host/roots.ts";
+import { type Descriptor, isRoot, pinned } from "../../files/host/descriptor.ts";
 import { codeOf } from "../../platform/errno.ts";
+import { deliveryOf } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { deliveryOf } from "../../sandbox/staging.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";
 

@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { pinned } from "../../files/host/roots.ts";
+import { Descriptor, pinned } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";

@@ -1,16 +1,16 @@
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
-import { detachMount } from "../../files/host/kernel-mounts.ts";
-import { pinned } from "../../files/host/roots.ts";
+import { Descriptor, detachMount, isRoot, pinned } from "../../files/host/descriptor.ts";
 import { runSystemProgram } from "../../files/host/system-program.ts";
+import type { HiddenEntry } from "../../files/model/files.ts";
 import { checkRead } from "../../sandbox/access.ts";
+import { comesBack } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import { comesBack } from "../../sandbox/staging.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type RawName, rawNameOf, textOf } from "../model/raw-name.ts";
-import { type BaseTree, readBaseTree } from "./base-tree.ts";
+import type { Change } from "../model/changeset.ts";
+import { factsOf, type RawName, rawBytes, rawNameOf, rawStat, textOf } from "../model/raw-name.ts";
+import { type BaseNode, type BaseTree, readBaseTree } from "./base-tree.ts";
 import { copyTree, likeFolder, makeMountPoint } from "./copy-tree.ts";
 import type { Owner } from "./lending.ts";
 
@@ -187,4 +187,81 @@ async function copied(
   for (const inner of closed) makeMountPoint(target, copy, (below(mount.path, inner) ?? "").split("/").map(rawNameOf));
   likeFolder(copy, target, lentTo);
   return { shown: path, content: path };
+}
+
+/** The size of the file that a view leaves out at a place. Null: there is none. */
+export function hiddenSizeAt({ base }: Pick<View, "base">, names: readonly RawName[]): number | null {
+  const node = nodeAt(base, names);
+  return node?.hidden === true && node.facts?.type === "file" ? node.facts.size : null;
+}
+
+/** What a view leaves out below a place, at most `depth` levels down. */
+export function* hiddenBelow(
+  { base, pathOf }: Pick<View, "base" | "pathOf">,
+  names: readonly RawName[],
+  depth: number,
+): Generator<HiddenEntry> {
+  const tree = names.length === 0 ? base : (nodeAt(base, names)?.children ?? null);
+  if (tree !== null) yield* within(tree, names, depth, pathOf);
+}
+
+function* within(
+  tree: BaseTree,
+  names: readonly RawName[],
+  depth: number,
+  pathOf: (names: readonly RawName[]) => VirtualPath | null,
+): Generator<HiddenEntry> {
+  if (depth <= 0) return;
+  for (const [name, node] of tree) {
+    const at = [...names, name];
+    const path = node.hidden ? pathOf(at) : null;
+    if (path !== null) yield { path, size: node.facts?.type === "file" ? node.facts.size : null };
+    if (node.children !== null) yield* within(node.children, at, depth - 1, pathOf);
+  }
+}
+
+function nodeAt(base: BaseTree, names: readonly RawName[]): BaseNode | undefined {
+  let tree: BaseTree | null = base;
+  let node: BaseNode | undefined;
+  for (const name of names) {
+    node = tree?.get(name);
+    tree = node?.children ?? null;
+  }
+  return node;
+}
+
+/** Adds one applied change to the base of a view that is still in use. */
+export function rebase(view: Pick<View, "base" | "target" | "kind">, change: Change): void {
+  const names = change.parts.map(rawNameOf);
+  const name = names.at(-1);
+  if (name === undefined) return;
+  const folder = childrenAt(view.base as Map<RawName, BaseNode>, names.slice(0, -1));
+  if (folder === null) return;
+  if (change.kind === "delete") {
+    folder.delete(name);
+    return;
+  }
+  const facts = factsAt(view.target, names);
+  if (facts === null) return;
+  const before = folder.get(name);
+  const children = facts.type === "directory" ? (before?.children ?? new Map()) : null;
+  const brought = before?.brought ?? (view.kind === "overlay" && change.kind === "create");
+  folder.set(name, { facts, hidden: false, children, brought });
+}
+
+function childrenAt(base: Map<RawName, BaseNode>, names: readonly RawName[]): Map<RawName, BaseNode> | null {
+  let current: Map<RawName, BaseNode> | null = base;
+  for (const name of names) current = (current?.get(name)?.children ?? null) as Map<RawName, BaseNode> | null;
+  return current;
+}
+
+function factsAt(target: Descriptor, names: readonly RawName[]): BaseNode["facts"] {
+  try {
+    using folder = target.below(names.slice(0, -1).map(rawBytes));
+    const stats = rawStat(folder, names.at(-1) ?? "");
+    return stats === null ? null : factsOf(stats);
+  } catch {
+    // It was changed since: the next scan finds out.
+    return null;
+  }
 }

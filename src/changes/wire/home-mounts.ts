@@ -1,9 +1,9 @@
 import { basename, dirname } from "node:path";
-import { pinned } from "../../files/host/roots.ts";
+import { pinned } from "../../files/host/descriptor.ts";
 import { governingMount, hostBelow } from "../../sandbox/access.ts";
+import { comesBack } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { comesBack } from "../../sandbox/staging.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ChangedMount } from "../model/changeset.ts";
 import { type RawName, rawNameOf, textOf } from "../model/raw-name.ts";

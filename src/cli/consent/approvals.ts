@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/board.ts";
+import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/queued-approver.ts";
 import { type Approval, decideApproval, pageOfApprovals, showApproval } from "../../operations/approvals.ts";
 import { LATEST } from "../../operations/chosen-id.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";

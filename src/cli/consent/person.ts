@@ -1,5 +1,4 @@
-import type { Approver } from "../../approval/approver.ts";
-import type { Question } from "../../approval/question.ts";
+import type { Approver, Question } from "../../approval/approver.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import { userName } from "../../platform/user-name.ts";

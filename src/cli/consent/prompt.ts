@@ -1,6 +1,5 @@
 import { isCancel, select } from "@clack/prompts";
-import type { Decision } from "../../approval/approver.ts";
-import type { Answer, Ask, Question } from "../../approval/question.ts";
+import type { Answer, Ask, Decision, Question } from "../../approval/approver.ts";
 import { type Choice, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
 import { visibleName } from "../../text/visible.ts";
 import type { Pausable } from "../terminal/screen.ts";

@@ -1,5 +1,5 @@
 import type { Project } from "../../declarations/project.ts";
-import type { DryItem, DryRun } from "../../fleet/dry-run.ts";
+import type { DryItem, DryRun } from "../../fleet/fleet-parts.ts";
 import { counted } from "../../fleet/report/measures/quantity.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import { dryRunFleet } from "../../operations/run-fleet.ts";

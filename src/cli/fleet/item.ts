@@ -1,5 +1,5 @@
 import { pipeline } from "node:stream/promises";
-import type { EarlierAttempt, ItemLog } from "../../fleet/model/stored-item.ts";
+import type { EarlierAttempt, ItemLog } from "../../fleet/model/item.ts";
 import { durationText } from "../../fleet/report/measures/quantity.ts";
 import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
 import { type FleetItem, fleetLogs, showItem } from "../../operations/fleets.ts";

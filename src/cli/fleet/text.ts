@@ -1,6 +1,5 @@
 import type { FleetSummary } from "../../fleet/events.ts";
-import type { FailureGroup } from "../../fleet/model/cause.ts";
-import { type ItemResult, isFailure } from "../../fleet/model/item.ts";
+import { type FailureGroup, type ItemResult, isFailure } from "../../fleet/model/item.ts";
 import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/outcome.ts";
 import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
 import { printable, printableLine } from "../../text/visible.ts";

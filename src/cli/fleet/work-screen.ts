@@ -1,6 +1,6 @@
 import { isSuccess } from "../../fleet/report/measures/outcome.ts";
 import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
-import type { WorkEvent } from "../../fleet/work/work-events.ts";
+import type { WorkEvent } from "../../fleet/work/hosted-fleets.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { RecentRate } from "./rate.ts";

@@ -4,13 +4,11 @@ import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
 import { LIMIT_NAMES } from "../../sandbox/limits.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import { urlInside } from "../../sandbox/network/rule.ts";
-import type { ShownNetwork } from "../../sandbox/network/shown-rule.ts";
+import { type ShownNetwork, urlInside } from "../../sandbox/network/rule.ts";
 import { networkText, networkTexts } from "../../sandbox/network-text.ts";
 import { HARDENING_LINES, type Policy } from "../../sandbox/policy.ts";
-import type { ShownNarrowing } from "../../sandbox/shown-narrowing.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { hardeningText, limitAmount, limitText } from "../../sandbox/wording.ts";
+import { hardeningText, limitAmount, limitText, type ShownNarrowing } from "../../sandbox/wording.ts";
 import { branch } from "../run/tree.ts";
 
 /** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */

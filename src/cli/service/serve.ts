@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { resolve } from "node:path";
-import { readSecretFile } from "../../secrets/secret-file.ts";
+import { readSecretFile } from "../../secrets/read-secret.ts";
 import { type Address, isFurtherName, isLoopback } from "../../serve/http/admission.ts";
 import { ListenError } from "../../serve/http/listener.ts";
 import { type LogLevel, openLog } from "../../serve/logging/log.ts";

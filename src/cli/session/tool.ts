@@ -1,7 +1,6 @@
 import type { RunStatus } from "../../run/model/result.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
-import { inputSchemaOf } from "../../tools/input-schema.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { declaredWorker } from "../declared/declared-worker.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";

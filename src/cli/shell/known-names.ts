@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { foundProject } from "../../declarations/place/found-project.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
-import { readDeclarationFile } from "../../declarations/yaml/declaration-file.ts";
+import { readDeclarationFile } from "../../declarations/yaml/document.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { projectFolder } from "../terminal/arguments.ts";

@@ -1,7 +1,7 @@
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
-import { ItemsError } from "../../fleet/items/faults.ts";
-import { QueueError } from "../../fleet/model/queue-error.ts";
+import { ItemsError } from "../../fleet/items/item-fields.ts";
+import { QueueError } from "../../fleet/model/queue.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { corralYaml } from "../corral-yaml.ts";
+import { corralYaml } from "../corral-file.ts";
 import { fleetYaml } from "../fleet-yaml.ts";
 import { policyYaml } from "../policy/policy-yaml.ts";
 import { workerYaml } from "../worker/worker-yaml.ts";
-import { type JsonLook, lookOf } from "../yaml/raw-value.ts";
+import { type JsonLook, lookOf } from "../yaml/shape.ts";
 import { FIELD_TEXTS } from "./field-texts.ts";
 import { FILES_OF, SCHEMA_KINDS, type SchemaKind, schemaFileName } from "./kinds.ts";
 

@@ -2,7 +2,6 @@ import { posix } from "node:path";
 import { z } from "zod";
 import { hostPath } from "../terms/terms.ts";
 import { byKind, map } from "../yaml/shape.ts";
-import type { ImageSource } from "./image-source.ts";
 
 /** The form of `image` in a worker's file, checked; `name` is what people and plans call it. */
 export interface ImageYaml {
@@ -52,3 +51,20 @@ export const image = byKind(
   { text: name.transform((only): ImageYaml => ({ name: only })), map: made },
   "must be the name of an image, `{ build: FOLDER }` or `{ pull: NAME, digest: sha256:… }`",
 );
+
+/** From what Corral makes the image of a worker. */
+export type ImageSource =
+  /** A folder of the project with a Dockerfile; relative to the project, as `images/ocr`. */
+  | { readonly kind: "build"; readonly folder: string }
+  /** An image of a registry, by the digest of its contents; `reference` is for people: `python:3.13-slim`. */
+  | { readonly kind: "pull"; readonly reference: string; readonly digest: string };
+
+/** What of an image of a registry the Engine is asked for: its repository, and the digest in place of the tag. */
+export function pulledName({ reference, digest }: Extract<ImageSource, { kind: "pull" }>): string {
+  return `${repositoryOf(reference)}@${digest}`;
+}
+
+/** `registry.example:5000/team/tool` of `registry.example:5000/team/tool:1.2`. */
+export function repositoryOf(reference: string): string {
+  return reference.replace(/@.*$/, "").replace(/:[^/:]*$/, "");
+}

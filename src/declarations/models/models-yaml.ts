@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { nameFault } from "../terms/names.ts";
-import { secretSource } from "../terms/secret-yaml.ts";
-import { SCRIPT } from "../worker/agent.ts";
+import { nameFault, secretSource } from "../terms/names.ts";
+import { SCRIPT } from "../worker/worker-yaml.ts";
 import { map, namedMap } from "../yaml/shape.ts";
 
 const MAX_PROVIDERS = 100;

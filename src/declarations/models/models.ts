@@ -1,5 +1,5 @@
 import type { SecretSource } from "../../secrets/read-secret.ts";
-import { sourceOf } from "../terms/secret-yaml.ts";
+import { sourceOf } from "../terms/names.ts";
 import { type Exposure, secretFault, secretsPlace } from "../worker/exposure.ts";
 import type { WorkerDefinition } from "../worker/worker.ts";
 import type { Checked } from "../yaml/check.ts";

@@ -1,8 +1,17 @@
 import { domainToASCII } from "node:url";
 import { blockText, isAddressIn, parseBlock } from "../../sandbox/network/address.ts";
 import { patternFault } from "../../sandbox/network/path-glob.ts";
-import { isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
-import { isAddress, type NetworkTarget, parseTarget, targetText } from "../../sandbox/network/target.ts";
+import {
+  type DynamicNetwork,
+  isAddress,
+  isLookedInto,
+  type NetworkLimits,
+  type NetworkRule,
+  type NetworkTarget,
+  type PackageKind,
+  parseTarget,
+  targetText,
+} from "../../sandbox/network/rule.ts";
 
 /* The terms of a rule as a person or a program writes them, each read to the one form that is compared. */
 
@@ -121,4 +130,26 @@ function inAscii(raw: string): string {
   const [, before = "", host = "", after = ""] = /^(\*\.)?(.*?)(:[^:]*)?$/s.exec(raw) ?? [];
   const isAscii = /^[\0-\x7f]*$/.test(host);
   return isAscii ? raw : `${before}${domainToASCII(host) || host}${after}`;
+}
+
+/** A network as a file declares it: checked in form. `resolveNetwork` makes rules of its packages and lock files. */
+export type RawNetwork = boolean | RawAllowList;
+
+export interface RawAllowList extends PackageTerms {
+  readonly allow: readonly NetworkRule[];
+  readonly limits?: NetworkLimits;
+  readonly dynamic?: DynamicNetwork;
+}
+
+/** One preset that a file names. */
+export interface PackagePreset {
+  readonly kind: PackageKind;
+  /** The only addresses of its hosts that may be dialled, as in a rule. */
+  readonly addresses?: readonly string[];
+}
+
+export interface PackageTerms {
+  readonly packages?: readonly PackagePreset[];
+  /** Paths of lock files, relative to the project. */
+  readonly lockfiles?: readonly string[];
 }

@@ -16,9 +16,7 @@ import { amountOf, limitKeys } from "../terms/terms.ts";
 import { checkShape } from "../yaml/check.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError } from "../yaml/problem.ts";
-import type { JsonLook } from "../yaml/raw-value.ts";
-import { byLook, kindOf, map } from "../yaml/shape.ts";
-import { size } from "../yaml/units.ts";
+import { byLook, type JsonLook, kindOf, map, size } from "../yaml/shape.ts";
 
 /** Parses one policy file. Throws a `DeclarationError` with every problem in it. `parent`: the policy that it extends. */
 export function parsePolicy(text: string, file: string, name: string, parent: Policy | null = null): Policy {

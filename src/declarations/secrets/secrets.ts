@@ -1,7 +1,7 @@
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import type { SecretSource } from "../../secrets/read-secret.ts";
-import type { RawNetwork } from "../network/raw-network.ts";
-import { type SecretsYaml, secretNameFault, sourceOf } from "../terms/secret-yaml.ts";
+import type { RawNetwork } from "../network/rule-terms.ts";
+import { type SecretsYaml, secretNameFault, sourceOf } from "../terms/names.ts";
 import { type Exposure, secretFault } from "../worker/exposure.ts";
 import type { Checked } from "../yaml/check.ts";
 import type { YamlDocument } from "../yaml/document.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { type NetworkRule, PACKAGE_KINDS } from "../../sandbox/network/rule.ts";
-import type { PackagePreset } from "../network/raw-network.ts";
 import {
   headerFault,
+  type PackagePreset,
   placeFaults,
   privateAddressFault,
   type Read,
@@ -11,8 +11,7 @@ import {
   readPath,
   readTarget,
 } from "../network/rule-terms.ts";
-import { byKind, map, namedMap } from "../yaml/shape.ts";
-import { size } from "../yaml/units.ts";
+import { byKind, map, namedMap, size } from "../yaml/shape.ts";
 import { nameFault } from "./names.ts";
 import { present } from "./present.ts";
 import { hostPath } from "./terms.ts";

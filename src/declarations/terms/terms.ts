@@ -1,12 +1,13 @@
 import { z } from "zod";
-import type { Approval } from "../../sandbox/approval.ts";
+import { type Approval, CONSENTS } from "../../sandbox/approval.ts";
 import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
 import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { byKind, map } from "../yaml/shape.ts";
-import { duration, size } from "../yaml/units.ts";
-import { consent } from "./consent.ts";
+import { byKind, duration, map, size } from "../yaml/shape.ts";
 import { present } from "./present.ts";
+
+/** Who decides about an operation. Files written before 0.2 say `preApproved` for `pre_approved`; both are read. */
+export const consent = z.preprocess((raw) => (raw === "preApproved" ? "pre_approved" : raw), z.enum(CONSENTS));
 
 /* The terms that `corral.yaml` and worker files share, as schemas. */
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { consent } from "../terms/consent.ts";
 import { present } from "../terms/present.ts";
+import { consent } from "../terms/terms.ts";
 import { byKind, map } from "../yaml/shape.ts";
 
 /** The words of one command, as a rule names them. */

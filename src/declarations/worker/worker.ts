@@ -1,6 +1,6 @@
 import { basename } from "node:path";
-import type { Environment } from "../images/environment-yaml.ts";
-import type { ImageSource } from "../images/image-source.ts";
+import type { Environment } from "../images/environment-inputs.ts";
+import type { ImageSource } from "../images/image-yaml.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { nameFault } from "../terms/names.ts";
 import { present } from "../terms/present.ts";
@@ -9,11 +9,19 @@ import { constraintsOf, limitsOf } from "../terms/terms.ts";
 import { type Checked, checkShape } from "../yaml/check.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
-import { type AgentBudget, callableFault, DEFAULT_STEPS, DEFAULT_TOKENS, type ModelRef, SCRIPT } from "./agent.ts";
-import type { RawNeeds } from "./raw-needs.ts";
+import type { RawNeeds } from "./exposure.ts";
 import type { ShellRulesYaml } from "./shell-rules.ts";
 import type { ToolName } from "./tool-names.ts";
-import { type WorkerYaml, workerYaml } from "./worker-yaml.ts";
+import {
+  type AgentBudget,
+  callableFault,
+  DEFAULT_STEPS,
+  DEFAULT_TOKENS,
+  type ModelRef,
+  SCRIPT,
+  type WorkerYaml,
+  workerYaml,
+} from "./worker-yaml.ts";
 
 /** A worker, from its file: what to run, what it needs, which workers it may call. */
 export interface WorkerDefinition {

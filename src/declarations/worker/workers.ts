@@ -1,9 +1,9 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { faultOf } from "../place/host-place.ts";
-import { secretNameFault } from "../terms/secret-yaml.ts";
+import { secretNameFault } from "../terms/names.ts";
 import type { Checked } from "../yaml/check.ts";
-import { readDeclarationFile } from "../yaml/declaration-file.ts";
+import { readDeclarationFile } from "../yaml/document.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from "./worker.ts";

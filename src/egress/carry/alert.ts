@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { BOUNDS } from "../model/bounds.ts";
+import { BOUNDS } from "../model/outlet.ts";
 
 /** Why a TLS client is refused, as RFC 8446 section 6.2 numbers it. */
 const ALERTS = { access_denied: 49, decode_error: 50, missing_extension: 109, unrecognized_name: 112 } as const;

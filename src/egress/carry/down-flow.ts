@@ -1,6 +1,6 @@
 import { type OnReadOpts, Socket } from "node:net";
 import type { Writable } from "node:stream";
-import { BOUNDS } from "../model/bounds.ts";
+import { BOUNDS } from "../model/outlet.ts";
 
 /**
  * What a host sends, passed on to a cell. It is read into buffers that are used again and that are larger for a quick host:

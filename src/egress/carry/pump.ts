@@ -1,5 +1,5 @@
 import type { Readable, Writable } from "node:stream";
-import { BOUNDS } from "../model/bounds.ts";
+import { BOUNDS } from "../model/outlet.ts";
 
 /**
  * Passes bytes on until the end of `from`, which ends `to`. `passing` sees each piece first; if it is false, nothing more

@@ -1,5 +1,5 @@
 import { connect, type OnReadOpts, type Socket } from "node:net";
-import { BOUNDS } from "../model/bounds.ts";
+import { BOUNDS } from "../model/outlet.ts";
 
 /**
  * Connects to the first address that answers. They are tried in turn, a further one as soon as one failed or was silent

@@ -3,8 +3,7 @@ import { networkInterfaces } from "node:os";
 import { addressText, parseBlock } from "../../sandbox/network/address.ts";
 import { addressAllowed } from "../../sandbox/network/judge.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
-import { BOUNDS } from "../model/bounds.ts";
-import type { Refusal } from "../model/refusal.ts";
+import { BOUNDS, type Refusal } from "../model/outlet.ts";
 
 /** All addresses of a name, as the host's resolver has them. */
 export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly string[]>;

@@ -6,15 +6,19 @@ import { Agent } from "../../platform/http.ts";
 import { judgeRequest, rulesFor } from "../../sandbox/network/judge.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
 import { addressStillAllowed } from "../dial/judged-addresses.ts";
-import { BOUNDS } from "../model/bounds.ts";
-import { targetInside } from "../model/meaning.ts";
-import { type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
+import { BOUNDS, type Outlet, type Target, targetInside, targetText, type Visit } from "../model/outlet.ts";
 import { exchange } from "./exchange.ts";
-import { answerFault, type Fault, Faulty } from "./fault.ts";
-import { overrideFault } from "./outgoing-headers.ts";
+import { overrideFault, type SecretValues } from "./outgoing-headers.ts";
 import type { Replacement } from "./replaced-bytes.ts";
-import { type Asked, type RequestHead, readAuthority, readRequestHead } from "./request-head.ts";
-import type { SecretValues } from "./secret-values.ts";
+import {
+  type Asked,
+  answerFault,
+  type Fault,
+  Faulty,
+  type RequestHead,
+  readAuthority,
+  readRequestHead,
+} from "./request-head.ts";
 
 /** The connections to hosts of one connection of the cell: one at a time, which is kept for its next request. */
 class Upstreams {

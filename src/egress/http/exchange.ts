@@ -5,14 +5,26 @@ import { pathMatches } from "../../sandbox/network/path-glob.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Redactor } from "../../secrets/redactor.ts";
 import { pump } from "../carry/pump.ts";
-import { BOUNDS } from "../model/bounds.ts";
-import { type Line, targetText } from "../model/outlet.ts";
-import { type BodyChange, inTurn, NOTHING, redacting } from "./body-change.ts";
-import { type Fault, Faulty } from "./fault.ts";
-import { endToEnd, type HeaderLines, headerLines, valuesOf } from "./headers.ts";
+import { BOUNDS, type Line, targetText } from "../model/outlet.ts";
 import { type Outgoing, outgoingHeaders } from "./outgoing-headers.ts";
-import { type Replacement, replacedText, replacing } from "./replaced-bytes.ts";
-import type { RequestHead } from "./request-head.ts";
+import {
+  type BodyChange,
+  inTurn,
+  NOTHING,
+  type Replacement,
+  redacting,
+  replacedText,
+  replacing,
+} from "./replaced-bytes.ts";
+import {
+  endToEnd,
+  type Fault,
+  Faulty,
+  type HeaderLines,
+  headerLines,
+  type RequestHead,
+  valuesOf,
+} from "./request-head.ts";
 
 /** These would lead the client away from the plain HTTP of its cell. */
 const NOT_FOR_CELLS = ["alt-svc", "strict-transport-security", "public-key-pins", "clear-site-data"];

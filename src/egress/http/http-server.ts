@@ -2,11 +2,9 @@ import type { Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { createServer } from "../../platform/http.ts";
 import { closeWith } from "../carry/alert.ts";
-import { BOUNDS } from "../model/bounds.ts";
-import type { Visit } from "../model/outlet.ts";
+import { BOUNDS, type Visit } from "../model/outlet.ts";
 import { HttpConnection, type HttpParts } from "./connection.ts";
-import { type Fault, rawAnswer } from "./fault.ts";
-import type { Asked } from "./request-head.ts";
+import { type Asked, type Fault, rawAnswer } from "./request-head.ts";
 
 /** Called for CONNECT, with the socket and what the client sent behind the request. */
 export type OnConnect = (visit: Visit, authority: string, behind: Buffer) => void;

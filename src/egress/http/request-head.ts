@@ -1,8 +1,102 @@
-import type { IncomingMessage } from "node:http";
-import { canonicalHost } from "../../sandbox/network/target.ts";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { NetworkRefusal } from "../../sandbox/network/judge.ts";
+import { canonicalHost } from "../../sandbox/network/rule.ts";
 import type { Target } from "../model/outlet.ts";
-import type { Fault } from "./fault.ts";
-import { type HeaderLines, headerLines, valuesOf } from "./headers.ts";
+
+/** Why a request is refused, in words for the worker and the user. */
+export interface Fault {
+  readonly reason: NetworkRefusal;
+  readonly detail: string;
+}
+
+/** What is left of a refusal of a request that was thrown by a callback of Node, such as that of an agent. */
+export class Faulty extends Error {
+  override readonly name = "Faulty";
+  readonly fault: Fault;
+
+  constructor(fault: Fault) {
+    super(fault.detail);
+    this.fault = fault;
+  }
+}
+
+const STATUS: Partial<Record<NetworkRefusal, number>> = {
+  malformed: 400,
+  limit: 429,
+  unresolved: 502,
+  unreachable: 502,
+  digest: 502,
+  secret: 502,
+};
+
+/** The status with which a refusal is answered. */
+function statusOf(reason: NetworkRefusal): number {
+  return STATUS[reason] ?? 403;
+}
+
+/** Answers a refusal; closes the connection if an answer has begun, so that the client sees that it is incomplete. */
+export function answerFault(response: ServerResponse, { reason, detail }: Fault): void {
+  if (response.headersSent || response.destroyed) return void response.destroy();
+  const body = `${detail}\n`;
+  // Where the next request begins, is not known.
+  if (reason === "malformed") response.shouldKeepAlive = false;
+  const headers = { "content-type": "text/plain; charset=utf-8", "content-length": Buffer.byteLength(body) };
+  response.writeHead(statusOf(reason), headers).end(response.req.method === "HEAD" ? undefined : body);
+}
+
+/** The same for a connection without a request that Node could parse. It is to be closed after it. */
+export function rawAnswer({ reason, detail }: Fault): string {
+  const body = `${detail}\n`;
+  const status = statusOf(reason);
+  const lines = [
+    `HTTP/1.1 ${status} ${status === 400 ? "Bad Request" : "Refused"}`,
+    "content-type: text/plain; charset=utf-8",
+    `content-length: ${Buffer.byteLength(body)}`,
+    "connection: close",
+  ];
+  return `${lines.join("\r\n")}\r\n\r\n${body}`;
+}
+
+/** The lines of a header in their order, names as they were sent. */
+export type HeaderLines = readonly (readonly [name: string, value: string])[];
+
+/** From Node's flat list. */
+export function headerLines(raw: readonly string[]): HeaderLines {
+  return Array.from({ length: raw.length / 2 }, (_, index) => [raw[2 * index] ?? "", raw[2 * index + 1] ?? ""]);
+}
+
+/** A header's name as servers compare it; some take `_` for `-`. */
+export function plainName(name: string): string {
+  return name.toLowerCase().replaceAll("_", "-");
+}
+
+export function valuesOf(lines: HeaderLines, name: string): readonly string[] {
+  return lines.filter(([each]) => each.toLowerCase() === name).map(([, value]) => value);
+}
+
+/** These are about one connection and not about the message (RFC 9110 section 7.6.1). */
+const HOP_BY_HOP = [
+  "connection",
+  "http2-settings",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authentication-info",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+];
+
+/** Without those for one connection, also those that `Connection` names. */
+export function endToEnd(lines: HeaderLines): HeaderLines {
+  const named = valuesOf(lines, "connection").flatMap((value) =>
+    value.split(",").map((name) => plainName(name.trim())),
+  );
+  const dropped = new Set([...HOP_BY_HOP, ...named]);
+  return lines.filter(([name]) => !dropped.has(plainName(name)));
+}
 
 /** A request of a cell whose host, framing and target have one meaning for every server. */
 export interface RequestHead {

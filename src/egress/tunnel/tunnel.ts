@@ -6,13 +6,10 @@ import { type Alert, alertBytes, closeWith } from "../carry/alert.ts";
 import { DownFlow } from "../carry/down-flow.ts";
 import { pump } from "../carry/pump.ts";
 import { addressStillAllowed } from "../dial/judged-addresses.ts";
-import { HANDSHAKE_RECORD } from "../first/client-hello.ts";
+import { beforeSecondHello, HANDSHAKE_RECORD, ServerStart } from "../first/client-hello.ts";
 import { type FirstBytes, readFirstBytes } from "../first/first-bytes.ts";
 import { heldBytes } from "../first/held-bytes.ts";
-import { beforeSecondHello, ServerStart } from "../first/server-start.ts";
-import { BOUNDS } from "../model/bounds.ts";
-import { type Line, type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
-import type { Refusal } from "../model/refusal.ts";
+import { BOUNDS, type Line, type Outlet, type Refusal, type Target, targetText, type Visit } from "../model/outlet.ts";
 
 /** A tunnel whose host is connected. Bytes of the host flow at once, those of the client after `admit`. */
 class OpenTunnel {

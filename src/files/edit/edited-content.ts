@@ -1,7 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { EditError, FileTooLargeError } from "../../sandbox/errors.ts";
-import { MAX_EDIT_BYTES } from "../model/bounds.ts";
-import type { Edit } from "../model/files.ts";
+import { type Edit, MAX_EDIT_BYTES } from "../model/files.ts";
 import { notText, unfit } from "../model/refusals.ts";
 import { type ByteSource, readAll } from "../read/byte-source.ts";
 import { utf16Of } from "../read/content-kind.ts";

@@ -1,17 +1,21 @@
 import fs from "node:fs";
 import { hasCode } from "../../platform/errno.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Guard, TransferOptions, Transferred } from "../model/files.ts";
-import { holdsMount, type Place } from "../model/place.ts";
+import {
+  type Guard,
+  holdsMount,
+  type Place,
+  type TransferOptions,
+  type Transferred,
+  whyNotRegular,
+} from "../model/files.ts";
 import { CHANGED, type FileOperation, HOLDS_MOUNT, intoItself, TAKEN, unfit } from "../model/refusals.ts";
-import { whyNotRegular } from "../model/regular.ts";
 import { contentOf, copyContent } from "./content.ts";
-import { Descriptor } from "./descriptor.ts";
+import { Descriptor, type Root } from "./descriptor.ts";
 import { openSlot, ownerIn, type Slot } from "./folder.ts";
 import { refuseChanged, versionOf } from "./look.ts";
+import { dress, keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./new-files.ts";
 import { openRegular } from "./read.ts";
-import { dress, keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./replace-file.ts";
-import type { Root } from "./roots.ts";
 import { emptyFolder, entriesOf, entryPath, TreeBudget } from "./tree.ts";
 import { type Found, typeOf, walk } from "./walk.ts";
 

@@ -4,32 +4,30 @@ import { EditError, NotFoundError, SandboxError } from "../../sandbox/errors.ts"
 import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import { ListingDraft } from "../list/listing.ts";
-import { bytesOf } from "../model/content-bytes.ts";
-import type {
-  Edit,
-  Edited,
-  Expecting,
-  FileInfo,
-  Files,
-  Guard,
-  Listing,
-  ListOptions,
-  WriteOptions,
-  Written,
+import {
+  bytesOf,
+  type Edit,
+  type Edited,
+  type Expecting,
+  type FileInfo,
+  type Files,
+  type Guard,
+  type Listing,
+  type ListOptions,
+  type Place,
+  type WriteOptions,
+  type Written,
+  whyNotRegular,
 } from "../model/files.ts";
-import type { Place } from "../model/place.ts";
 import { BELOW_FILE, CHANGED, type FileOperation, NOT_DIRECTORY, unfit, withRefusals } from "../model/refusals.ts";
-import { whyNotRegular } from "../model/regular.ts";
 import { appendAll, contentOf, copyContent, overwrite, writeAll } from "./content.ts";
 import { copyPlace, type End } from "./copy.ts";
-import { deletePlace } from "./delete.ts";
-import type { Descriptor } from "./descriptor.ts";
+import { type Descriptor, type HostMount, openRoots, type Root } from "./descriptor.ts";
 import { makePlace, openSlot } from "./folder.ts";
 import { lookAtPlace, refuseChanged, versionOf } from "./look.ts";
-import { movePlace } from "./move.ts";
+import { deletePlace, movePlace } from "./move.ts";
+import { keeping, lookUp, replaceFile } from "./new-files.ts";
 import { openRegular, readBytes, readFile } from "./read.ts";
-import { keeping, lookUp, replaceFile } from "./replace-file.ts";
-import { type HostMount, openRoots, type Root } from "./roots.ts";
 import { type Entry, entriesOf, entryPath } from "./tree.ts";
 import { type Found, refuseHidden, typeOf, walk } from "./walk.ts";
 

@@ -1,14 +1,11 @@
 import type fs from "node:fs";
-import { MAX_EDIT_BYTES } from "../model/bounds.ts";
-import type { Looked, LookOptions } from "../model/files.ts";
-import type { Place } from "../model/place.ts";
+import { type Looked, type LookOptions, MAX_EDIT_BYTES, type Place } from "../model/files.ts";
 import { CHANGED, type FileOperation, unfit } from "../model/refusals.ts";
 import { readAll } from "../read/byte-source.ts";
 import { contentOf } from "./content.ts";
-import type { Descriptor } from "./descriptor.ts";
+import type { Descriptor, Root } from "./descriptor.ts";
+import { lookUp } from "./new-files.ts";
 import { openRegular } from "./read.ts";
-import { lookUp } from "./replace-file.ts";
-import type { Root } from "./roots.ts";
 import { entriesOf, entryPath, TreeBudget } from "./tree.ts";
 import { typeOf, walk } from "./walk.ts";
 

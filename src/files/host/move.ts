@@ -2,18 +2,23 @@ import fs from "node:fs";
 import { hasCode } from "../../platform/errno.ts";
 import { NotFoundError } from "../../sandbox/errors.ts";
 import { covers } from "../../sandbox/virtual-path.ts";
-import type { TransferOptions, Transferred } from "../model/files.ts";
-import { holdsMount } from "../model/place.ts";
+import {
+  type Deleted,
+  type DeleteOptions,
+  holdsMount,
+  type Place,
+  type TransferOptions,
+  type Transferred,
+  whyNotRegular,
+} from "../model/files.ts";
 import { HOLDS_MOUNT, intoItself, SAME_PLACE, unfit } from "../model/refusals.ts";
-import { whyNotRegular } from "../model/regular.ts";
 import { copyFound, type End, freeFor, taken } from "./copy.ts";
-import { parentOf } from "./delete.ts";
+import type { Root } from "./descriptor.ts";
 import { openSlot, type Slot } from "./folder.ts";
 import { refuseChanged } from "./look.ts";
-import { namesNear } from "./names-near.ts";
-import { lookUp } from "./replace-file.ts";
+import { lookUp } from "./new-files.ts";
 import { emptyFolder, surveyTree, TreeBudget } from "./tree.ts";
-import { typeOf, walk } from "./walk.ts";
+import { namesNear, typeOf, walk } from "./walk.ts";
 
 /** Renames within a mount. Between two mounts it copies, then deletes the original. */
 export async function movePlace(from: End, to: End, options: TransferOptions): Promise<Transferred> {
@@ -99,4 +104,33 @@ async function moveAcross(slot: Slot, from: End, to: End, options: TransferOptio
     now[Symbol.dispose]();
   }
   return done;
+}
+
+export async function deletePlace(root: Root, place: Place, options: DeleteOptions): Promise<Deleted> {
+  const check = options.checks?.write;
+  using slot = openSlot("delete", root, place);
+  const there = lookUp(slot.folder, slot.name);
+  if (there === null) throw new NotFoundError(place.path, namesNear(slot.folder, slot.name, parentOf(place)));
+  if (there.type !== "directory") {
+    refuseChanged("delete", place.path, slot.folder, slot.name, options.expected?.from);
+    // Size 0: a deletion never exceeds a size limit.
+    if (there.type === "file") check?.(place.path, 0);
+    fs.unlinkSync(slot.folder.path(slot.name));
+    return { files: 1, folders: 0 };
+  }
+  if (holdsMount(root.hidden, place.path)) throw unfit("delete", place.path, HOLDS_MOUNT);
+  let emptied: Deleted = { files: 0, folders: 0 };
+  if (options.recursive) {
+    using folder = slot.folder.child(slot.name, true);
+    const budget = (): TreeBudget => new TreeBudget(place.path, "delete", options.signal);
+    await surveyTree(folder, place.path, budget(), (path) => check?.(path, 0));
+    emptied = await emptyFolder(folder, budget());
+  }
+  fs.rmdirSync(slot.folder.path(slot.name));
+  return { files: emptied.files, folders: emptied.folders + 1 };
+}
+
+function parentOf(place: Place): Place["path"] {
+  const end = place.path.lastIndexOf("/");
+  return (end <= 0 ? "/" : place.path.slice(0, end)) as Place["path"];
 }

@@ -1,13 +1,17 @@
 import fs from "node:fs";
-import type { Guard, ReadOptions, ReadResult, WholeOptions } from "../model/files.ts";
-import type { Place } from "../model/place.ts";
+import {
+  type Guard,
+  type Place,
+  type ReadOptions,
+  type ReadResult,
+  type WholeOptions,
+  whyNotRegular,
+} from "../model/files.ts";
 import { type FileOperation, tooLarge, unfit } from "../model/refusals.ts";
-import { whyNotRegular } from "../model/regular.ts";
 import { readAll } from "../read/byte-source.ts";
 import { readContent } from "../read/read-content.ts";
 import { contentOf } from "./content.ts";
-import type { Descriptor } from "./descriptor.ts";
-import type { Root } from "./roots.ts";
+import type { Descriptor, Root } from "./descriptor.ts";
 import { type Found, walk } from "./walk.ts";
 
 export async function readFile(root: Root, place: Place, options: ReadOptions & Guard): Promise<ReadResult> {

@@ -1,8 +1,7 @@
 import fs, { type Dirent, promises } from "node:fs";
 import { FileSystemError } from "../../sandbox/errors.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import { MAX_TREE_DEPTH, MAX_TREE_ENTRIES } from "../model/bounds.ts";
-import type { Deleted, EntryType } from "../model/files.ts";
+import { type Deleted, type EntryType, MAX_TREE_DEPTH, MAX_TREE_ENTRIES } from "../model/files.ts";
 import type { Descriptor } from "./descriptor.ts";
 import { typeOf } from "./walk.ts";
 

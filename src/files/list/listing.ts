@@ -1,9 +1,16 @@
 import { isUtf8 } from "node:buffer";
 import picomatch from "picomatch";
 import { comparePaths, MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { MAX_TREE_DEPTH } from "../model/bounds.ts";
-import type { ListEntry, Listing, ListOptions } from "../model/files.ts";
-import { ALL_SHOWN, type NotShown, notShownText, sumOf } from "../model/hidden.ts";
+import {
+  ALL_SHOWN,
+  type ListEntry,
+  type Listing,
+  type ListOptions,
+  MAX_TREE_DEPTH,
+  type NotShown,
+  notShownText,
+  sumOf,
+} from "../model/files.ts";
 import { unfit } from "../model/refusals.ts";
 
 export interface Pattern {

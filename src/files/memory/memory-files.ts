@@ -4,22 +4,23 @@ import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import { ListingDraft } from "../list/listing.ts";
-import { MAX_MEMORY_BYTES } from "../model/bounds.ts";
-import type {
-  Deleted,
-  DeleteOptions,
-  FileInfo,
-  Files,
-  Guard,
-  Listing,
-  ListOptions,
-  Looked,
-  TransferOptions,
-  Transferred,
-  WriteOptions,
-  Written,
+import {
+  type Deleted,
+  type DeleteOptions,
+  type FileInfo,
+  type Files,
+  type Guard,
+  holdsMount,
+  type Listing,
+  type ListOptions,
+  type Looked,
+  MAX_MEMORY_BYTES,
+  type Place,
+  type TransferOptions,
+  type Transferred,
+  type WriteOptions,
+  type Written,
 } from "../model/files.ts";
-import { holdsMount, type Place } from "../model/place.ts";
 import {
   BELOW_FILE,
   type FileOperation,

@@ -1,5 +1,5 @@
 import { NotFoundError } from "../../sandbox/errors.ts";
-import type { Place } from "../model/place.ts";
+import type { Place } from "../model/files.ts";
 import { BELOW_FILE, type FileOperation, IS_DIRECTORY, IS_MOUNT, unfit } from "../model/refusals.ts";
 
 /** A file's bytes are never changed in place, so a reader that holds them is not disturbed. */

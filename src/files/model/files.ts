@@ -1,7 +1,63 @@
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { NotShown } from "./hidden.ts";
-import type { Place } from "./place.ts";
-import type { FileOperation } from "./refusals.ts";
+import { governingMount } from "../../sandbox/access.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import { below, covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { type FileOperation, IS_DIRECTORY } from "./refusals.ts";
+
+/** What the views of a sandbox leave out, although it is in their directories. */
+export interface Hidden {
+  /** The size in bytes of a file that is left out. Null: none is at that path. */
+  sizeAt(path: VirtualPath): number | null;
+  /** What is left out below a directory, at most `depth` levels down. */
+  below(path: VirtualPath, depth: number): Iterable<HiddenEntry>;
+}
+
+export interface HiddenEntry {
+  readonly path: VirtualPath;
+  /** Null: it is not a file, or cannot be read. */
+  readonly size: number | null;
+}
+
+export const NOTHING_HIDDEN: Hidden = { sizeAt: () => null, below: () => [] };
+
+/** The number of entries that are not shown, by the reason. Their names are never shown. */
+export interface NotShown {
+  readonly otherSuffix: number;
+  readonly tooLarge: number;
+  /** Devices, FIFOs, sockets, and what Corral itself may not read. */
+  readonly unreadable: number;
+}
+
+export const ALL_SHOWN: NotShown = { otherSuffix: 0, tooLarge: 0, unreadable: 0 };
+
+export function sumOf(a: NotShown, b: NotShown): NotShown {
+  return {
+    otherSuffix: a.otherSuffix + b.otherSuffix,
+    tooLarge: a.tooLarge + b.tooLarge,
+    unreadable: a.unreadable + b.unreadable,
+  };
+}
+
+/** One sentence; empty if everything is shown. */
+export function notShownText({ otherSuffix, tooLarge, unreadable }: NotShown): string {
+  const parts = [
+    [otherSuffix, "with another suffix (SUFFIX_NOT_ALLOWED)"],
+    [tooLarge, "too large (FILE_TOO_LARGE)"],
+    [unreadable, "not readable"],
+  ] as const;
+  const said = parts.filter(([count]) => count > 0).map(([count, why]) => `${count} ${why}`);
+  return said.length === 0 ? "" : `Entries that are not shown: ${said.join(", ")}.`;
+}
+
+/** The largest tree that one operation deletes, copies or moves. */
+export const MAX_TREE_ENTRIES = 100_000;
+/** The deepest tree, counted from where an operation begins. */
+export const MAX_TREE_DEPTH = 64;
+/** The largest file that can be edited, since it is held in memory. */
+export const MAX_EDIT_BYTES = 10 * 1024 ** 2;
+/** The largest file that is read as a whole for a program. */
+export const MAX_WHOLE_BYTES = 64 * 1024 ** 2;
+/** The most that files in memory hold together. */
+export const MAX_MEMORY_BYTES = 256 * 1024 ** 2;
 
 /**
  * File operations on places of a virtual namespace. A refusal is a thrown `SandboxError`, whose text holds virtual paths
@@ -218,4 +274,88 @@ export interface Listing {
   /** What the worker may not read, counted. */
   readonly notShown: NotShown;
   readonly hint: string | null;
+}
+
+/** A virtual path and its mount, which is what a backend works on. Only {@link placeOf} makes it. */
+export interface Place {
+  readonly path: VirtualPath;
+  /** The path of the mount, by which a backend finds its root. */
+  readonly mount: VirtualPath;
+  /** The components of `path` below the mount; empty for the mount itself. None is `.`, `..` or holds a slash. */
+  readonly parts: readonly string[];
+}
+
+/** Null if no mount contains `path`. */
+export function placeOf(mounts: readonly Mount[], path: VirtualPath): Place | null {
+  const mount = governingMount({ mounts }, path);
+  if (mount === undefined) return null;
+  const rest = below(mount.path, path) ?? "";
+  return { path, mount: mount.path, parts: rest === "" ? [] : rest.split("/") };
+}
+
+/** True if there is a mount at or below `path`: the worker sees that mount, not what the disk has there. */
+export function holdsMount(mounts: Iterable<VirtualPath>, path: VirtualPath): boolean {
+  for (const mount of mounts) if (covers(path, mount)) return true;
+  return false;
+}
+
+/** Why an entry cannot be read or written as a file; null if it can. */
+export function whyNotRegular(type: EntryType): string | null {
+  switch (type) {
+    case "file":
+      return null;
+    case "directory":
+      return IS_DIRECTORY;
+    case "link":
+      return "it is a symbolic link, and nothing is changed through links. Delete it first, or name the file that it leads to.";
+    case "other":
+      return "it is not a regular file (a FIFO, a socket or a device). Only regular files are opened.";
+  }
+}
+
+/** Text is written as UTF-8. */
+export function bytesOf(content: string | Uint8Array): Uint8Array {
+  return typeof content === "string" ? Buffer.from(content) : content;
+}
+
+/** A change that a worker asks for, with the paths as it wrote them. */
+export type Intended =
+  | {
+      readonly operation: "write";
+      readonly path: string;
+      readonly content: string | Uint8Array;
+      readonly overwrite?: boolean | undefined;
+    }
+  | { readonly operation: "append"; readonly path: string; readonly content: string | Uint8Array }
+  | { readonly operation: "edit"; readonly path: string; readonly edits: readonly Edit[] }
+  | { readonly operation: "delete"; readonly path: string; readonly recursive?: boolean | undefined }
+  | {
+      readonly operation: "move" | "copy";
+      readonly path: string;
+      readonly to: string;
+      readonly overwrite?: boolean | undefined;
+    };
+
+/** One version of a file. */
+export interface Version {
+  readonly bytes: number;
+  /** Permission bits. Null: those of any new file. */
+  readonly mode: number | null;
+  /** Null: it is too large to be held, or one of many. */
+  readonly content: Uint8Array | null;
+}
+
+export type Effect =
+  /** `before`: null if there is no file. */
+  | { readonly kind: "write"; readonly path: VirtualPath; readonly before: Version | null; readonly after: Version }
+  | { readonly kind: "folder"; readonly path: VirtualPath }
+  | { readonly kind: "delete"; readonly path: VirtualPath; readonly type: EntryType };
+
+/** What an operation would do. It is not refused as things are now. */
+export interface Foreseen {
+  readonly effects: readonly Effect[];
+  /** For an edit: in how many places each text is replaced. */
+  readonly places: readonly number[];
+  /** Passed to the operation, so that it acts on what was seen here. */
+  readonly expected: Expected;
 }

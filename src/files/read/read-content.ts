@@ -1,7 +1,6 @@
 import type { SandboxError } from "../../sandbox/errors.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { MAX_EDIT_BYTES } from "../model/bounds.ts";
-import type { ReadOptions, ReadResult } from "../model/files.ts";
+import { MAX_EDIT_BYTES, type ReadOptions, type ReadResult } from "../model/files.ts";
 import { notText, unfit } from "../model/refusals.ts";
 import { type ByteSource, readAll, withHead } from "./byte-source.ts";
 import { contentKind, type Utf16 } from "./content-kind.ts";

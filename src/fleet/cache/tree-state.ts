@@ -2,8 +2,7 @@ import { createHash, type Hash } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Descriptor } from "../../files/host/descriptor.ts";
-import { pinned } from "../../files/host/roots.ts";
+import { type Descriptor, pinned } from "../../files/host/descriptor.ts";
 import { codeOf } from "../../platform/errno.ts";
 
 /** What a directory or a file was at one moment. */

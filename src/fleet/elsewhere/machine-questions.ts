@@ -1,5 +1,5 @@
 import { type ApprovalOperation, type ApprovalRequest, type Decision, denied } from "../../approval/approver.ts";
-import { checkedPath } from "../../approval/path-glob.ts";
+import { checkedPath } from "../../approval/memory.ts";
 import { decideShell } from "../../approval/shell-rules/decide.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { callConsent } from "../../run/calls/call-consent.ts";
@@ -7,10 +7,9 @@ import { judgeHost } from "../../run/grants/judge-host.ts";
 import { permissionOf } from "../../run/model/permission.ts";
 import { consentTo, governingMount } from "../../sandbox/access.ts";
 import { consentOf } from "../../sandbox/approval.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { withheldAt } from "../../sandbox/withheld.ts";
+import { type Sandbox, withheldAt } from "../../sandbox/sandbox.ts";
 import { type FleetJob, itemJob } from "../items/item-job.ts";
-import type { AskedElsewhere } from "../model/question.ts";
+import type { AskedElsewhere } from "../model/work.ts";
 import { parsedQuestion, type WireQuestion } from "../stored/question-wire.ts";
 
 /** One run of the chain from the item's own run to the one that asks, as it would be here. */

@@ -1,7 +1,6 @@
 import type { Decision } from "../../approval/approver.ts";
 import { bugText } from "../../platform/bug-text.ts";
-import type { AskedElsewhere, QuestionName, UnreadQuestion } from "../model/question.ts";
-import type { WorkStore } from "../model/work.ts";
+import type { AskedElsewhere, QuestionName, UnreadQuestion, WorkStore } from "../model/work.ts";
 import { answerText } from "../stored/question-wire.ts";
 
 interface Parts {

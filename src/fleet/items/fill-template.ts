@@ -1,12 +1,15 @@
 import type { TemplatePart } from "../../declarations/terms/template-text.ts";
 import type { PathContext } from "../../sandbox/virtual-path.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
-import { type AttachmentPlaces, fillAttachment } from "./attachment-template.ts";
-import { Faults, ItemRefusal, type Outcome } from "./faults.ts";
-import { textOfField, textOfParts } from "./item-fields.ts";
-import { type Named, parseItemTemplate } from "./item-template.ts";
+import { Faults, ItemRefusal, type Outcome, textOfField, textOfParts } from "./item-fields.ts";
+import {
+  type AttachmentPlaces,
+  fillAttachment,
+  fillVirtualPath,
+  type Named,
+  parseItemTemplate,
+} from "./item-template.ts";
 import type { PathTemplate } from "./path-template.ts";
-import { fillVirtualPath } from "./virtual-template.ts";
 
 /** The bases and the allowed directories of paths in templates. Absent: `templateDir` is `manifestDir`, `within` is empty. */
 export interface FillContext extends Partial<AttachmentPlaces> {

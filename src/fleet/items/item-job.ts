@@ -1,11 +1,62 @@
-import fs from "node:fs";
+import { createHash } from "node:crypto";
+import fs, { constants } from "node:fs";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { contentOf } from "../../files/host/content.ts";
+import { pinned } from "../../files/host/descriptor.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import { type Attachment, type Job, type Narrow, rootJob } from "../../run/model/job.ts";
 import { checkRead, hostPathOf, parsePathIn } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
-import type { ItemAttachment, ItemRequest, Reuse } from "../model/item.ts";
+import type { ItemAttachment, ItemRequest, ItemTemplate, ManifestItem, Reuse } from "../model/item.ts";
+
+const CHUNK_BYTES = 1024 * 1024;
+
+/** True if a template has `{hash}` or `{hash:N}`: only then files are read. */
+export function usesHash(template: ItemTemplate): boolean {
+  return /\{\s*hash(:\d+)?\s*\}/.test(JSON.stringify(template));
+}
+
+/** The SHA-256 of a file's content; of any other item, of its record as JSON with sorted keys and without spaces. */
+export async function hashOf({ file, record }: ManifestItem): Promise<NonNullable<ManifestItem["hash"]>> {
+  if (file !== undefined) return await fileHash(file);
+  try {
+    return { ok: true, value: sha256(JSON.stringify(record, sorted)) };
+  } catch {
+    return { ok: false, fault: "the item has no `hash`: it is not JSON" };
+  }
+}
+
+/** No link is followed: a worker may have planted one since the file was found. */
+async function fileHash(path: string): Promise<NonNullable<ManifestItem["hash"]>> {
+  const unreadable = {
+    ok: false,
+    fault: "the file has no `hash`: it cannot be read, or it is no regular file",
+  } as const;
+  using found = pinned(path);
+  if (found === null || !found.stat().isFile()) return unreadable;
+  try {
+    using file = found.reopen(constants.O_RDONLY);
+    const content = contentOf(file);
+    const hash = createHash("sha256");
+    for (let at = 0; at < content.size; ) {
+      const chunk = await content.read(at, CHUNK_BYTES);
+      if (chunk.length === 0) break;
+      at += chunk.length;
+      hash.update(chunk);
+    }
+    return { ok: true, value: hash.digest("hex") };
+  } catch (error) {
+    if (!(error instanceof Error && "syscall" in error)) throw error;
+    return unreadable;
+  }
+}
+
+function sorted(_: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
 
 /** The parts of a job that all items of a fleet share. */
 export interface FleetJob {
@@ -81,4 +132,22 @@ function isThere(path: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Items of which the first was already read, so that what is wrong from the first on is known before anything is kept. */
+export interface BegunItems<Item> extends AsyncDisposable {
+  readonly items: AsyncIterable<Item>;
+}
+
+export async function begunItems<Item>(items: AsyncIterable<Item>): Promise<BegunItems<Item>> {
+  const iterator = items[Symbol.asyncIterator]();
+  const first = await iterator.next();
+  return {
+    items: (async function* () {
+      for (let next = first; !next.done; next = await iterator.next()) yield next.value;
+    })(),
+    async [Symbol.asyncDispose]() {
+      await iterator.return?.();
+    },
+  };
 }

@@ -2,8 +2,7 @@ import { parseTemplate, type TemplatePart } from "../../declarations/terms/templ
 import { MAX_COMPONENT_BYTES, MAX_PATH_BYTES } from "../../sandbox/virtual-path.ts";
 import { clipped, printable } from "../../text/visible.ts";
 import type { ManifestItem } from "../model/item.ts";
-import type { Outcome } from "./faults.ts";
-import { textOfField } from "./item-fields.ts";
+import { type Outcome, textOfField } from "./item-fields.ts";
 
 /** A path with fields: one list of parts for each name between slashes. */
 export interface PathTemplate {

@@ -2,7 +2,7 @@ import { checkRead, checkWrite } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ItemTemplate } from "../model/item.ts";
-import { TemplateError, type TemplateProblem } from "./faults.ts";
+import { TemplateError, type TemplateProblem } from "./item-fields.ts";
 import { parseItemTemplate } from "./item-template.ts";
 import { literalStart } from "./path-template.ts";
 

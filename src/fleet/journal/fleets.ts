@@ -1,8 +1,61 @@
 import { randomBytes } from "node:crypto";
-import type { FleetRecord, FleetState } from "../model/fleet-record.ts";
-import type { FleetSpec } from "../model/item.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { FleetSpec, ItemResult } from "../model/item.ts";
 import type { ItemCounts } from "../model/queue.ts";
+import {
+  type ApplyingItem,
+  type FencedItem,
+  type FleetRecord,
+  type FleetState,
+  type TakenOver,
+  unknownFleet,
+  whyNotTaken,
+} from "../model/store.ts";
+import { streamsFrom } from "../stored/stream-encoding.ts";
 import type { Database } from "./database.ts";
+
+/** A pause between two chunks, so that other processes can write. */
+const PAUSE_MS = 1;
+
+/** Deletes a fleet whose loading did not finish. False if there is none. */
+export async function discardLoading(db: Database, name: string): Promise<boolean> {
+  return await forget(db, name, "state = 'loading'");
+}
+
+/** Deletes an ended fleet with its items and results. False if there is none. */
+export async function forgetEnded(db: Database, name: string): Promise<boolean> {
+  return await forget(db, name, "state IN ('done', 'cancelled') AND owner IS NULL AND ended_at IS NOT NULL");
+}
+
+/** If it is interrupted, the fleet has fewer items and can be deleted again. */
+async function forget(db: Database, name: string, which: string): Promise<boolean> {
+  const fleet = db.get<FleetRow>(`SELECT * FROM fleets WHERE name = ? AND ${which}`, name);
+  if (fleet === undefined) return false;
+  await deleteOutputs(db, fleet.id);
+  await inChunks(db, () => {
+    const some = "SELECT id FROM items WHERE fleet = ? LIMIT 5000";
+    db.run(`DELETE FROM requests WHERE item IN (${some})`, fleet.id);
+    for (const table of ["results", "streams", "attempts", "intents"])
+      db.run(`DELETE FROM ${table} WHERE item IN (${some})`, fleet.id);
+    return db.run(`DELETE FROM items WHERE id IN (${some})`, fleet.id);
+  });
+  return db.durably(() => {
+    const forgotten = db.run(`DELETE FROM fleets WHERE id = ? AND ${which}`, fleet.id) > 0;
+    if (forgotten) db.run("DELETE FROM tallies WHERE fleet = ?", fleet.id);
+    return forgotten;
+  });
+}
+
+export async function deleteOutputs(db: Database, fleet: number): Promise<void> {
+  await inChunks(db, () =>
+    db.run("DELETE FROM outputs WHERE rowid IN (SELECT rowid FROM outputs WHERE fleet = ? LIMIT 10000)", fleet),
+  );
+}
+
+/** Repeats `change` until it changes nothing. Each chunk is its own transaction, so that other processes can write. */
+async function inChunks(db: Database, change: () => number): Promise<void> {
+  while (db.transaction(change) > 0) await sleep(PAUSE_MS);
+}
 
 type StoredState = Exclude<FleetState, "pending">;
 
@@ -106,5 +159,68 @@ export function endFleet(db: Database, name: string, owner: string, nowMs: numbe
     const state = row.state === "cancelled" ? "cancelled" : "done";
     db.run("UPDATE fleets SET state = ?, owner = NULL, ended_at = ? WHERE id = ?", state, nowMs, row.id);
     return state;
+  });
+}
+
+interface TakeOverOptions {
+  readonly self: string;
+  readonly isDead: (owner: string) => boolean;
+  /** To retry items: a fleet that is done can be taken over too, and one that is cancelled cannot. */
+  readonly retries?: boolean;
+}
+
+/**
+ * Makes `self` the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds. A
+ * cancelled fleet that has not ended can be taken over too and stays cancelled, so that its owner can end it.
+ */
+export function takeOverFleet(
+  db: Database,
+  name: string,
+  { self, isDead, retries = false }: TakeOverOptions,
+): TakenOver {
+  return db.transaction(() => {
+    const fleet = fleetRow(db, name);
+    if (fleet === undefined) return unknownFleet(name);
+    const refusal = whyNotTaken(fleet, isDead, retries);
+    if (refusal !== null) return refusal;
+    db.run(
+      `UPDATE fleets SET owner = ?, why = iif(state = 'cancelled', why, NULL),
+         state = iif(state = 'cancelled', 'cancelled', 'running'), ended_at = NULL WHERE id = ?`,
+      self,
+      fleet.id,
+    );
+    // At most as many as the dead owner ran at once.
+    const running = db.all<FencedItem>(
+      `SELECT position AS "index", key, attempt, run, cell, owner FROM items
+       WHERE fleet = ? AND state = 'running' AND NOT EXISTS (SELECT 1 FROM intents WHERE item = items.id)
+       ORDER BY position`,
+      fleet.id,
+    );
+    return { ok: true, fleet: recordOf(db, rowOf(db, name)), running, applying: applyingIn(db, fleet.id) };
+  });
+}
+
+interface ApplyingRow extends Omit<ApplyingItem, "intent"> {
+  readonly json: string;
+  readonly cacheKey: string | null;
+  readonly printed: number;
+  readonly stdout: Uint8Array | null;
+  readonly stderr: Uint8Array | null;
+  readonly fields: string | null;
+}
+
+function applyingIn(db: Database, fleet: number): ApplyingItem[] {
+  const rows = db.all<ApplyingRow>(
+    `SELECT position AS "index", key, attempt, run, intents.json, intents.cache_key AS cacheKey, printed, stdout, stderr,
+            requests.json ->> '$.fields' AS fields
+     FROM items JOIN intents ON intents.item = items.id LEFT JOIN requests ON requests.item = items.id
+     WHERE fleet = ? AND state = 'running' ORDER BY position`,
+    fleet,
+  );
+  return rows.map(({ json, cacheKey, printed, fields, stdout, stderr, ...item }) => {
+    const kept = JSON.parse(json) as Omit<ItemResult, "fields">;
+    const result: ItemResult = { ...kept, fields: JSON.parse(fields ?? "{}") as ItemResult["fields"] };
+    const streams = printed === 1 ? streamsFrom({ stdout, stderr }, result.output) : null;
+    return { ...item, intent: { result, cacheKey, streams } };
   });
 }

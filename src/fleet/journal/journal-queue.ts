@@ -1,6 +1,5 @@
 import { setImmediate as turn } from "node:timers/promises";
-import { causeOf } from "../model/cause.ts";
-import { type ItemRequest, isFailure } from "../model/item.ts";
+import { causeOf, type ItemRequest, type ItemStreams, isFailure } from "../model/item.ts";
 import {
   type Claim,
   type ClaimedItem,
@@ -13,14 +12,12 @@ import {
   type Settlement,
   type Taken,
 } from "../model/queue.ts";
-import type { ItemStreams } from "../model/stored-item.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
 import { msOf } from "../stored/ms-of.ts";
 import { encodedStreams, MAX_FLEET_BYTES } from "../stored/stream-encoding.ts";
-import type { Database } from "./database.ts";
+import type { Database, GroupedWrites } from "./database.ts";
 import { countsOf, type FleetRow } from "./fleets.ts";
-import type { GroupedWrites } from "./grouped-writes.ts";
 
 /** The streams of one fleet, within its budget. */
 class StreamStore {

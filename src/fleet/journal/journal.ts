@@ -1,29 +1,47 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FailureGroup } from "../model/cause.ts";
-import type { FleetRecord, FleetState, Pace, SummaryLine } from "../model/fleet-record.ts";
-import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
+import type {
+  FailureGroup,
+  FleetSpec,
+  ItemFilter,
+  ItemLog,
+  ItemRequest,
+  ItemResult,
+  ListedItem,
+  PendingItem,
+  Reviewed,
+  StoredItem,
+} from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
-import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
-import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "../model/stored-item.ts";
+import type {
+  FencedItem,
+  FleetRecord,
+  FleetState,
+  FleetStore,
+  Loaded,
+  LoadOptions,
+  Pace,
+  SummaryLine,
+  TakenOver,
+} from "../model/store.ts";
 import { MOST_COUNTED, paceFrom, UNKNOWN_PACE } from "../stored/pace-from.ts";
 import { reviewedResult } from "../stored/reviewed-result.ts";
-import { Database } from "./database.ts";
+import { Database, GroupedWrites, migrate } from "./database.ts";
 import {
   countsOf,
   createFleet,
+  discardLoading,
   endFleet,
   fleetRow,
   fleetsLike,
+  forgetEnded,
   newestFleets,
   pauseFleet,
   recordOf,
   rowOf,
+  takeOverFleet,
 } from "./fleets.ts";
-import { discardLoading, forgetEnded } from "./forget.ts";
-import { GroupedWrites } from "./grouped-writes.ts";
-import { itemOf, keysOf, listedItems, logsOf } from "./item-details.ts";
 import { JournalQueue } from "./journal-queue.ts";
-import { loadItems } from "./load.ts";
+import { itemOf, keysOf, listedItems, loadItems, logsOf } from "./load.ts";
 import {
   earlierSuccess,
   endCacheKeys,
@@ -35,8 +53,6 @@ import {
   summaryOf,
   writtenPaths,
 } from "./results.ts";
-import { migrate } from "./schema.ts";
-import { takeOverFleet } from "./take-over.ts";
 
 /** Items in one transaction; between two of them other processes can write. */
 const CHUNK = 2000;

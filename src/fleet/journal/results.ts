@@ -1,6 +1,5 @@
-import { causeText, type FailureGroup } from "../model/cause.ts";
-import type { SummaryLine } from "../model/fleet-record.ts";
-import type { ItemRequest, ItemResult } from "../model/item.ts";
+import { causeText, type FailureGroup, type ItemRequest, type ItemResult } from "../model/item.ts";
+import type { SummaryLine } from "../model/store.ts";
 import { type ResultRow, resultFrom } from "../stored/result-row.ts";
 import type { Database } from "./database.ts";
 

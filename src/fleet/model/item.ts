@@ -1,5 +1,62 @@
+import { posix } from "node:path";
 import type { Blob } from "../../blobs/model/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
+
+/** Failed items whose last words are the same, apart from numbers and the items' names. */
+export interface FailureGroup {
+  readonly count: number;
+  readonly status: string;
+  /** The error code. */
+  readonly code: string;
+  /** The last line of standard error, or else the error's message, of one of them. */
+  readonly text: string;
+  /** The key of that one. */
+  readonly example: string;
+}
+
+const MAX_CAUSE_CHARS = 200;
+/** A shorter name may be a word of the message. */
+const MIN_STEM_CHARS = 3;
+
+type Failure = Pick<ItemResult, "key" | "status" | "error" | "stderrLine">;
+
+/** Why an item failed, in one line as the worker or Corral wrote it. */
+export function causeText({ status, error, stderrLine }: Omit<Failure, "key">): string {
+  return stderrLine !== null && HAS_LAST_WORDS.has(status) ? stderrLine : (error?.message ?? status);
+}
+
+/** The same for failures that differ only in numbers and the item's name; null if the item did not fail. */
+export function causeOf(failure: Failure): string | null {
+  if (!isFailure(failure.status)) return null;
+  let text = causeText(failure).slice(0, 4 * MAX_CAUSE_CHARS);
+  for (const name of namesOf(failure.key)) text = text.replaceAll(name, "<item>");
+  return text
+    .replaceAll(/\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b/gi, "N")
+    .replaceAll(/\d+/g, "N")
+    .replaceAll(/\s+/g, " ")
+    .trim()
+    .slice(0, MAX_CAUSE_CHARS)
+    .toWellFormed();
+}
+
+/** For these statuses standard error may say why. */
+export const HAS_LAST_WORDS: ReadonlySet<string> = new Set([
+  "failed",
+  "signaled",
+  "timed_out",
+  "oom_killed",
+  "disk_limit",
+  "output_limit",
+]);
+
+/** The longest first. */
+function namesOf(key: string): string[] {
+  const name = posix.basename(key);
+  const stem = posix.basename(name, posix.extname(name));
+  const dir = posix.dirname(key);
+  const long = [key, name, stem, dir].filter((each) => each.length >= MIN_STEM_CHARS);
+  return [...new Set(long)].toSorted((a, b) => b.length - a.length);
+}
 
 /**
  * One line of a manifest or one file of a directory, which fills the templates. Values of a CSV are text; values of a JSON
@@ -130,4 +187,89 @@ const NO_FAILURES: ReadonlySet<string> = new Set(["succeeded", "cached", "cancel
 /** The meaning of `--failed` everywhere: the item did not succeed, was not cancelled, and does not wait for a person. */
 export function isFailure(status: string): boolean {
   return !NO_FAILURES.has(status);
+}
+
+/** What an item printed, as text. Long streams have their beginning and their end. */
+export interface ItemStreams {
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** One item with everything that the store has of it. */
+export interface StoredItem {
+  readonly state: "queued" | "running" | "done";
+  readonly request: ItemRequest;
+  /** Null if no attempt has ended. While it is retried, that of the earlier attempt. */
+  readonly result: ItemResult | null;
+  readonly streams: ItemStreams;
+  /** The machine that runs it, or that ran its last attempt; null: the process that owns the fleet, or none. */
+  readonly machine: string | null;
+  /** Results before the item was retried in place, without outputs; the newest first. */
+  readonly attempts: readonly EarlierAttempt[];
+}
+
+/** A result that a retry replaced. */
+export type EarlierAttempt = Pick<
+  ItemResult,
+  | "attempt"
+  | "status"
+  | "run"
+  | "machine"
+  | "exitCode"
+  | "error"
+  | "stderrLine"
+  | "startedAt"
+  | "endedAt"
+  | "durationMs"
+>;
+
+/** One item of a list: what it is and how it ended, without what it printed. */
+export interface ListedItem {
+  readonly index: number;
+  readonly key: string;
+  readonly state: StoredItem["state"];
+  /** Of the last attempt that ended; null if none has. */
+  readonly status: string | null;
+  readonly code: string | null;
+  /** Claims of it, the present one included. */
+  readonly attempt: number;
+  readonly run: string | null;
+  /** As in {@link StoredItem}. */
+  readonly machine: string | null;
+  /** ISO 8601. */
+  readonly endedAt: string | null;
+  readonly durationMs: number | null;
+}
+
+/** Which items are listed. What is absent does not filter. */
+export interface ItemFilter {
+  readonly state?: StoredItem["state"] | undefined;
+  readonly status?: string | undefined;
+  /** A part of the key. */
+  readonly search?: string | undefined;
+  /** Only failed ones. */
+  readonly failed?: boolean | undefined;
+  /** Only those of the group of failures in which the item with this key is. */
+  readonly alike?: string | undefined;
+}
+
+/** What one item printed. */
+export interface ItemLog extends ItemStreams, Pick<ItemResult, "key" | "status" | "exitCode"> {}
+
+/** An item whose changes wait. */
+export interface PendingItem {
+  readonly index: number;
+  readonly key: string;
+  readonly run: string;
+}
+
+/** A person's decisions on all changes of an item that was `pending`. */
+export interface Reviewed {
+  readonly fleet: string;
+  /** The item's index. */
+  readonly item: number;
+  /** The run that made the changes: an item that ran again meanwhile is not meant. */
+  readonly run: string;
+  /** How many of its changes have which outcome now. */
+  readonly counts: Readonly<Record<string, number>>;
 }

@@ -1,5 +1,20 @@
 import type { ItemRequest, ItemResult } from "./item.ts";
 
+/** The database that has the fleets cannot be used. The message says why and what to do, and has no password. */
+export class QueueError extends Error {
+  override readonly name = "QueueError";
+  /** It does not answer now, and may later. */
+  readonly isPassing: boolean;
+
+  constructor(
+    message: string,
+    { isPassing = false, ...options }: ErrorOptions & { readonly isPassing?: boolean } = {},
+  ) {
+    super(message, options);
+    this.isPassing = isPassing;
+  }
+}
+
 /** No item that is queued again waits longer. */
 export const LONGEST_DELAY_MS = 30_000;
 
@@ -104,4 +119,14 @@ export interface ItemCounts {
   readonly failed: number;
   /** Done items whose changes wait for a person. */
   readonly pending: number;
+}
+
+/** How a process waits for its database, for as long as that is away. Without it each statement waits for a minute. */
+export interface WhileAway {
+  /** Ends the wait: statements then fail, as long as the database does not answer. */
+  readonly over: AbortSignal;
+  /** Called with the reason, once for each outage that lasts longer than a restart. */
+  readonly onAway: (why: string) => void;
+  /** Called when the database answers again after that. */
+  readonly onBack: () => void;
 }

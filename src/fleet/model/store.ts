@@ -1,8 +1,16 @@
-import type { FailureGroup } from "./cause.ts";
-import type { FleetRecord, FleetState, Pace, SummaryLine } from "./fleet-record.ts";
-import type { FleetSpec, ItemRequest, ItemResult } from "./item.ts";
-import type { ClaimedItem, FleetQueue, Intent, Taken } from "./queue.ts";
-import type { ItemFilter, ItemLog, ListedItem, PendingItem, Reviewed, StoredItem } from "./stored-item.ts";
+import type {
+  FailureGroup,
+  FleetSpec,
+  ItemFilter,
+  ItemLog,
+  ItemRequest,
+  ItemResult,
+  ListedItem,
+  PendingItem,
+  Reviewed,
+  StoredItem,
+} from "./item.ts";
+import type { ClaimedItem, FleetQueue, Intent, ItemCounts, Taken } from "./queue.ts";
 import type { WorkStore } from "./work.ts";
 
 /**
@@ -153,3 +161,75 @@ export type TakenOver =
       readonly reason: string;
       readonly owner: string | null;
     };
+
+/**
+ * `paused`: no process runs it, and it can be resumed. `pending`: every item has ended, and changes of some wait for a person.
+ */
+export type FleetState = "loading" | "running" | "paused" | "cancelled" | "done" | "pending";
+
+/** What the store has of a fleet. */
+export interface FleetRecord {
+  /** 12 hex digits. */
+  readonly id: string;
+  readonly spec: FleetSpec;
+  readonly state: FleetState;
+  /** The process that loads or runs it, or did so until it died; null: none. */
+  readonly owner: string | null;
+  /** ISO 8601, UTC. */
+  readonly createdAt: string;
+  readonly endedAt: string | null;
+  /** Why it was paused or cancelled; null if it was not. */
+  readonly why: string | null;
+  readonly counts: ItemCounts;
+}
+
+/** The number of items with one status and error code. */
+export interface SummaryLine {
+  readonly status: string;
+  /** The error code; null if there was no error. */
+  readonly code: string | null;
+  readonly count: number;
+}
+
+/** How quickly the items of a fleet end. */
+export interface Pace {
+  /** Items that ended per second of late; null if it does not run, or if none ended of late. */
+  readonly recentRate: number | null;
+  /** The time that what is left takes at this rate; null if that is unknown. */
+  readonly leftMs: number | null;
+}
+
+type Refused = Extract<TakenOver, { ok: false }>;
+
+interface OwnedFleet extends Pick<FleetRecord, "owner"> {
+  readonly name: string;
+  readonly state: string;
+  readonly ended_at: number | null;
+}
+
+/** Why a fleet cannot be taken over; null: it can. `retries`: a fleet that is done can be, and one that is cancelled cannot. */
+export function whyNotTaken(
+  { name, state, owner, ended_at }: OwnedFleet,
+  isDead: (owner: string) => boolean,
+  retries: boolean,
+): Refused | null {
+  if (retries && state === "cancelled")
+    return refused("cancelled", `fleet ${name} was cancelled: its failed items can be retried as a new fleet`);
+  if (ended_at !== null && !retries) return refused("over", `fleet ${name} is ${state}: no item is left to run`);
+  if (owner !== null && !isDead(owner))
+    return refused("owned", `another process ${state === "loading" ? "loads" : "runs"} fleet ${name}`, owner);
+  if (state === "loading")
+    return refused(
+      "never_loaded",
+      `the process that loaded the items of fleet ${name} ended before it had all of them. No item ran: start a new fleet`,
+    );
+  return null;
+}
+
+export function unknownFleet(name: string): Refused {
+  return refused("unknown", `there is no fleet ${name} in this project`);
+}
+
+function refused(code: Refused["code"], reason: string, owner: string | null = null): Refused {
+  return { ok: false, code, reason, owner };
+}

@@ -1,5 +1,5 @@
 import { appendedLines, appendLine } from "../../state/appended-lines.ts";
-import { QueueError } from "../model/queue-error.ts";
+import { QueueError } from "../model/queue.ts";
 import type { Statements } from "./connection.ts";
 
 /** A million items with one attempt each fit. */

@@ -1,12 +1,105 @@
 import { randomBytes } from "node:crypto";
-import type { FleetRecord, FleetState } from "../model/fleet-record.ts";
-import type { FleetSpec } from "../model/item.ts";
-import type { ItemCounts } from "../model/queue.ts";
-import { QueueError } from "../model/queue-error.ts";
-import type { Statements } from "./connection.ts";
-import type { Scope } from "./scope.ts";
-import { ACTIVE } from "./states.ts";
-import { processOf } from "./store-owner.ts";
+import type { FleetSpec, ItemResult, PendingItem, Reviewed, StoredItem } from "../model/item.ts";
+import { type ItemCounts, QueueError } from "../model/queue.ts";
+import {
+  type ApplyingItem,
+  type FencedItem,
+  type FleetRecord,
+  type FleetState,
+  type TakenOver,
+  unknownFleet,
+  whyNotTaken,
+} from "../model/store.ts";
+import { reviewedResult } from "../stored/reviewed-result.ts";
+import { streamsFrom } from "../stored/stream-encoding.ts";
+import { type Scope, type Statements, tally } from "./connection.ts";
+
+const CHUNK = 5000;
+const TABLES = ["requests", "results", "streams", "attempts", "intents", "deliveries", "questions"];
+
+/** Deletes a fleet whose loading did not finish. False if there is none. */
+export async function discardLoading(scope: Scope, name: string): Promise<boolean> {
+  return await forget(scope, name, "state = 'loading'");
+}
+
+/** Deletes an ended fleet with its items and results. False if there is none. */
+export async function forgetEnded(scope: Scope, name: string): Promise<boolean> {
+  return await forget(scope, name, "state IN ('done', 'cancelled') AND owner IS NULL AND ended_at IS NOT NULL");
+}
+
+/** If it is interrupted, the fleet has fewer items and can be deleted again. */
+async function forget({ db, project }: Scope, name: string, which: string): Promise<boolean> {
+  const [fleet] = await db.query<{ id: number }>(
+    `SELECT id FROM corral.fleets WHERE project = $1 AND name = $2 AND ${which}`,
+    [project, name],
+  );
+  if (fleet === undefined) return false;
+  await deleteOutputs(db, fleet.id);
+  await inChunks(
+    async () =>
+      await db.transaction(async (within) => {
+        const some = await within.query<{ position: number }>(
+          "SELECT position FROM corral.items WHERE fleet = $1 LIMIT $2",
+          [fleet.id, CHUNK],
+        );
+        const positions = some.map(({ position }) => position);
+        for (const table of [...TABLES, "items"])
+          await within.query(`DELETE FROM corral.${table} WHERE fleet = $1 AND position = ANY ($2::int[])`, [
+            fleet.id,
+            positions,
+          ]);
+        return positions.length;
+      }),
+  );
+  return await db.transaction(async (within) => {
+    const forgotten = await within.query(`DELETE FROM corral.fleets WHERE id = $1 AND ${which} RETURNING id`, [
+      fleet.id,
+    ]);
+    if (forgotten.length === 0) return false;
+    for (const table of ["tallies", "refusals"])
+      await within.query(`DELETE FROM corral.${table} WHERE fleet = $1`, [fleet.id]);
+    return true;
+  });
+}
+
+export async function deleteOutputs(db: Statements, fleet: number): Promise<void> {
+  await inChunks(async () => {
+    const gone = await db.query(
+      `DELETE FROM corral.outputs WHERE ctid = ANY (ARRAY(SELECT ctid FROM corral.outputs WHERE fleet = $1 LIMIT 10000))
+       RETURNING 1`,
+      [fleet],
+    );
+    return gone.length;
+  });
+}
+
+/** Repeats `change` until it changes nothing. Each chunk is its own transaction, so that none is long. */
+async function inChunks(change: () => Promise<number>): Promise<void> {
+  while ((await change()) > 0);
+}
+
+const STORE = /\|store-[0-9a-f]{12}$/;
+
+/**
+ * The owner of the fleets that one open store of this process runs. A process that loses a fleet may take it over again, with another
+ * store: its earlier run of the fleet is refused like that of any other process.
+ */
+export function newStoreOwner(process: string): string {
+  return `${process}|store-${randomBytes(6).toString("hex")}`;
+}
+
+/** The process of an owner. */
+export function processOf(owner: string): string {
+  return owner.replace(STORE, "");
+}
+
+/** In SQL: items that are running, as everybody else says it. */
+export const ACTIVE = "state IN ('running', 'away', 'delivered', 'applying')";
+
+/** `away`: a machine runs it; `delivered`: it waits for its coordinator; `applying`: its effect has begun. */
+export function outerState(state: string): StoredItem["state"] {
+  return state === "queued" || state === "done" ? state : "running";
+}
 
 export interface FleetRow extends Pick<FleetRecord, "owner" | "why">, ItemCounts {
   readonly id: number;
@@ -140,5 +233,146 @@ export async function endFleet(scope: Scope, name: string): Promise<FleetState |
       [ended, now(), id],
     );
     return ended;
+  });
+}
+
+/**
+ * Records the decisions on items, all at once. An item that is no longer pending stays as it is, so the same may be recorded twice.
+ * Returns those whose run is not settled yet.
+ */
+export async function recordReviewed(scope: Scope, reviewed: readonly Reviewed[]): Promise<readonly Reviewed[]> {
+  return await scope.db.transaction(async (within) => {
+    const unsettled: Reviewed[] = [];
+    for (const one of reviewed) {
+      await record(scope, within, one);
+      if (await isUnsettled(scope, within, one)) unsettled.push(one);
+    }
+    return unsettled;
+  });
+}
+
+async function isUnsettled({ project }: Scope, db: Statements, { fleet, item, run }: Reviewed): Promise<boolean> {
+  const rows = await db.query(
+    `SELECT 1 FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
+     WHERE f.project = $1 AND f.name = $2 AND i.position = $3 AND i.run = $4 AND i.${ACTIVE}`,
+    [project, fleet, item, run],
+  );
+  return rows.length > 0;
+}
+
+/** The first pending items after an index, in the order of the manifest. */
+export async function pendingAfter(
+  db: Statements,
+  fleet: number,
+  index: number,
+  limit: number,
+): Promise<PendingItem[]> {
+  return await db.query<PendingItem>(
+    `SELECT position AS "index", key, run FROM corral.items
+     WHERE fleet = $1 AND status = 'pending' AND state = 'done' AND run IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`,
+    [fleet, index, limit],
+  );
+}
+
+async function record({ project }: Scope, db: Statements, { fleet, item, run, counts }: Reviewed): Promise<void> {
+  const [row] = await db.query<{ fleet: number; code: string; json: string }>(
+    `SELECT i.fleet, i.code, r.json FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
+     JOIN corral.results r ON r.fleet = i.fleet AND r.position = i.position
+     WHERE f.project = $1 AND f.name = $2 AND i.position = $3 AND i.run = $4 AND i.state = 'done' AND i.status = 'pending'
+     FOR UPDATE OF i`,
+    [project, fleet, item, run],
+  );
+  if (row === undefined) return;
+  const after = reviewedResult(JSON.parse(row.json) as ItemResult, counts);
+  const { status, error } = after;
+  const at = [row.fleet, item];
+  const code = error?.code ?? "";
+  await db.query("UPDATE corral.items SET status = $3, code = $4 WHERE fleet = $1 AND position = $2", [
+    ...at,
+    status,
+    code,
+  ]);
+  await db.query("UPDATE corral.results SET json = $3 WHERE fleet = $1 AND position = $2", [
+    ...at,
+    JSON.stringify(after),
+  ]);
+  await tally(db, row.fleet, "pending", row.code, 0, -1);
+  await db.query("DELETE FROM corral.tallies WHERE fleet = $1 AND count <= 0", [row.fleet]);
+  await tally(db, row.fleet, status, code, 0, 1);
+}
+
+/**
+ * Makes this process the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds.
+ * A cancelled fleet that has not ended can be taken over too and stays cancelled, so that its owner can end it. What machines run
+ * or delivered stays theirs. `retries`: failed items are to be retried. `check` throws
+ * if items must not run again.
+ */
+export async function takeOverFleet(
+  scope: Scope,
+  name: string,
+  retries: boolean,
+  check: (db: Statements, fleet: number) => Promise<void> = async () => {},
+): Promise<TakenOver> {
+  const { db, project, self } = scope;
+  return await db.transaction(async (within, again) => {
+    await within.query("SELECT 1 FROM corral.fleets WHERE project = $1 AND name = $2 FOR UPDATE", [project, name]);
+    const fleet = await fleetRow(scope, name, within);
+    if (fleet === undefined) return unknownFleet(name);
+    const hasEnded = fleet.owner === null ? false : await hasOwnerEnded(scope, within, fleet.owner);
+    const isFree = (owner: string): boolean => hasEnded || (again && owner === self);
+    const refusal = whyNotTaken(fleet, isFree, retries);
+    if (refusal !== null) return refusal;
+    // No item of a cancelled one runs.
+    if (fleet.state !== "cancelled") await check(within, fleet.id);
+    await within.query(
+      `UPDATE corral.fleets SET owner = $1, why = CASE WHEN state = 'cancelled' THEN why END, agreement = NULL,
+         state = CASE WHEN state = 'cancelled' THEN 'cancelled' ELSE 'running' END, ended_at = NULL WHERE id = $2`,
+      [self, fleet.id],
+    );
+    // At most as many as the dead owner ran at once.
+    const running = await within.query<FencedItem>(
+      `SELECT i.position AS "index", i.key, i.attempt, i.run, i.cell, i.owner FROM corral.items i
+       WHERE i.fleet = $1 AND i.state = 'running'
+         AND NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = i.owner AND p.is_machine)
+       ORDER BY i.position`,
+      [fleet.id],
+    );
+    const applying = await applyingIn(within, fleet.id);
+    return { ok: true, fleet: recordOf(await rowOf(scope, name, within)), running, applying };
+  });
+}
+
+/** On this machine its process counts; if that is not visible, its lease. */
+export async function hasOwnerEnded({ isDead, isAlive }: Scope, db: Statements, owner: string): Promise<boolean> {
+  if (isDead(owner)) return true;
+  if (isAlive(owner)) return false;
+  const living = await db.query("SELECT 1 FROM corral.processes WHERE id = $1 AND lease_until > corral.now_ms()", [
+    owner,
+  ]);
+  return living.length === 0;
+}
+
+interface ApplyingRow extends Omit<ApplyingItem, "intent"> {
+  readonly json: string;
+  readonly cacheKey: string | null;
+  readonly isPrinted: boolean;
+  readonly stdout: Uint8Array | null;
+  readonly stderr: Uint8Array | null;
+  readonly fields: string | null;
+}
+
+async function applyingIn(db: Statements, fleet: number): Promise<ApplyingItem[]> {
+  const rows = await db.query<ApplyingRow>(
+    `SELECT i.position AS "index", i.key, i.attempt, i.run, t.json, t.cache_key AS "cacheKey", t.is_printed AS "isPrinted",
+       t.stdout, t.stderr, r.fields
+     FROM corral.items i JOIN corral.intents t USING (fleet, position) LEFT JOIN corral.requests r USING (fleet, position)
+     WHERE i.fleet = $1 AND i.state = 'applying' ORDER BY i.position`,
+    [fleet],
+  );
+  return rows.map(({ json, cacheKey, isPrinted, fields, stdout, stderr, ...item }) => {
+    const kept = JSON.parse(json) as Omit<ItemResult, "fields">;
+    const result: ItemResult = { ...kept, fields: JSON.parse(fields ?? "{}") as ItemResult["fields"] };
+    const streams = isPrinted ? streamsFrom({ stdout, stderr }, result.output) : null;
+    return { ...item, intent: { result, cacheKey, streams } };
   });
 }

@@ -1,17 +1,22 @@
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
+import { MAX_JSON_DEPTH, MAX_JSON_VALUES, parseJson } from "../../json/parse-json.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
-import type { AsksCoordinators } from "../model/question.ts";
-import { MAX_CLAIM, type NewAttempt, type Taken } from "../model/queue.ts";
-import { QueueError } from "../model/queue-error.ts";
-import type { ClaimedWork, Delivery, Membership, NewMachine, Offer, Withdrawn } from "../model/work.ts";
+import { MAX_CLAIM, type NewAttempt, QueueError, type Taken } from "../model/queue.ts";
+import type {
+  AsksCoordinators,
+  ClaimedWork,
+  Delivery,
+  Membership,
+  NewMachine,
+  Offer,
+  Withdrawn,
+} from "../model/work.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { bounded } from "../stored/stream-encoding.ts";
-import type { Connection, Patience } from "./connection.ts";
+import { type Connection, LEASE_MS, type Patience, RENEW_MS } from "./connection.ts";
 import { type Answer, GroupCommit } from "./group-commit.ts";
-import { LEASE_MS, RENEW_MS } from "./lease.ts";
 import { lackingRights } from "./machine-role.ts";
 import { questionsBy } from "./questions.ts";
-import { saidIn } from "./said-in.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
 const LOST_AFTER_MS = 10_000;
@@ -246,4 +251,11 @@ function takenOf(told: string): Taken {
 
 function nameOf(fleet: string, index: number, attempt: number): string {
   return `${fleet}:${index}:${attempt}`;
+}
+
+/** What another process wrote into the database; undefined if it is no JSON, or too much. What cannot be read does not keep others from being read. */
+export function saidIn(json: string): unknown {
+  // An output is nested in its result.
+  const parsed = parseJson(json, 2 * MAX_JSON_VALUES, 2 * MAX_JSON_DEPTH);
+  return parsed.ok ? parsed.value : undefined;
 }

@@ -1,8 +1,8 @@
 import { BLOB_TABLE } from "../../blobs/postgres/postgres-blobs.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import { QueueError } from "../model/queue-error.ts";
+import { QueueError } from "../model/queue.ts";
 import type { Connection, Statements } from "./connection.ts";
-import { isDenied } from "./explained-error.ts";
+import { isDenied } from "./lost-connection.ts";
 import { ITEM_MACHINES, MACHINES } from "./machines-schema.ts";
 
 /**

@@ -1,13 +1,13 @@
 import { createHmac } from "node:crypto";
 import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
 import { projectPaths } from "../../state/state-paths.ts";
-import type { WhileAway } from "../model/while-away.ts";
+import type { WhileAway } from "../model/queue.ts";
 import { SCHEMA } from "./connection.ts";
+import { newStoreOwner, processOf } from "./fleets.ts";
 import { PERSISTENCE } from "./lost-connection.ts";
 import { PostgresStore } from "./postgres-store.ts";
 import { isOpenToOthers, placeOf } from "./queue-url.ts";
 import { connectServer } from "./server.ts";
-import { newStoreOwner, processOf } from "./store-owner.ts";
 
 /**
  * Opens the fleets of a project in a PostgreSQL database. They belong to a state directory, known by its key: what their items

@@ -1,5 +1,4 @@
-import { causeOf } from "../model/cause.ts";
-import { isFailure } from "../model/item.ts";
+import { causeOf, type ItemStreams, isFailure } from "../model/item.ts";
 import {
   type Claim,
   type FleetQueue,
@@ -13,13 +12,36 @@ import {
 } from "../model/queue.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { msOf } from "../stored/ms-of.ts";
+import { encodedStreams, MAX_FLEET_BYTES } from "../stored/stream-encoding.ts";
 import type { BegunLog } from "./begun-log.ts";
-import { cancelFleet } from "./cancel.ts";
+import { cancelFleet, type Scope, type Statements } from "./connection.ts";
 import { countsOf, itemCounts } from "./fleets.ts";
-import type { GroupCommit } from "./group-commit.ts";
-import type { Scope } from "./scope.ts";
-import type { StreamBudget } from "./stream-budget.ts";
-import type { Write } from "./write.ts";
+import type { GroupCommit, Write } from "./group-commit.ts";
+
+/** How much the streams of one fleet may still take. */
+export class StreamBudget {
+  #bytes: number;
+
+  private constructor(bytes: number) {
+    this.#bytes = bytes;
+  }
+
+  static async of(db: Statements, fleet: number): Promise<StreamBudget> {
+    const [row] = await db.query<{ bytes: number }>(
+      `SELECT coalesce(sum(coalesce(length(stdout), 0) + coalesce(length(stderr), 0)), 0)::bigint AS bytes
+       FROM corral.streams WHERE fleet = $1`,
+      [fleet],
+    );
+    return new StreamBudget(row?.bytes ?? 0);
+  }
+
+  /** `output`: of the result, if it is whole. */
+  encoded(streams: ItemStreams, output: unknown): readonly [Buffer | null, Buffer | null] {
+    const [out, err] = encodedStreams(streams, output, this.#bytes >= MAX_FLEET_BYTES);
+    this.#bytes += (out?.length ?? 0) + (err?.length ?? 0);
+    return [out, err];
+  }
+}
 
 interface PostgresQueueOptions {
   readonly scope: Scope;

@@ -1,39 +1,53 @@
 import { join } from "node:path";
 import { removeLines } from "../../state/appended-lines.ts";
-import type { FailureGroup } from "../model/cause.ts";
-import type { FleetRecord, FleetState, Pace, SummaryLine } from "../model/fleet-record.ts";
-import type { FleetSpec, ItemRequest, ItemResult } from "../model/item.ts";
-import type { FleetQueue, Taken } from "../model/queue.ts";
-import type { FencedItem, FleetStore, Loaded, LoadOptions, TakenOver } from "../model/store.ts";
 import type {
   EarlierAttempt,
+  FailureGroup,
+  FleetSpec,
   ItemFilter,
   ItemLog,
+  ItemRequest,
+  ItemResult,
   ListedItem,
   PendingItem,
   Reviewed,
   StoredItem,
-} from "../model/stored-item.ts";
+} from "../model/item.ts";
+import type { FleetQueue, Taken } from "../model/queue.ts";
+import type {
+  FencedItem,
+  FleetRecord,
+  FleetState,
+  FleetStore,
+  Loaded,
+  LoadOptions,
+  Pace,
+  SummaryLine,
+  TakenOver,
+} from "../model/store.ts";
 import { BegunLog } from "./begun-log.ts";
-import { type Connection, SCHEMA, type Statements } from "./connection.ts";
+import { type Connection, OwnerLease, SCHEMA, type Scope, type Statements } from "./connection.ts";
 import {
   createFleet,
+  discardLoading,
   endFleet,
   fleetRow,
   fleetsLike,
+  forgetEnded,
+  hasOwnerEnded,
   idOf,
   newestFleets,
   pauseFleet,
+  pendingAfter,
   recordOf,
+  recordReviewed,
   rowOf,
+  takeOverFleet,
 } from "./fleets.ts";
-import { discardLoading, forgetEnded } from "./forget.ts";
-import { GroupCommit } from "./group-commit.ts";
-import { itemOf, keysOf, listedItems, logsOf, paceOf } from "./item-details.ts";
-import { OwnerLease } from "./lease.ts";
-import { loadItems } from "./load.ts";
+import { GroupCommit, type Write } from "./group-commit.ts";
+import { itemOf, keysOf, listedItems, loadItems, logsOf, paceOf } from "./load.ts";
 import { migrate } from "./migrate.ts";
-import { PostgresQueue } from "./postgres-queue.ts";
+import { PostgresQueue, StreamBudget } from "./postgres-queue.ts";
 import {
   earlierSuccess,
   endCacheKeys,
@@ -45,12 +59,7 @@ import {
   summaryOf,
   writtenPaths,
 } from "./results.ts";
-import { pendingAfter, recordReviewed } from "./reviewed.ts";
-import type { Scope } from "./scope.ts";
-import { StreamBudget } from "./stream-budget.ts";
-import { hasOwnerEnded, takeOverFleet } from "./take-over.ts";
 import { PostgresWork } from "./work.ts";
-import type { Write } from "./write.ts";
 import { commitWrites } from "./writes.ts";
 
 /** Items in one transaction, with their results in memory. */

@@ -7,9 +7,8 @@ import {
   MAX_ASKED_BYTES_BY_MACHINE,
   type QuestionName,
   type UnreadQuestion,
-} from "../model/question.ts";
-import type { Connection } from "./connection.ts";
-import type { Scope } from "./scope.ts";
+} from "../model/work.ts";
+import type { Connection, Scope } from "./connection.ts";
 
 /** Questions that wait for an answer of this process, which owns their fleet: $1 to $3 are its project, its name and its owner. */
 const WAITING = `

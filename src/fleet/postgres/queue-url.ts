@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type pg from "pg";
-import { QueueError } from "../model/queue-error.ts";
+import { QueueError } from "../model/queue.ts";
 
 /** Modes of TLS. With `prefer` and `allow` an attacker in the network could switch TLS off: they are refused. */
 const MODES = ["disable", "require", "verify-ca", "verify-full"];

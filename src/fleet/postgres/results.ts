@@ -1,9 +1,7 @@
-import { causeText, type FailureGroup } from "../model/cause.ts";
-import type { SummaryLine } from "../model/fleet-record.ts";
-import type { ItemRequest, ItemResult } from "../model/item.ts";
+import { causeText, type FailureGroup, type ItemRequest, type ItemResult } from "../model/item.ts";
+import type { SummaryLine } from "../model/store.ts";
 import { type ResultRow, resultFrom } from "../stored/result-row.ts";
-import type { Statements } from "./connection.ts";
-import type { Scope } from "./scope.ts";
+import type { Scope, Statements } from "./connection.ts";
 
 /** Small enough for memory with the longest results. No statement stays open between pages. */
 const PAGE = 200;

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import { sha256 } from "../../platform/sha256.ts";
-import { QueueError } from "../model/queue-error.ts";
+import { QueueError } from "../model/queue.ts";
 import {
   type Connection,
+  Holders,
   type Patience,
   type Rows,
   SCHEMA,
@@ -12,9 +13,16 @@ import {
   schemaTexts,
   storable,
 } from "./connection.ts";
-import { explainedError, tooOld } from "./explained-error.ts";
-import { Holders } from "./held-locks.ts";
-import { isCrowded, isHeldUp, isPassing, PERSISTENCE, type Persistence, Retries } from "./lost-connection.ts";
+import {
+  explainedError,
+  isCrowded,
+  isHeldUp,
+  isPassing,
+  PERSISTENCE,
+  type Persistence,
+  Retries,
+  tooOld,
+} from "./lost-connection.ts";
 import { type OpenClients, openClients, streamOf } from "./open-clients.ts";
 import { placeOf, settingsOf } from "./queue-url.ts";
 

@@ -1,28 +1,28 @@
 import { PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
-import type { AskedElsewhere, QuestionName, UnreadQuestion } from "../model/question.ts";
 import {
   type Agreement,
+  type AskedElsewhere,
   type Delivered,
   MAX_RUNNERS,
   type Machine,
   type MachineFleet,
   type Membership,
   type NewMachine,
+  type QuestionName,
   type Referred,
   type Runner,
+  type UnreadQuestion,
   type WorkStore,
 } from "../model/work.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { msOf } from "../stored/ms-of.ts";
-import { idOf } from "./fleets.ts";
+import type { Scope } from "./connection.ts";
+import { ACTIVE, idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
-import { PostgresMembership } from "./membership.ts";
+import { PostgresMembership, saidIn } from "./membership.ts";
 import { answerTo, questionsOf, textsOf } from "./questions.ts";
-import { saidIn } from "./said-in.ts";
-import type { Scope } from "./scope.ts";
-import { ACTIVE } from "./states.ts";
 
 /** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each, and JSON takes many times its bytes in memory. */
 const MAX_TAKEN_BYTES = 32 * 1024 ** 2;

@@ -1,12 +1,18 @@
 import type { ItemRequest } from "../model/item.ts";
-import { type Claim, type ClaimedItem, LONGEST_DELAY_MS, type Taken } from "../model/queue.ts";
-import { QueueError } from "../model/queue-error.ts";
+import { type Claim, type ClaimedItem, LONGEST_DELAY_MS, QueueError, type Taken } from "../model/queue.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
-import type { Statement } from "./connection.ts";
-import type { Answer } from "./group-commit.ts";
-import type { Scope } from "./scope.ts";
-import { ACTIVE, outerState } from "./states.ts";
-import { type Answers, AT_ONCE, type Ending, type ItemWrite, type Step, type Write, type WriteOf } from "./write.ts";
+import type { Scope, Statement } from "./connection.ts";
+import { ACTIVE, outerState } from "./fleets.ts";
+import {
+  type Answer,
+  type Answers,
+  AT_ONCE,
+  type Ending,
+  type ItemWrite,
+  type Step,
+  type Write,
+  type WriteOf,
+} from "./group-commit.ts";
 
 /** One statement for each kind of write. Those that changed nothing get no answer. */
 function itemSteps(scope: Scope, fleet: number, wave: readonly ItemWrite[], answers: Answers): Step[] {

@@ -1,5 +1,5 @@
 import { clipped, printable } from "../../text/visible.ts";
-import type { SummaryLine } from "../model/fleet-record.ts";
+import type { SummaryLine } from "../model/store.ts";
 import type { ReportFleet, ReportItem } from "./measures/data.ts";
 import { escaped } from "./measures/escaped.ts";
 import { type Outcome, outcomeOf } from "./measures/outcome.ts";

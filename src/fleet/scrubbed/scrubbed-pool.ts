@@ -1,4 +1,4 @@
-import { HeldFolders } from "../../files/host/held-folders.ts";
+import { HeldFolders } from "../../files/host/folder.ts";
 import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { endedResult } from "../../run/ended.ts";
 import { identityOf, type Job } from "../../run/model/job.ts";

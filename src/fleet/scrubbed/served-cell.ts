@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { copyInto } from "../../files/host/content.ts";
-import type { HeldFolders } from "../../files/host/held-folders.ts";
+import type { HeldFolders } from "../../files/host/folder.ts";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import type { CellExit, ServedItem, ServingCell } from "../../isolation/port/cell.ts";

@@ -1,4 +1,4 @@
-import type { Pace } from "../model/fleet-record.ts";
+import type { Pace } from "../model/store.ts";
 
 const RECENT_MS = 60_000;
 /** Few rows are read, however many items there are. */

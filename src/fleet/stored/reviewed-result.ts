@@ -1,5 +1,4 @@
-import type { ItemResult } from "../model/item.ts";
-import type { Reviewed } from "../model/stored-item.ts";
+import type { ItemResult, Reviewed } from "../model/item.ts";
 
 /** The result of a pending item after a person's decision. */
 export function reviewedResult(before: ItemResult, counts: Reviewed["counts"]): ItemResult {

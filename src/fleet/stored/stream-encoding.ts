@@ -1,5 +1,5 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
-import type { ItemStreams } from "../model/stored-item.ts";
+import type { ItemStreams } from "../model/item.ts";
 
 /** Characters that are kept of each stream. */
 const HEAD_CHARS = 16 * 1024;

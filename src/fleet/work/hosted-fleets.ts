@@ -1,7 +1,5 @@
 import { sha256 } from "../../platform/sha256.ts";
-import type { Membership, Offer } from "../model/work.ts";
-import type { HostedFleet, HostFleet } from "./hosting.ts";
-import type { OnWorkEvent } from "./work-events.ts";
+import type { ClaimedWork, Delivery, Membership, Offer } from "../model/work.ts";
 
 /** Fleets whose cells and files are kept ready at once; further ones wait until one of these has ended. */
 const MAX_OPEN = 32;
@@ -135,3 +133,63 @@ export class HostedFleets implements AsyncDisposable {
 function agreedText({ agreement, spec }: Offer): string {
   return sha256(JSON.stringify([spec, agreement]));
 }
+
+/** A fleet of another process, ready to run here. Disposing removes its cells. */
+export interface HostedFleet extends AsyncDisposable {
+  readonly worker: string;
+  /** One attempt. It rejects only for bugs. `turn` is called when its cell is ready, and settles when it may begin. */
+  attempt(
+    item: ClaimedWork,
+    how: { readonly signal: AbortSignal; readonly turn: () => Promise<void> },
+  ): Promise<Brought>;
+}
+
+/** What came of an attempt. */
+export type Brought =
+  | { readonly outcome: "delivery"; readonly delivery: Delivery }
+  /**
+   * It says nothing about the item, which runs again. `isUnwell`: this machine lacks something that all items need, so it takes none for a
+   * while.
+   */
+  | { readonly outcome: "given_up"; readonly why: string; readonly isUnwell: boolean };
+
+export type Hosting =
+  | { readonly ok: true; readonly fleet: HostedFleet }
+  /** `why`: in words for the owner of the machine. */
+  | { readonly ok: false; readonly why: string };
+
+/** Compares the fleet with what is declared here, and prepares what its items read. */
+export type HostFleet = (offer: Offer, signal: AbortSignal) => Promise<Hosting>;
+
+/** What happens on a machine that runs items of fleets. */
+export type WorkEvent =
+  /** The container engine or the queue is away: it tries again until that is there, or it is stopped. */
+  | { readonly type: "waiting"; readonly for: "engine" | "queue"; readonly why: string }
+  | { readonly type: "joined"; readonly name: string; readonly slots: number; readonly labels: readonly string[] }
+  /** Its items are taken from now on. */
+  | { readonly type: "taking"; readonly fleet: string; readonly worker: string }
+  /** Why none of its items are taken. */
+  | { readonly type: "not_taking"; readonly fleet: string; readonly why: string }
+  /** It has ended, or its coordinator runs no more of it. */
+  | { readonly type: "closed"; readonly fleet: string }
+  | ({ readonly type: "started" } & AttemptName)
+  | ({ readonly type: "delivered"; readonly status: string; readonly durationMs: number } & AttemptName)
+  /** Another attempt counts meanwhile: nothing of this one was recorded. */
+  | ({ readonly type: "late"; readonly reason: string } & AttemptName)
+  /** `hasBegun`: its worker had begun. */
+  | ({ readonly type: "given_back"; readonly why: string; readonly hasBegun: boolean } & AttemptName)
+  /** For the user only: it may contain host paths. */
+  | { readonly type: "trouble"; readonly detail: string }
+  /** Its lease has ended: everything that ran is ended, and other processes run it again. */
+  | { readonly type: "lost" }
+  | { readonly type: "draining"; readonly why: string };
+
+export interface AttemptName {
+  readonly fleet: string;
+  readonly index: number;
+  readonly key: string;
+  /** From 1. */
+  readonly attempt: number;
+}
+
+export type OnWorkEvent = (event: WorkEvent) => void;

@@ -1,19 +1,42 @@
 import { z } from "zod";
-import { type Digest, isDigest } from "../../blobs/model/blob.ts";
+import { type BlobStore, type Digest, isDigest } from "../../blobs/model/blob.ts";
+import type { Changeset } from "../../changes/model/changeset.ts";
+import { exportChangeset } from "../../changes/wire/export.ts";
 import { examine } from "../../json/examine.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
+import type { Job } from "../../run/model/job.ts";
 import { brokenResult, type RunResult } from "../../run/model/result.ts";
-import type { ItemExecutor } from "../executor.ts";
-import { itemResult, unrunResult } from "../item-result.ts";
+import type { RunTroubles } from "../fleet-parts.ts";
+import { type ItemExecutor, itemResult, unrunResult } from "../item-result.ts";
 import { type FleetJob, itemJob } from "../items/item-job.ts";
 import { ATTACHED_LIMITS, type ItemRequest, type ItemResult } from "../model/item.ts";
 import type { ClaimedWork, Delivery } from "../model/work.ts";
-import type { RunTroubles } from "../run-troubles.ts";
 import { boundedResult } from "../stored/bounded-result.ts";
 import { boundedStream } from "../stored/stream-encoding.ts";
 import type { AskingCoordinator } from "./asking-coordinator.ts";
-import type { Brought, HostedFleet } from "./hosting.ts";
-import type { SentChanges } from "./sent-changes.ts";
+import type { Brought, HostedFleet } from "./hosted-fleets.ts";
+
+/** What items changed, stored for their coordinator. */
+export class SentChanges {
+  readonly #blobs: BlobStore;
+  /** By run, until it is taken; as many as run at once. */
+  readonly #sent = new Map<string, Digest>();
+
+  constructor(blobs: BlobStore) {
+    this.#blobs = blobs;
+  }
+
+  async send({ run, signal }: Pick<Job, "run" | "signal">, changeset: Changeset): Promise<void> {
+    this.#sent.set(run, await exportChangeset(changeset, this.#blobs, signal));
+  }
+
+  /** The list of its changes; null: it has none. */
+  take(run: string): Digest | null {
+    const digest = this.#sent.get(run) ?? null;
+    this.#sent.delete(run);
+    return digest;
+  }
+}
 
 const MAX_TEXT = 10_000;
 /** Of paths that an item may read or write. */

@@ -1,10 +1,8 @@
 import { newRunId } from "../../run/model/job.ts";
+import { Semaphore } from "../fleet-parts.ts";
 import type { Taken } from "../model/queue.ts";
 import type { ClaimedWork, Delivery, Membership, Withdrawn, WorkStore } from "../model/work.ts";
-import { Semaphore } from "../semaphore.ts";
-import { HostedFleets } from "./hosted-fleets.ts";
-import type { HostedFleet, HostFleet } from "./hosting.ts";
-import type { AttemptName, OnWorkEvent } from "./work-events.ts";
+import { type AttemptName, type HostedFleet, HostedFleets, type HostFleet, type OnWorkEvent } from "./hosted-fleets.ts";
 
 interface Parts {
   readonly item: ClaimedWork;

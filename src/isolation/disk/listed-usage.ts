@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
 import { readFileSync, readlinkSync } from "node:fs";
-import type { Descriptor } from "../../files/host/descriptor.ts";
-import { decodedMountField } from "../../files/host/kernel-mounts.ts";
+import { type Descriptor, decodedMountField } from "../../files/host/descriptor.ts";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import { onAbort } from "../../platform/on-abort.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";

@@ -1,7 +1,6 @@
 import fs from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Descriptor } from "../../files/host/descriptor.ts";
-import { mountIdOf } from "../../files/host/kernel-mounts.ts";
+import { type Descriptor, mountIdOf } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import { type TreeUsage, UsageSum } from "./usage-sum.ts";
 

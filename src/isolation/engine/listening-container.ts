@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type Docker from "dockerode";
 import { z } from "zod";
 import { within } from "../../platform/within.ts";
-import type { NetworkPlace } from "../../sandbox/network/places.ts";
+import type { NetworkPlace } from "../../sandbox/network/rule.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import { type Door, openDoor } from "../network/door.ts";
 import { enteringProgram, giveChannel } from "../network/hand-over.ts";

@@ -1,4 +1,4 @@
-import { decodedMountField } from "../../files/host/kernel-mounts.ts";
+import { decodedMountField } from "../../files/host/descriptor.ts";
 
 /** What a cell reports of itself before its worker runs. Corral's own binary writes it; no code of the image has run yet. */
 export interface GateReport {

@@ -1,5 +1,5 @@
 import { nullFor } from "../../platform/errno.ts";
-import type { NetworkPlace } from "../../sandbox/network/places.ts";
+import type { NetworkPlace } from "../../sandbox/network/rule.ts";
 import type { Accept, Listening } from "../port/cell.ts";
 import { type OpenPlaces, openPlaces } from "./listen-in.ts";
 import { openNetworkNamespace } from "./namespace.ts";

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { createServer, type Server, type Socket } from "node:net";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import { within } from "../../platform/within.ts";
-import type { NetworkPlace } from "../../sandbox/network/places.ts";
+import type { NetworkPlace } from "../../sandbox/network/rule.ts";
 import type { Accept } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { type InsideAnswer, type InsidePlace, listenInside } from "./listen-inside.ts";

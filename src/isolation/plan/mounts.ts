@@ -1,8 +1,8 @@
 import { join } from "node:path/posix";
+import { deliveryOf } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import { isReserved, ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, ROOT } from "../../sandbox/virtual-path.ts";
 import { environmentMounts, type PlannedEnvironment, refuseHiddenEnvironments } from "./environments.ts";

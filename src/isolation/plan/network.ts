@@ -1,8 +1,14 @@
 import { packageSetup } from "../../sandbox/network/package-environment.ts";
-import { MAX_PLACES, type NetworkPlaces, networkPlaces, PROXY } from "../../sandbox/network/places.ts";
-import type { AllowedNetwork, Network } from "../../sandbox/network/rule.ts";
-import { shownRule } from "../../sandbox/network/shown-rule.ts";
-import { parseTarget } from "../../sandbox/network/target.ts";
+import {
+  type AllowedNetwork,
+  MAX_PLACES,
+  type Network,
+  type NetworkPlaces,
+  networkPlaces,
+  PROXY,
+  parseTarget,
+  shownRule,
+} from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { HOSTS_PATH, type Plan, type PlannedNetwork } from "./plan.ts";

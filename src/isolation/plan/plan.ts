@@ -1,6 +1,5 @@
 import type { Limits } from "../../sandbox/limits.ts";
-import type { NetworkPlaces } from "../../sandbox/network/places.ts";
-import type { ShownRule } from "../../sandbox/network/shown-rule.ts";
+import type { NetworkPlaces, ShownRule } from "../../sandbox/network/rule.ts";
 import type { Hardening } from "../../sandbox/policy.ts";
 
 /** What a pinned mount source was when it was opened: Linux device and inode numbers, in decimal. */

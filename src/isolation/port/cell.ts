@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import type { NetworkPlace } from "../../sandbox/network/places.ts";
+import type { NetworkPlace } from "../../sandbox/network/rule.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 
 /** A running isolated environment. Disposing removes every trace of it, in any state. */

@@ -3,10 +3,10 @@ import { join } from "node:path/posix";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { codeOf } from "../../platform/errno.ts";
 import { canonicalMounts, carve } from "../../sandbox/access.ts";
+import { deliveryOf } from "../../sandbox/expand.ts";
 import { asksForHostExecuted, type EntryKind, FIRST_NAMES, hostExecutedBelow } from "../../sandbox/host-executed.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 

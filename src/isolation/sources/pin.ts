@@ -1,7 +1,6 @@
 import { constants, fstatSync } from "node:fs";
 import { join } from "node:path/posix";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { mountIdOf } from "../../files/host/kernel-mounts.ts";
+import { Descriptor, mountIdOf } from "../../files/host/descriptor.ts";
 import { codeOf } from "../../platform/errno.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { PlannedSource } from "../plan/mounts.ts";

@@ -1,5 +1,5 @@
 import { readFileSync, realpathSync } from "node:fs";
-import { decodedMountField } from "../../files/host/kernel-mounts.ts";
+import { decodedMountField } from "../../files/host/descriptor.ts";
 
 /** Host directories that no mount may be, contain, or be inside of. Made once for an engine and a state directory. */
 export interface RefusedSources {

@@ -1,10 +1,129 @@
 import { createHash, randomBytes } from "node:crypto";
 import { StringDecoder } from "node:string_decoder";
-import type { ElicitRequestFormParams, Progress } from "@modelcontextprotocol/server";
+import {
+  CLIENT_CAPABILITIES_META_KEY,
+  type ClientCapabilities,
+  type ElicitRequestFormParams,
+  type Progress,
+  type ServerContext,
+} from "@modelcontextprotocol/server";
+import PQueue from "p-queue";
+import { inTurn } from "../../run/model/in-turn.ts";
 import type { OnOutput } from "../../run/session/exec-command.ts";
 import { printable } from "../../text/visible.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
-import type { Exchange } from "./exchange.ts";
+import type { ToolResult } from "../../tools/tool.ts";
+
+/** Requests of one kind that run at once for one client. Commands always run one at a time. */
+const MAX_AT_ONCE = 16;
+/** Requests that wait for their turn. Further requests are refused at once. */
+const MAX_WAITING = 112;
+
+/** Places for the requests of one kind of one client. A request that waits for a person takes no place. */
+export class Slots {
+  readonly #queue = new PQueue({ concurrency: MAX_AT_ONCE });
+  /** How many people each holder of a place waits for. */
+  readonly #waiting = new Map<object, number>();
+
+  /** Null if too many already wait. Rejects with the signal's reason if it is aborted in the queue. */
+  take<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> | null {
+    if (this.#queue.size >= MAX_WAITING) return null;
+    return inTurn(this.#queue, work, signal);
+  }
+
+  /** Frees the holder's place while it waits. Afterwards it takes a place at once, even if all are taken. */
+  async without<T>(holder: object, wait: () => Promise<T>): Promise<T> {
+    this.#count(holder, 1);
+    try {
+      return await wait();
+    } finally {
+      this.#count(holder, -1);
+    }
+  }
+
+  #count(holder: object, more: 1 | -1): void {
+    const count = (this.#waiting.get(holder) ?? 0) + more;
+    if (count === 0) this.#waiting.delete(holder);
+    else this.#waiting.set(holder, count);
+    this.#queue.concurrency = MAX_AT_ONCE + this.#waiting.size;
+  }
+
+  async idle(): Promise<void> {
+    await this.#queue.onIdle();
+  }
+}
+
+/** One request of a client, and what can be sent to the client until it is answered. */
+export interface Exchange {
+  /** Aborted when the client cancels the request, or is gone. */
+  readonly signal: AbortSignal;
+  /** Null if the client did not ask for it. */
+  readonly progress: ((progress: Progress) => Promise<void>) | null;
+  /** True if the client can show a form to a person. */
+  readonly asks: boolean;
+  /** Requests to the client. Null since the revision 2026-07-28: the answer says what is needed, and the client retries. */
+  readonly push: Push | null;
+  /** What the client sent with its retry. */
+  readonly state: string | undefined;
+  /** Settles when only a few answers are unread by the client: Corral holds each whole. Rejects with the signal's reason. */
+  readonly whenRead: WhenRead;
+  readonly responses: Readonly<Record<string, unknown>>;
+}
+
+export type WhenRead = (signal: AbortSignal) => Promise<void>;
+
+export interface Push {
+  elicit(form: ElicitRequestFormParams, signal: AbortSignal): Promise<unknown>;
+  /** Null if the client does not offer roots. */
+  readonly roots: ((signal: AbortSignal) => Promise<readonly string[]>) | null;
+}
+
+/** How long a client may take to send its roots. */
+const ROOTS_MS = 10_000;
+/** The project sets how long a form may be open; the signal ends it. */
+const NO_TIME_LIMIT = 2 ** 31 - 1;
+
+/** `initial`: what a client of the 2025 revisions declared once, for all its requests; null for a later revision. */
+export function exchangeOf(
+  { mcpReq }: ServerContext,
+  initial: ClientCapabilities | undefined | null,
+  whenRead: WhenRead,
+): Exchange {
+  const envelope: Readonly<Record<string, unknown>> = { ...mcpReq.envelope };
+  const capabilities =
+    initial === null ? (envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined) : initial;
+  const token = mcpReq._meta?.progressToken;
+  return {
+    signal: mcpReq.signal,
+    progress:
+      token === undefined
+        ? null
+        : (progress) =>
+            mcpReq.notify({ method: "notifications/progress", params: { ...progress, progressToken: token } }),
+    asks: canShowForms(capabilities),
+    push: initial === null ? null : pushThrough(mcpReq, capabilities),
+    state: mcpReq.requestState<string>(),
+    whenRead,
+    responses: mcpReq.inputResponses ?? {},
+  };
+}
+
+/** A client that declares no modes supports forms. */
+function canShowForms(capabilities: ClientCapabilities | undefined): boolean {
+  const elicitation = capabilities?.elicitation;
+  if (elicitation === undefined) return false;
+  return elicitation.form !== undefined || elicitation.url === undefined;
+}
+
+function pushThrough(mcpReq: ServerContext["mcpReq"], capabilities: ClientCapabilities | undefined): Push {
+  const roots = async (signal: AbortSignal): Promise<readonly string[]> => {
+    const listed = await mcpReq.send({ method: "roots/list" }, { signal, timeout: ROOTS_MS });
+    return listed.roots.map(({ uri }) => uri);
+  };
+  return {
+    elicit: (form, signal) => mcpReq.elicitInput(form, { signal, timeout: NO_TIME_LIMIT }),
+    roots: capabilities?.roots === undefined ? null : roots,
+  };
+}
 
 /** The most of an output that waits to be sent; what is older is left out here, and is in the answer. */
 const MAX_WAITING_CHARS = 4000;

@@ -2,8 +2,7 @@ import type { Tool as ToolDescription } from "@modelcontextprotocol/server";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
 import { describedFor } from "../../run/session/tool-description.ts";
-import { inputSchemaOf } from "../../tools/input-schema.ts";
-import type { Tool } from "../../tools/tool.ts";
+import { inputSchemaOf, type Tool } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 
 /** The tools that a worker may and can use, by name: all others would be refused. */

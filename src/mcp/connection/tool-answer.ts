@@ -1,6 +1,6 @@
 import type { CallToolResult } from "@modelcontextprotocol/server";
 import { charactersIn } from "../../json/size.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 
 /** The SDK's client ends its stdio connection at a message of 10 MiB. */
 const MAX_ANSWER_BYTES = 8 * 1024 ** 2;

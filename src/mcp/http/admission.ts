@@ -4,7 +4,7 @@ import { boundedText } from "../../json/bounded-text.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { onlyHost } from "../../platform/http.ts";
 import { isUnambiguous } from "../../platform/http-connections.ts";
-import { MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES } from "../message-limits.ts";
+import { MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES } from "../protocol-server.ts";
 
 /** A request that a server was sent: Node leaves these open for what a client is answered with. */
 export type HttpRequest = IncomingMessage & { readonly method: string; readonly url: string };

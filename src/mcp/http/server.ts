@@ -7,8 +7,7 @@ import { OpenBytes } from "../../json/bounded-text.ts";
 import { createServer } from "../../platform/http.ts";
 import { Connections } from "../../platform/http-connections.ts";
 import type { Connection } from "../connection/connection.ts";
-import { MAX_MESSAGE_BYTES } from "../message-limits.ts";
-import { protocolServer } from "../protocol-server.ts";
+import { MAX_MESSAGE_BYTES, protocolServer } from "../protocol-server.ts";
 import { carriesToken, type HttpRequest, isLocalRequest, MAX_OPEN_BYTES, readBody, refuse } from "./admission.ts";
 
 /** How long a client may be silent before Corral treats it as gone. */

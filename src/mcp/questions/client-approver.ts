@@ -1,10 +1,8 @@
 import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import pc from "picocolors";
-import { type ApprovalRequest, type Approver, type Decision, unasked } from "../../approval/approver.ts";
-import type { Board, Shareable } from "../../approval/board.ts";
+import { type Answer, type ApprovalRequest, type Approver, type Decision, unasked } from "../../approval/approver.ts";
 import { lastingOf, mayBeOnce } from "../../approval/memory.ts";
-import type { Answer } from "../../approval/question.ts";
-import { QueuedApprover } from "../../approval/queued-approver.ts";
+import { type Board, QueuedApprover, type Shareable } from "../../approval/queued-approver.ts";
 import { type AskedOfPerson, choiceTexts, EVERYTHING, questionText } from "../../operations/wording/question-text.ts";
 import type { Call } from "../calls/call.ts";
 

@@ -1,5 +1,5 @@
 import type { ApprovalRequest, Approver, Decision } from "../../approval/approver.ts";
-import { type Board, isShareable, type Shareable } from "../../approval/board.ts";
+import { type Board, isShareable, type Shareable } from "../../approval/queued-approver.ts";
 
 /** Routes each question to the approver of the session that it comes from, by the root of its tree of runs. */
 export class QuestionRoutes implements Approver, Shareable {

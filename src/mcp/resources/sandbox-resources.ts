@@ -9,8 +9,8 @@ import {
 import type { ListEntry, Listing } from "../../files/model/files.ts";
 import { MAX_CHARS } from "../../files/read/read-text.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
-import type { Exchange } from "../calls/exchange.ts";
+import type { ToolResult } from "../../tools/tool.ts";
+import type { Exchange } from "../calls/call.ts";
 import { isTooLong } from "../connection/tool-answer.ts";
 import { resourcePath, resourceUri } from "./resource-uri.ts";
 

@@ -7,7 +7,7 @@ import type { LetGo } from "../../isolation/port/engine.ts";
 import { historyBytes } from "../../run/open/history.ts";
 import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../../state/owner.ts";
-import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-entries.ts";
+import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-dir.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { removeUnusedEnvironments } from "../environments.ts";
 import { listCells, type Machine, reapCells } from "../machine.ts";

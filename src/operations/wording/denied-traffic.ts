@@ -1,5 +1,5 @@
 import type { RunResult } from "../../run/model/result.ts";
-import type { DeniedTraffic } from "../../sandbox/network/report.ts";
+import type { DeniedTraffic } from "../../sandbox/network/judge.ts";
 import { printableLine } from "../../text/visible.ts";
 
 /** So many hosts are named one by one. */

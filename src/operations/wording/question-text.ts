@@ -1,6 +1,5 @@
-import { type ApprovalOperation, isGrant } from "../../approval/approver.ts";
+import { type Answer, type ApprovalOperation, isGrant } from "../../approval/approver.ts";
 import { type Asked, type Lasting, lastingOf, mayBeOnce } from "../../approval/memory.ts";
-import type { Answer } from "../../approval/question.ts";
 import { lookAlikeTexts } from "../../text/look-alike.ts";
 import { printable, printableLine, visibleName } from "../../text/visible.ts";
 import { type Colors, quotedLines, widthOf } from "./quoted-lines.ts";

@@ -1,12 +1,10 @@
 import type { AgentTool, AgentToolAnswer } from "../../agent/messages/conversation.ts";
-import { toolNameOf } from "../../declarations/worker/agent.ts";
 import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { toolNameOf } from "../../declarations/worker/worker-yaml.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest } from "../../tools/hands.ts";
-import { inputSchemaOf } from "../../tools/input-schema.ts";
-import type { Tool } from "../../tools/tool.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import { inputSchemaOf, type Tool, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { usefulTools } from "../session/offered-tools.ts";
 

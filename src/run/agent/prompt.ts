@@ -3,8 +3,7 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { ATTACHMENTS_PATH, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import { readablePaths, writablePaths } from "../../sandbox/access.ts";
 import { ROOTED_BASE } from "../../sandbox/reserved.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { readAfterApproval } from "../../sandbox/withheld.ts";
+import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
 import { shownOnly } from "../../tools/exec-hints/wording.ts";
 import type { Job } from "../model/job.ts";
 

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import type { Hidden } from "../../files/model/hidden.ts";
+import type { Hidden } from "../../files/model/files.ts";
 import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
 import { carve, checkRead, governingMount, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { ConstraintError } from "../../sandbox/errors.ts";

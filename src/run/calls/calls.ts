@@ -1,5 +1,5 @@
 import PQueue from "p-queue";
-import type { Meter } from "../../egress/traffic/meter.ts";
+import type { Meter } from "../../egress/traffic/traffic.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
 import { parsePathIn } from "../../sandbox/access.ts";
 import { isLooser } from "../../sandbox/approval.ts";

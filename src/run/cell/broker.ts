@@ -9,7 +9,7 @@ import { OpenBytes } from "../../json/bounded-text.ts";
 import { bugText } from "../../platform/bug-text.ts";
 import { createServer } from "../../platform/http.ts";
 import { StateDirError } from "../../state/state-dir.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 import type { CallRequest } from "../calls/call.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
 import { inTurn } from "../model/in-turn.ts";

@@ -4,8 +4,7 @@ import { nameLines } from "../../isolation/plan/network.ts";
 import { HOSTS_PATH, type PlannedNetwork } from "../../isolation/plan/plan.ts";
 import type { Accept, Cell } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
-import { type NetworkPlaces, networkPlaces } from "../../sandbox/network/places.ts";
-import type { AllowedNetwork } from "../../sandbox/network/rule.ts";
+import { type AllowedNetwork, type NetworkPlaces, networkPlaces } from "../../sandbox/network/rule.ts";
 import { Disposables } from "../model/disposables.ts";
 
 interface Parts {

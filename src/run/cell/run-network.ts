@@ -1,9 +1,8 @@
-import type { Meter } from "../../egress/traffic/meter.ts";
+import type { Meter } from "../../egress/traffic/traffic.ts";
 import type { Accept } from "../../isolation/port/cell.ts";
-import { lesserNetwork } from "../../sandbox/network/lesser-network.ts";
+import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { packageRewrites } from "../../sandbox/network/package-environment.ts";
-import type { NetworkReport } from "../../sandbox/network/report.ts";
-import { type AllowedNetwork, isLookedInto } from "../../sandbox/network/rule.ts";
+import { type AllowedNetwork, isLookedInto, lesserNetwork } from "../../sandbox/network/rule.ts";
 import { asksByConnection } from "../grants/asked-by-connection.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Consent, Declared, NetworkHost, Records } from "../model/environment.ts";

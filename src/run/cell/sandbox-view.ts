@@ -1,9 +1,8 @@
 import { posix } from "node:path";
 import { ATTACHMENTS_PATH, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import { shownNetwork } from "../../sandbox/network/shown-rule.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { readAfterApproval } from "../../sandbox/withheld.ts";
+import { shownNetwork } from "../../sandbox/network/rule.ts";
+import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
 import { inCell } from "../model/cell-path.ts";
 import type { Job } from "../model/job.ts";
 

@@ -1,9 +1,8 @@
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { ruling } from "../../approval/rules.ts";
-import type { Verdict } from "../../changes/apply/verdict.ts";
+import type { Verdict } from "../../changes/apply/fitness.ts";
 import type { Collected } from "../../changes/collect.ts";
-import { DIFF_LIMITS, shownChangeset } from "../../changes/diff.ts";
-import { changesApart } from "../../changes/host-executed.ts";
+import { changesApart, DIFF_LIMITS, shownChangeset } from "../../changes/diff.ts";
 import { type Change, only, placesAbove } from "../../changes/model/changeset.ts";
 import type { HostExecuted } from "../../sandbox/approval.ts";
 import type { Consent, Declared } from "../model/environment.ts";

@@ -1,12 +1,11 @@
-import { recordsBack } from "../../audit/read.ts";
 import { type AuditRecord, changesApplied, outcomeCounts } from "../../audit/records.ts";
-import { auditKey } from "../../audit/seal.ts";
+import { auditKey, recordsBack } from "../../audit/seal.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Settled } from "../../changes/apply/verdict.ts";
+import type { Settled } from "../../changes/apply/fitness.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";
 import type { RecordApplied } from "../../changes/store/apply-kept.ts";
 import type { ChangesetStore } from "../../changes/store/changeset-store.ts";
-import type { Finished } from "../../changes/store/kept-changeset.ts";
+import type { Finished } from "../../changes/store/kept-folder.ts";
 import { loadSealKey } from "../../state/owner.ts";
 import { projectPaths } from "../../state/state-paths.ts";
 import { openTrail } from "../recorded/open-trail.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { CannotStage } from "../../changes/view/base-tree.ts";
-import { lendFiles } from "../../changes/view/lent-copies.ts";
+import { lendFiles } from "../../changes/view/copy-tree.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";

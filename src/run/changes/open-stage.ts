@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { Stage, type Staging } from "../../changes/stage.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
+import { deliveryOf } from "../../sandbox/expand.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { CellHost } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";

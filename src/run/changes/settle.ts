@@ -1,6 +1,6 @@
 import type { Decision } from "../../approval/approver.ts";
-import { applyChangeset } from "../../changes/apply/apply.ts";
-import { APPLIED, type Verdict } from "../../changes/apply/verdict.ts";
+import { applyChangeset } from "../../changes/apply/application.ts";
+import { APPLIED, type Verdict } from "../../changes/apply/fitness.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { type ChangeOutcome, type Changeset, only } from "../../changes/model/changeset.ts";
 import type { Stage } from "../../changes/stage.ts";

@@ -1,4 +1,4 @@
-import { ModelFailure } from "../../agent/failure.ts";
+import { ModelFailure } from "../../agent/events.ts";
 import { type FleetDefinition, fleetNamed, fleetNames } from "../../declarations/fleet.ts";
 import { notesOf } from "../../declarations/network/package-rules.ts";
 import { resolveHostPlace } from "../../declarations/place/host-place.ts";

@@ -1,9 +1,9 @@
 import { type ApprovalRule, mayApprove } from "../../approval/rules.ts";
 import { isWritableDirectly } from "../../isolation/sources/host-executed.ts";
 import { APPROVAL_MODES, type ApprovalMode, CHANGES } from "../../sandbox/approval.ts";
+import { askedOnApplying, comesBack, deliveryOf } from "../../sandbox/expand.ts";
 import { asksForHostExecuted } from "../../sandbox/host-executed.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { askedOnApplying, comesBack, deliveryOf } from "../../sandbox/staging.ts";
 
 /** A person's agreement that a run would need for what it changes to come back. */
 export interface ExplainedConsent {

@@ -1,9 +1,8 @@
 import { z } from "zod";
 import { examine, firstFaults } from "../../json/examine.ts";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
-import { commandSandbox } from "../../sandbox/command-sandbox.ts";
 import { reachesHost } from "../../sandbox/network/hosts.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Mode } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { parseAskedHost } from "./asked-host.ts";

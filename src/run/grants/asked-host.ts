@@ -1,5 +1,5 @@
 import { domainToASCII } from "node:url";
-import { parseTarget } from "../../sandbox/network/target.ts";
+import { parseTarget } from "../../sandbox/network/rule.ts";
 
 /** A domain name has fewer characters than this, in whatever alphabet. */
 const MAX_CHARACTERS = 300;

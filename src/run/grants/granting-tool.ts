@@ -1,8 +1,7 @@
 import { parsePathIn } from "../../sandbox/access.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { type Sandbox, withheldAt } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import { withheldAt } from "../../sandbox/withheld.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import type { Grantee } from "../model/grantee.ts";
 import type { Refused } from "./refusal.ts";

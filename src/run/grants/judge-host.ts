@@ -1,9 +1,7 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { reachesHost, rulesToGrant, takenPlace } from "../../sandbox/network/hosts.ts";
 import { meetNetwork } from "../../sandbox/network/network.ts";
-import { MAX_PLACES } from "../../sandbox/network/places.ts";
-import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
-import { isAmong } from "../../sandbox/network/target.ts";
+import { isAmong, MAX_PLACES, type Network, type NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { type GrantRefusalCode, type Refused, refuseHost } from "./refusal.ts";
 

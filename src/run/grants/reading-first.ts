@@ -1,6 +1,6 @@
+import { readAfterApproval } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers } from "../../sandbox/virtual-path.ts";
-import { readAfterApproval } from "../../sandbox/withheld.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { requestGrant } from "./request.ts";
 import type { GrantSurroundings } from "./terms.ts";

@@ -1,13 +1,12 @@
 import { posix } from "node:path";
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
-import { allowedFolders, askedDirectory } from "../../declarations/place/asked-directory.ts";
+import { allowedFolders, askedDirectory } from "../../declarations/place/host-place.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { governingMount, hostBelow, select } from "../../sandbox/access.ts";
 import { asksForHostExecuted, whyHostExecuted } from "../../sandbox/host-executed.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { declaredBy, type Sandbox, withheldAt } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { declaredBy, withheldAt } from "../../sandbox/withheld.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { DirectoryGrantRecord } from "../model/grant.ts";
 import type { Grantee } from "../model/grantee.ts";

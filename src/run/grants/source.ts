@@ -1,9 +1,8 @@
 import posix from "node:path/posix";
 import { consentOf, type Operation, strictest, strictOf } from "../../sandbox/approval.ts";
-import { meetConstraints } from "../../sandbox/expand.ts";
+import { meetConstraints, stagingOf } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { stagingOf } from "../../sandbox/staging.ts";
 import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 type Mounted = Pick<Sandbox, "mounts">;

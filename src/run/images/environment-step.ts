@@ -1,5 +1,4 @@
-import type { EnvironmentInput } from "../../declarations/images/environment-inputs.ts";
-import type { Environment } from "../../declarations/images/environment-yaml.ts";
+import type { Environment, EnvironmentInput } from "../../declarations/images/environment-inputs.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { lendTree } from "../../isolation/sources/lent-tree.ts";
 import { sha256 } from "../../platform/sha256.ts";

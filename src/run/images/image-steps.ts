@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
-import { baseImagesOf } from "../../declarations/images/base-images.ts";
-import { readBuildFolder } from "../../declarations/images/build-folder.ts";
-import { pulledName } from "../../declarations/images/image-source.ts";
+import { baseImagesOf, readBuildFolder } from "../../declarations/images/build-folder.ts";
+import { pulledName } from "../../declarations/images/image-yaml.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import {
   type EngineImages,

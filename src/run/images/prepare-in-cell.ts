@@ -1,5 +1,5 @@
 import { lockKind } from "../../declarations/network/lock-rules.ts";
-import { resolveNetwork } from "../../declarations/network/resolve-network.ts";
+import { resolveNetwork } from "../../declarations/network/package-rules.ts";
 import { parseWorker, type WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { ENVIRONMENT_PLACE } from "../../isolation/plan/environments.ts";
 import { GATE_PATH } from "../../isolation/plan/plan.ts";

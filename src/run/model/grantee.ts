@@ -1,13 +1,18 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { type Hidden, NOTHING_HIDDEN } from "../../files/model/hidden.ts";
+import { type Hidden, NOTHING_HIDDEN } from "../../files/model/files.ts";
 import { canonicalMounts, carve, governingMount } from "../../sandbox/access.ts";
-import { type DirectoryGrant, expand, meetConstraints } from "../../sandbox/expand.ts";
-import { expandNetwork, type HostGrant } from "../../sandbox/expand-network.ts";
+import {
+  type DirectoryGrant,
+  deliveryOf,
+  expand,
+  expandNetwork,
+  type HostGrant,
+  meetConstraints,
+} from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { networkWithin, rulesWithin } from "../../sandbox/network/hosts.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { deliveryOf } from "../../sandbox/staging.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 

@@ -4,7 +4,7 @@ import type { Spending } from "../../agent/spending.ts";
 import type { Blob } from "../../blobs/model/blob.ts";
 import type { ChangedItem } from "../../changes/model/changeset.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import type { Meter } from "../../egress/traffic/meter.ts";
+import type { Meter } from "../../egress/traffic/traffic.ts";
 import type { MountView } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { RunIdentity } from "./events.ts";

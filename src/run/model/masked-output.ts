@@ -1,5 +1,5 @@
 import type { Exec, ExecRequest, SessionCell } from "../../isolation/port/exec.ts";
-import { MaskedBytes, type Masking } from "../../secrets/masking.ts";
+import { MaskedBytes, type Masking } from "../../secrets/redactor.ts";
 
 type StreamName = "stdout" | "stderr";
 

@@ -5,13 +5,10 @@ import { writableFolders } from "../../declarations/worker/exposure.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { isShown } from "../../sandbox/access.ts";
 import type { Narrowing } from "../../sandbox/ancestry.ts";
-import { commandSandbox } from "../../sandbox/command-sandbox.ts";
 import { projectSandbox } from "../../sandbox/declare.ts";
 import { derive } from "../../sandbox/derive.ts";
-import type { Needs } from "../../sandbox/needs.ts";
-import type { Derivation, Sandbox } from "../../sandbox/sandbox.ts";
+import { commandSandbox, type Derivation, declaredBy, type Needs, type Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
-import { declaredBy } from "../../sandbox/withheld.ts";
 import type { Declared } from "./environment.ts";
 import type { Narrow } from "./job.ts";
 

@@ -1,9 +1,8 @@
 import { constants } from "node:os";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { CellExit, CellUsage } from "../../isolation/port/cell.ts";
-import type { NetworkReport } from "../../sandbox/network/report.ts";
-import { type ShownViolation, shownViolation } from "../../sandbox/shown-violation.ts";
-import type { Violation } from "../../sandbox/violation.ts";
+import type { NetworkReport } from "../../sandbox/network/judge.ts";
+import { type ShownViolation, shownViolation, type Violation } from "../../sandbox/violation.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { ReportedChange, ReportedChangeset } from "./reported.ts";
 

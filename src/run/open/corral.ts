@@ -7,8 +7,8 @@ import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/dr
 import { DriverUnavailableError, type EnginePort } from "../../isolation/port/engine.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import { openTracing } from "../../platform/tracing.ts";
-import { Masking } from "../../secrets/masking.ts";
-import { namedSecrets } from "../../secrets/named-secrets.ts";
+import { namedSecrets } from "../../secrets/read-secret.ts";
+import { Masking } from "../../secrets/redactor.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
 import { currentOwner } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";

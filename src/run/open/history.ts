@@ -1,5 +1,5 @@
 import type { Project } from "../../declarations/project.ts";
-import { parseSize } from "../../declarations/yaml/units.ts";
+import { parseSize } from "../../declarations/yaml/shape.ts";
 import { DEFAULT_MAX_BYTES } from "../../history/retention.ts";
 import type { Env } from "../../secrets/read-secret.ts";
 import { StateDirError } from "../../state/state-dir.ts";

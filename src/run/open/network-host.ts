@@ -1,8 +1,7 @@
 import { lookup } from "node:dns/promises";
 import type { Project } from "../../declarations/project.ts";
 import { trustedRoots } from "../../platform/trusted-roots.ts";
-import { namedSecrets } from "../../secrets/named-secrets.ts";
-import type { Env } from "../../secrets/read-secret.ts";
+import { type Env, namedSecrets } from "../../secrets/read-secret.ts";
 import type { NetworkHost } from "../model/environment.ts";
 
 /** How this machine reaches the hosts of allow lists. `env`: Corral's own environment. */

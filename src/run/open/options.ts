@@ -1,5 +1,4 @@
-import { type Approver, approveAll, autoDeny, noApprover } from "../../approval/approver.ts";
-import type { Question } from "../../approval/question.ts";
+import { type Approver, approveAll, autoDeny, noApprover, type Question } from "../../approval/approver.ts";
 import { ruledApprover } from "../../approval/rules.ts";
 import type { Project } from "../../declarations/project.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";

@@ -8,8 +8,8 @@ import { type DriverUse, type Driving, EngineUnavailableError } from "../../isol
 import { type EngineImages, ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
-import { Masking } from "../../secrets/masking.ts";
-import { namedSecrets } from "../../secrets/named-secrets.ts";
+import { namedSecrets } from "../../secrets/read-secret.ts";
+import { Masking } from "../../secrets/redactor.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { lookingImages } from "../images/worker-images.ts";

@@ -1,7 +1,5 @@
-import type { Approver } from "../../approval/approver.ts";
-import { isShareable } from "../../approval/board.ts";
-import type { Question } from "../../approval/question.ts";
-import { QueuedApprover } from "../../approval/queued-approver.ts";
+import type { Approver, Question } from "../../approval/approver.ts";
+import { isShareable, QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import { InboxBoard } from "../../inbox/inbox-board.ts";
 import { currentOwner, readSealKey } from "../../state/owner.ts";

@@ -1,6 +1,6 @@
 import type { Approver } from "../../approval/approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import type { Masking } from "../../secrets/masking.ts";
+import type { Masking } from "../../secrets/redactor.ts";
 import type { Emit } from "../model/events.ts";
 
 /* What leaves a tree of runs, without the secrets that are inside of its cells. */

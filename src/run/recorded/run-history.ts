@@ -1,12 +1,11 @@
 import type { EndedEntry, HeldEntry, StartedEntry } from "../../history/entry.ts";
 import { MAX_STREAMS_BYTES } from "../../history/kept-stream.ts";
-import { Pruning } from "../../history/pruning.ts";
 import { Recording } from "../../history/recording.ts";
-import type { Keep } from "../../history/retention.ts";
+import { type Keep, Pruning } from "../../history/retention.ts";
 import { runFolderName } from "../../history/run-folders.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import { LiveRuns } from "../../state/live-runs.ts";
+import { LiveRuns } from "../../state/live-dir.ts";
 import { lockOwner } from "../../state/owner.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import type { Emit, RunEvent } from "../model/events.ts";

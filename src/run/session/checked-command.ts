@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { HOME_PATH, type Plan } from "../../isolation/plan/plan.ts";
 import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
-import { lesserNetwork } from "../../sandbox/network/lesser-network.ts";
+import { lesserNetwork } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";

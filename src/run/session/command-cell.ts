@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import PQueue from "p-queue";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { within } from "../../platform/within.ts";
-import { commandSandbox } from "../../sandbox/command-sandbox.ts";
+import { commandSandbox } from "../../sandbox/sandbox.ts";
 import { hintsFor } from "../../tools/exec-hints/hints.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";

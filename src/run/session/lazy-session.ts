@@ -1,4 +1,4 @@
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 
 interface OpenedSession extends AsyncDisposable {
   runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;

@@ -1,7 +1,7 @@
 import { TOOL_NAMES, type ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 
 /** The tools that a worker may use: those that its file names. If it names none, an agent has none and a command has all. */

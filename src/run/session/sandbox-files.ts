@@ -1,9 +1,7 @@
 import { posix } from "node:path";
-import { boundedWrites } from "../../files/bounded-writes.ts";
-import { type GuardedFiles, guarded } from "../../files/guarded.ts";
+import { boundedWrites, type GuardedFiles, guarded } from "../../files/guarded.ts";
 import { openHostFiles } from "../../files/host/host-files.ts";
-import type { Files } from "../../files/model/files.ts";
-import type { Hidden } from "../../files/model/hidden.ts";
+import type { Files, Hidden } from "../../files/model/files.ts";
 import { ATTACHMENTS_PATH, OUTPUT_PATH } from "../../isolation/plan/plan.ts";
 import { canonicalMounts } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";

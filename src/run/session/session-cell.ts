@@ -1,7 +1,7 @@
 import type { Stage } from "../../changes/stage.ts";
 import { MAX_STAGED_DEPTH } from "../../changes/view/base-tree.ts";
-import type { NotShown } from "../../files/model/hidden.ts";
-import { countNotShown } from "../../files/not-shown.ts";
+import type { NotShown } from "../../files/model/files.ts";
+import { countNotShown } from "../../files/namespace.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { canStartCommands } from "../../isolation/plan/plan-for.ts";

@@ -13,7 +13,7 @@ import type {
   Hands,
 } from "../../tools/hands.ts";
 import { runTool } from "../../tools/run-tool.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 import type { CallRequest } from "../calls/call.ts";
 import type { RunNetwork } from "../cell/run-network.ts";
 import { requestAccess } from "../grants/access-request.ts";

@@ -1,7 +1,11 @@
-import { decideShell, type LineDecision, type ShellDecision } from "../../approval/shell-rules/decide.ts";
-import type { ShellRules } from "../../approval/shell-rules/rules.ts";
-import { isRunByShells } from "../../approval/shell-rules/run-by-shells.ts";
-import { describeShellDecision } from "../../approval/shell-rules/wording.ts";
+import {
+  decideShell,
+  describeShellDecision,
+  type LineDecision,
+  type ShellDecision,
+} from "../../approval/shell-rules/decide.ts";
+import type { ShellRules } from "../../approval/shell-rules/pattern.ts";
+import { isRunByShells } from "../../approval/shell-rules/printed-word.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { isLooser } from "../../sandbox/approval.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";

@@ -1,6 +1,6 @@
 import type { RecordOf } from "../../audit/records.ts";
 import { isTooDeep } from "../../json/parse-json.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 import type { Records } from "../model/environment.ts";
 import { identityOf, type Job } from "../model/job.ts";
 

@@ -1,6 +1,5 @@
 import { meetNetwork, networkExcesses } from "./network.ts";
-import { isLookedInto, type Network, type NetworkRule } from "./rule.ts";
-import { isAmong, parseTarget } from "./target.ts";
+import { isAmong, isLookedInto, type Network, type NetworkRule, parseTarget } from "./rule.ts";
 
 /** True if the network reaches this host and port, within whatever bounds. */
 export function reachesHost(network: Network, to: string): boolean {

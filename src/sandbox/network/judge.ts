@@ -1,8 +1,15 @@
 import { isAddressIn } from "./address.ts";
 import { pathMatches } from "./path-glob.ts";
-import type { NetworkRefusal } from "./report.ts";
-import { type AllowedNetwork, isLookedInto, type NetworkRule, urlInside } from "./rule.ts";
-import { canonicalHost, isAmong, parseTarget, targetInside } from "./target.ts";
+import {
+  type AllowedNetwork,
+  canonicalHost,
+  isAmong,
+  isLookedInto,
+  type NetworkRule,
+  parseTarget,
+  targetInside,
+  urlInside,
+} from "./rule.ts";
 
 /** A request as Corral reads it, or with only host and port a connection that it does not look into. */
 export interface NetworkRequest {
@@ -120,3 +127,46 @@ function isMeant(pattern: string, path: string): boolean {
 function scopeResolved(path: string): string {
   return path.replace(/\/(@[A-Za-z0-9~._-]+)%2f([A-Za-z0-9~._-]+)$/i, "/$1/$2");
 }
+
+/** What a run did on its network. Bounded: at most 200 lines in each list, the most frequent first. */
+export interface NetworkReport {
+  readonly allowed: readonly AllowedTraffic[];
+  readonly denied: readonly DeniedTraffic[];
+  /** How many further hosts are in no line of these lists. */
+  readonly unlisted: number;
+}
+
+export interface AllowedTraffic {
+  /** `host:port`, as the rule or the request names it. */
+  readonly to: string;
+  readonly connections: number;
+  /** Requests that Corral judged; 0 for a tunnel. */
+  readonly requests: number;
+  /** Bytes to the host. */
+  readonly up: number;
+  /** Bytes from the host. */
+  readonly down: number;
+}
+
+export interface DeniedTraffic {
+  readonly to: string;
+  readonly count: number;
+  readonly reason: NetworkRefusal;
+  /** In words, with what is allowed instead. Without contents of requests. */
+  readonly detail: string;
+}
+
+/** Why a connection or a request was refused. */
+export type NetworkRefusal =
+  | "host" // no rule allows the host and port
+  | "method"
+  | "path"
+  | "address" // the name leads to an address that may not be dialled
+  | "unresolved" // the name has no address
+  | "unreachable" // no address answered, or its certificate was not accepted
+  | "name" // SNI or Host names another host
+  | "malformed" // not TLS, not HTTP, or ambiguous HTTP
+  | "tls" // TLS to a host that Corral looks into
+  | "digest" // a file differs from the lock file
+  | "secret" // a secret is not available
+  | "limit"; // a budget or a bound was reached

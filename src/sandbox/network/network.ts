@@ -11,15 +11,6 @@ import {
   parseBlock,
 } from "./address.ts";
 import {
-  type ArtifactIndex,
-  artifactInside,
-  artifactsBelow,
-  canonicalArtifacts,
-  indexArtifacts,
-  meetArtifacts,
-} from "./artifacts.ts";
-import { NETWORK_TERMS, type NetworkExcess, type NetworkTerm } from "./excess.ts";
-import {
   indexPatterns,
   meetPatternLists,
   type PatternIndex,
@@ -31,13 +22,27 @@ import {
 import {
   type AllowedNetwork,
   type Artifact,
+  type ArtifactIndex,
+  artifactInside,
+  artifactsBelow,
+  canonicalArtifacts,
   type DynamicNetwork,
+  EVERYWHERE,
+  indexArtifacts,
   isLookedInto,
+  meetArtifacts,
+  meetTargets,
+  NETWORK_TERMS,
   type Network,
+  type NetworkExcess,
   type NetworkLimits,
   type NetworkRule,
+  type NetworkTarget,
+  type NetworkTerm,
+  parseTarget,
+  targetInside,
+  targetText,
 } from "./rule.ts";
-import { EVERYWHERE, meetTargets, type NetworkTarget, parseTarget, targetInside, targetText } from "./target.ts";
 
 /** A rule in canonical form, with its parts parsed. */
 export interface ParsedRule {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { fleetNamed } from "../../declarations/fleet.ts";
-import { TemplateError } from "../../fleet/items/faults.ts";
+import { TemplateError } from "../../fleet/items/item-fields.ts";
 import type { FleetSpec, ItemTemplate } from "../../fleet/model/item.ts";
 import { type FleetStart, itemsOfNamed } from "../../operations/fleet-start.ts";
 import { cancelFleet, listFleets, listItems, showFleet, showItem } from "../../operations/fleets.ts";
@@ -8,11 +8,8 @@ import { workerNamed } from "../../operations/named-worker.ts";
 import type { Corral } from "../../run/open/corral.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { type Route, route } from "../http/route.ts";
-import { eventsOf } from "./events.ts";
-import { listedFleet, listedItem, shownFleet, shownItem } from "./fleet-shapes.ts";
-import { refusePolicy, refuseStopping } from "./may-start.ts";
-import { ownedFleet } from "./owned.ts";
-import { machinesOf, machinesOrder } from "./queue-machine-shapes.ts";
+import { listedFleet, listedItem, machinesOf, machinesOrder, shownFleet, shownItem } from "./fleet-shapes.ts";
+import { eventsOf, ownedFleet, refusePolicy, refuseStopping } from "./owned.ts";
 import type { Served } from "./service.ts";
 import { count, EVENTS, flag, fleetId, inProject, more, policyName, projectName, workerName } from "./shapes.ts";
 

@@ -1,9 +1,14 @@
+import type { IncomingMessage } from "node:http";
 import type { RunRecord } from "../../history/run-record.ts";
 import { findFleet, type ListedFleet } from "../../operations/fleets.ts";
 import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
-import type { ServedProject } from "../projects/served-project.ts";
-import type { ServedProjects } from "../projects/served-projects.ts";
+import { EventIdError, type EventLogs } from "../../state/service/event-log.ts";
+import { type Answer, eventStream, HEARTBEAT_MS, lastEventId } from "../http/answer.ts";
+import { ServiceFault } from "../http/fault.ts";
+import type { Caller } from "../http/route.ts";
+import { permits } from "../http/router.ts";
+import type { ServedProject, ServedProjects } from "../projects/served-project.ts";
 
 /* Ids of other projects of the same state directory are unknown here, as if there were no such thing. */
 
@@ -36,4 +41,46 @@ function unless(code: RequestError["code"]): (error: unknown) => null {
     if (error instanceof RequestError && error.code === code) return null;
     throw error;
   };
+}
+
+/** @throws ServiceFault */
+export function refuseStopping(over: AbortSignal): void {
+  if (over.aborted) throw new ServiceFault(503, "STOPPING", "the service is being stopped");
+}
+
+/** A policy decides how weak a container may be. @throws ServiceFault */
+export function refusePolicy(policy: string | undefined, caller: Caller): void {
+  if (policy !== undefined && !permits(caller, "admin"))
+    throw new ServiceFault(403, "FORBIDDEN", "another policy than the project's needs a token with the role admin");
+}
+
+/** The events of a run or a fleet, after the last one that the client has. It ends with the last. */
+export async function eventsOf(
+  id: string,
+  logs: EventLogs,
+  {
+    request,
+    gone,
+    over,
+  }: { readonly request: IncomingMessage; readonly gone: AbortSignal; readonly over: AbortSignal },
+): Promise<Answer> {
+  if (!logs.has(id))
+    throw new ServiceFault(409, "NO_EVENTS", "the service did not start it, or keeps its events no more");
+  const from = lastEventId(request.headers["last-event-id"]);
+  if (from === null) throw unknownEvent();
+  const lines = logs.read(id, from, AbortSignal.any([gone, over]), HEARTBEAT_MS);
+  // The first lines are looked for before the answer begins, which can then still say that the id is wrong.
+  const first = await lines.next().catch((error: unknown) => {
+    throw error instanceof EventIdError ? unknownEvent() : error;
+  });
+  if (first.done) return { status: 204 };
+  async function* all() {
+    if (!first.done) yield first.value;
+    yield* lines;
+  }
+  return { status: 200, contentType: "text/event-stream; charset=utf-8", pieces: eventStream(all()) };
+}
+
+function unknownEvent(): ServiceFault {
+  return new ServiceFault(400, "WRONG_REQUEST", "Last-Event-ID is the id of no event of this stream");
 }

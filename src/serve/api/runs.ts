@@ -3,15 +3,12 @@ import { z } from "zod";
 import type { RecordedCall, RunRecord } from "../../history/run-record.ts";
 import { runOutput } from "../../operations/run-output.ts";
 import { listRuns, stopRun } from "../../operations/runs.ts";
-import { jsonIn } from "../http/body.ts";
 import { ServiceFault } from "../http/fault.ts";
-import { readForm, type UploadedFile } from "../http/multipart.ts";
+import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
 import { type Route, route } from "../http/route.ts";
 import { checked } from "../http/router.ts";
 import { ownerOf } from "../http/shares.ts";
-import { eventsOf } from "./events.ts";
-import { refusePolicy, refuseStopping } from "./may-start.ts";
-import { ownedRun } from "./owned.ts";
+import { eventsOf, ownedRun, refusePolicy, refuseStopping } from "./owned.ts";
 import type { Served } from "./service.ts";
 import {
   count,

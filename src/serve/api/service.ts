@@ -5,7 +5,7 @@ import type { UploadFolder } from "../../state/service/upload-folder.ts";
 import type { Shares } from "../http/shares.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Fleets, Runs, Sessions } from "../model/work.ts";
-import type { ServedProjects } from "../projects/served-projects.ts";
+import type { ServedProjects } from "../projects/served-project.ts";
 
 /** All that the routes use. */
 export interface Served {

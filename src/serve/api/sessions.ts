@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type Route, route } from "../http/route.ts";
-import { refusePolicy, refuseStopping } from "./may-start.ts";
+import { refusePolicy, refuseStopping } from "./owned.ts";
 import type { Served } from "./service.ts";
 import { changeset, policyName, projectName, runError, runId, settledChange, time, workerName } from "./shapes.ts";
 

@@ -1,8 +1,94 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import type { EventLine } from "../../state/service/event-log.ts";
 import { faultOf } from "./fault.ts";
-import { type HidePaths, hiddenIn } from "./host-paths.ts";
-import { SECURITY_HEADERS } from "./security-headers.ts";
+
+/** A comment on an idle stream, so that proxies and clients know that it is alive. */
+export const HEARTBEAT_MS = 15_000;
+
+/** The lines as server-sent events. A line is JSON, in which a line break is escaped: no content can end an event. */
+export async function* eventStream(
+  lines: AsyncIterable<readonly EventLine[]>,
+): AsyncGenerator<string, void, undefined> {
+  yield ": events\n\n";
+  for await (const some of lines) {
+    if (some.length === 0) yield ": idle\n\n";
+    for (const { id, json } of some) yield `id: ${id}\nevent: ${typeOf(json)}\ndata: ${json}\n\n`;
+  }
+}
+
+/** Corral's own word for it, which the line has first. */
+function typeOf(json: string): string {
+  return /^\{"type":"([a-z_]{1,40})"/.exec(json)?.[1] ?? "message";
+}
+
+/** Where a client continues; 0: at the beginning. Null: no event has such an id. */
+export function lastEventId(header: string | string[] | undefined): number | null {
+  if (header === undefined || header === "") return 0;
+  return typeof header === "string" && /^\d{1,15}$/.test(header) ? Number(header) : null;
+}
+
+export type HidePaths = (text: string) => string;
+
+/** The placeholder of a host folder in texts for clients. */
+export interface NamedFolder {
+  readonly path: string;
+  readonly name: string;
+}
+
+/**
+ * Replaces folders of the host that the service knows in messages of Corral: they name what failed, and a client has no use for where it
+ * is. What workers print is left as it is.
+ */
+export function hidingHostPaths(folders: readonly NamedFolder[]): HidePaths {
+  const longestFirst = folders
+    .filter(({ path }) => path.length > 1)
+    .toSorted((a, b) => b.path.length - a.path.length)
+    .map(
+      ({ path, name }) =>
+        [new RegExp(`(?<![\\w.-])${path.replaceAll(/[^\w/-]/g, "\\$&")}(?![\\w-])`, "g"), name] as const,
+    );
+  return (text) => longestFirst.reduce((shown, [pattern, name]) => shown.replaceAll(pattern, () => name), text);
+}
+
+/** The same in every text of a value, as it is in JSON, and in the names of its members. */
+export function hiddenIn(value: unknown, hide: HidePaths): unknown {
+  return JSON.parse(JSON.stringify(value), (_, one: unknown) => {
+    if (typeof one === "string") return hide(one);
+    if (typeof one !== "object" || one === null || Array.isArray(one)) return one;
+    return Object.fromEntries(Object.entries(one).map(([name, member]) => [hide(name), member]));
+  });
+}
+
+/**
+ * An absolute path of the host, or the URL of a socket there, up to the next part of the sentence: a path may have blanks, so with it
+ * goes what is said about it. A name such as `corral/base` is none.
+ */
+const HOST_PATH = /(?<![\w.-])(?:[a-z]+:\/\/)?\/[^,;]*?(?=[,;]|: | \(|$)/g;
+
+/** A message without any path of the host. `known`: one that may be in it, whatever characters it has. */
+export function withoutHostPaths(message: string, known: string): string {
+  return message.replaceAll(known, () => "/").replaceAll(HOST_PATH, "…");
+}
+
+/** On every answer, errors included. Nothing that a browser gets from the service may run, be framed, be guessed or be kept. */
+export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
+  "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  "referrer-policy": "no-referrer",
+  "cross-origin-resource-policy": "same-origin",
+  "cross-origin-opener-policy": "same-origin",
+  "cache-control": "no-store",
+};
+
+/** The bytes of an answer before any request was understood. */
+export function rawAnswer(status: string, code: string, message: string): string {
+  const body = JSON.stringify({ error: { code, message } });
+  const headers = { ...SECURITY_HEADERS, "content-type": "application/json", connection: "close" };
+  const lines = Object.entries({ ...headers, "content-length": String(Buffer.byteLength(body)) });
+  return `HTTP/1.1 ${status}\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n${body}`;
+}
 
 /** What a route answers with. */
 export type Answer =

@@ -4,9 +4,9 @@ import { connect, createServer as createAcceptor, type ListenOptions, type Serve
 import { createServer } from "../../platform/http.ts";
 import { Connections, oneAtATime, parseInPieces } from "../../platform/http-connections.ts";
 import type { Address } from "./admission.ts";
-import type { Refusals } from "./refusals.ts";
+import { rawAnswer } from "./answer.ts";
+import type { Refusals } from "./fault.ts";
 import type { Caller } from "./route.ts";
-import { rawAnswer } from "./security-headers.ts";
 import { ownerOf, type Part, Shares } from "./shares.ts";
 
 /** One connection has one open request. Half of those of a token may be streams. */

@@ -4,14 +4,11 @@ import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFile, PageFiles } from "../page/page-files.ts";
 import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
-import { endWith, type Patience, send, sendFault } from "./answer.ts";
-import { faultOf, ServiceFault } from "./fault.ts";
-import type { HidePaths } from "./host-paths.ts";
+import { endWith, type HidePaths, type Patience, SECURITY_HEADERS, send, sendFault } from "./answer.ts";
+import { faultOf, type Refusals, ServiceFault } from "./fault.ts";
 import { CONNECTIONS } from "./listener.ts";
-import type { Refusals } from "./refusals.ts";
 import type { Caller } from "./route.ts";
 import type { Found, Router } from "./router.ts";
-import { SECURITY_HEADERS } from "./security-headers.ts";
 import { type Owner, ownerOf, Shares } from "./shares.ts";
 
 /**

@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import { z } from "zod";
 import { examine, firstFaults } from "../../json/examine.ts";
 import type { Answer } from "./answer.ts";
-import { contentTypeOf, hasBody, readJson } from "./body.ts";
 import { ServiceFault } from "./fault.ts";
+import { contentTypeOf, hasBody, readJson } from "./multipart.ts";
 import type { Call, Caller, Route } from "./route.ts";
 
 const MAX_BODY_BYTES = 1024 ** 2;

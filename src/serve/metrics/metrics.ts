@@ -3,7 +3,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { TOOL_NAMES } from "../../declarations/worker/tool-names.ts";
 import type { FleetEvent } from "../../fleet/events.ts";
 import type { Measure, RunEvent } from "../../run/model/events.ts";
-import type { NetworkReport } from "../../sandbox/network/report.ts";
+import type { NetworkReport } from "../../sandbox/network/judge.ts";
 
 /** Seconds: from a warm cell of runc to a worker of hours. */
 const RUN_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 1800, 7200];

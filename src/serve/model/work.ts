@@ -1,7 +1,7 @@
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import type { Corral } from "../../run/open/corral.ts";
-import type { ToolResult } from "../../tools/tool-result.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 
 export interface RunOrder {

@@ -1,4 +1,4 @@
-import { type NotShown, notShownText } from "../../files/model/hidden.ts";
+import { type NotShown, notShownText } from "../../files/model/files.ts";
 import { allowedText } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
 import { formatBytes, formatDuration } from "../../sandbox/units.ts";

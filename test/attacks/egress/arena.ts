@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { NetworkReport } from "../../../src/sandbox/network/report.ts";
+import type { NetworkReport } from "../../../src/sandbox/network/judge.ts";
 import type { AllowedNetwork } from "../../../src/sandbox/network/rule.ts";
 import { openProject } from "../../run/project-fixture.ts";
 import { type Attempt, attemptsJson, type Outcome, outcomesOf } from "./attempt.ts";

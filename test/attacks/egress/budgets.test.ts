@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { NetworkReport } from "../../../src/sandbox/network/report.ts";
+import type { NetworkReport } from "../../../src/sandbox/network/judge.ts";
 import type { NetworkLimits } from "../../../src/sandbox/network/rule.ts";
 import { openProject, type ProjectFixture, sh } from "../../run/project-fixture.ts";
 import { type Attempt, attemptsJson, type Outcome, outcomesOf } from "./attempt.ts";

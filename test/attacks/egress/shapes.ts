@@ -1,6 +1,6 @@
 import type { Attempt, Step, TlsStep } from "./attempt.ts";
 
-/** The proxy in a cell (src/sandbox/network/places.ts). */
+/** The proxy in a cell (src/sandbox/network/rule.ts). */
 export const AT_PROXY = { host: "127.88.0.1", port: 3128 } as const;
 
 export interface At {

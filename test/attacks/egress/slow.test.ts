@@ -4,7 +4,7 @@ import { type Attack, absent, attacked, type Tried, type World } from "./arena.t
 import { AT_PROXY, connectTo, raw } from "./shapes.ts";
 import type { Sites } from "./sites.ts";
 
-/* Clients, hosts and resolvers that begin something and do not go on. Each is given up within 20 seconds (src/egress/model/bounds.ts). */
+/* Clients, hosts and resolvers that begin something and do not go on. Each is given up within 20 seconds (src/egress/model/outlet.ts). */
 
 async function open(sites: Sites): Promise<World> {
   const silent = (socket: Duplex): void => void socket.resume();

@@ -6,13 +6,13 @@ import { openDirectoryBlobs } from "../../../src/blobs/directory/directory-blobs
 import { sendMounts } from "../../../src/blobs/tree/send-mounts.ts";
 import { agreementDigest } from "../../../src/fleet/agreement/agreement.ts";
 import { startFleet } from "../../../src/fleet/fleet.ts";
+import type { Transport } from "../../../src/fleet/fleet-parts.ts";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { Agreement, ClaimedWork, Membership } from "../../../src/fleet/model/work.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { settlingDelivered } from "../../../src/fleet/settle-delivered.ts";
-import type { Transport } from "../../../src/fleet/transport.ts";
 import { requests, SPEC, whole } from "../../fleet/fleet-fixture.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";
 import { openProject, type ProjectFixture } from "../../run/project-fixture.ts";

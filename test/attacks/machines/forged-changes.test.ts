@@ -5,7 +5,7 @@ import { type Digest, digestOf, putBytes } from "../../../src/blobs/model/blob.t
 import type { ImportRequest } from "../../../src/changes/wire/import.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
-import { SecretSearch } from "../../../src/secrets/secret-search.ts";
+import { SecretSearch } from "../../../src/secrets/redactor.ts";
 import { DATA, type MachinePair, machinePair, told } from "../../blobs/machine-pair.ts";
 import { byteTree } from "../../changes/scan/byte-tree.ts";
 import { plant } from "../../changes/staged-folder.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { deliveredResult } from "../../../src/fleet/elsewhere/delivered-result.ts";
+import { deliveredResult } from "../../../src/fleet/elsewhere/items-elsewhere.ts";
 import type { Delivered } from "../../../src/fleet/model/work.ts";
 import { SchemaChecks } from "../../../src/run/model/schema-check.ts";
 

@@ -4,7 +4,7 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
 import { type Content, digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
 import { PostgresBlobs } from "../../../src/blobs/postgres/postgres-blobs.ts";
-import { deliveredResult } from "../../../src/fleet/elsewhere/delivered-result.ts";
+import { deliveredResult } from "../../../src/fleet/elsewhere/items-elsewhere.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
 import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";

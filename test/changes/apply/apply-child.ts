@@ -3,7 +3,7 @@
  * before a step: `node apply-child.ts ORDER.json`. Prints the names of the steps as it takes them.
  */
 import fs from "node:fs";
-import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/apply.ts";
+import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/application.ts";
 import type { Changeset } from "../../../src/changes/model/changeset.ts";
 
 export interface Order {

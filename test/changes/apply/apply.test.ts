@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { type ApplyOptions, applyChangeset } from "../../../src/changes/apply/apply.ts";
+import { type ApplyOptions, applyChangeset } from "../../../src/changes/apply/application.ts";
 import type { Change, Changeset } from "../../../src/changes/model/changeset.ts";
 import { plant, type StagedFolder, stagedFolder, type Tree, treeAt } from "../staged-folder.ts";
 

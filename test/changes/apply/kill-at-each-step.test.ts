@@ -3,7 +3,7 @@ import { once } from "node:events";
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/apply.ts";
+import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/application.ts";
 import type { Changeset } from "../../../src/changes/model/changeset.ts";
 import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { type StagedFolder, stagedFolder, type Tree, treeAt } from "../staged-folder.ts";

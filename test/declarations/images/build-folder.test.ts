@@ -2,8 +2,12 @@ import { execFileSync } from "node:child_process";
 import { chmod, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { baseImagesOf } from "../../../src/declarations/images/base-images.ts";
-import { MAX_BUILD_BYTES, MAX_BUILD_FILES, readBuildFolder } from "../../../src/declarations/images/build-folder.ts";
+import {
+  baseImagesOf,
+  MAX_BUILD_BYTES,
+  MAX_BUILD_FILES,
+  readBuildFolder,
+} from "../../../src/declarations/images/build-folder.ts";
 import { projectFolder } from "../project-folder.ts";
 
 const DOCKERFILE = "FROM corral/base\n";

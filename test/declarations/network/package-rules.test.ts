@@ -2,10 +2,9 @@ import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { kindsOf, packageRules } from "../../../src/declarations/network/package-rules.ts";
-import type { PackageTerms } from "../../../src/declarations/network/raw-network.ts";
+import { kindsOf, packageRules, resolveNetwork } from "../../../src/declarations/network/package-rules.ts";
 import { readRegistries } from "../../../src/declarations/network/registries/read-registries.ts";
-import { resolveNetwork } from "../../../src/declarations/network/resolve-network.ts";
+import type { PackageTerms } from "../../../src/declarations/network/rule-terms.ts";
 import { projectFolder } from "../project-folder.ts";
 import { machineWith } from "./machine-folder.ts";
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readDeclarationFile } from "../../../src/declarations/yaml/declaration-file.ts";
+import { readDeclarationFile } from "../../../src/declarations/yaml/document.ts";
 import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
 
 describe("the file of a declaration", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseDuration, parseSize } from "../../../src/declarations/yaml/units.ts";
+import { parseDuration, parseSize } from "../../../src/declarations/yaml/shape.ts";
 
 describe("units in YAML files", () => {
   it.each([

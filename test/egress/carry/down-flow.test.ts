@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { DownFlow } from "../../../src/egress/carry/down-flow.ts";
-import { BOUNDS } from "../../../src/egress/model/bounds.ts";
+import { BOUNDS } from "../../../src/egress/model/outlet.ts";
 
 const BYTES = 24 * 1024 ** 2;
 

@@ -5,8 +5,7 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
-import type { Files } from "../../../src/files/model/files.ts";
-import { type Place, placeOf } from "../../../src/files/model/place.ts";
+import { type Files, type Place, placeOf } from "../../../src/files/model/files.ts";
 import { at, mount } from "../../sandbox/sandboxes.ts";
 import { temporaryFolder } from "../temporary-folder.ts";
 

@@ -2,8 +2,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
-import type { Files } from "../../../src/files/model/files.ts";
-import { type Place, placeOf } from "../../../src/files/model/place.ts";
+import { type Files, type Place, placeOf } from "../../../src/files/model/files.ts";
 import { SandboxError } from "../../../src/sandbox/errors.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Descriptor } from "../../../src/files/host/descriptor.ts";
-import { HeldFolders } from "../../../src/files/host/held-folders.ts";
+import { HeldFolders } from "../../../src/files/host/folder.ts";
 import { temporaryFolder } from "../temporary-folder.ts";
 
 let folder: ReturnType<typeof temporaryFolder>;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decodedMountField } from "../../../src/files/host/kernel-mounts.ts";
+import { decodedMountField } from "../../../src/files/host/descriptor.ts";
 
 describe("a field of mountinfo", () => {
   it.each([

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
-import { placeOf } from "../../../src/files/model/place.ts";
+import { placeOf } from "../../../src/files/model/files.ts";
 import { type FileOperation, withRefusals } from "../../../src/files/model/refusals.ts";
 import { SandboxError } from "../../../src/sandbox/errors.ts";
 import { at, mount } from "../../sandbox/sandboxes.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { agreedFacts, whyDifferent } from "../../../src/fleet/agreement/agreement.ts";
-import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
+import { fleetPermission } from "../../../src/fleet/fleet-parts.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";
 import { openProject, type ProjectSpec } from "../../run/project-fixture.ts";

@@ -2,10 +2,9 @@ import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { DirectoryBlobs } from "../../../src/blobs/directory/directory-blobs.ts";
-import { Agreed } from "../../../src/changes/agreed.ts";
-import { collectChanges } from "../../../src/changes/collect.ts";
+import { Agreed, collectChanges } from "../../../src/changes/collect.ts";
 import { exportChangeset } from "../../../src/changes/wire/export.ts";
-import { fleetPermission } from "../../../src/fleet/fleet-permission.ts";
+import { fleetPermission } from "../../../src/fleet/fleet-parts.ts";
 import type { ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
 import { FleetTaken, OwnedQueue } from "../../../src/fleet/owned-queue.ts";

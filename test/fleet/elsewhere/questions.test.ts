@@ -4,10 +4,10 @@ import { QuestionsElsewhere } from "../../../src/fleet/elsewhere/questions-elsew
 import {
   type Answered,
   type AskedElsewhere,
+  type ClaimedWork,
   MAX_QUESTIONS,
   type QuestionName,
-} from "../../../src/fleet/model/question.ts";
-import type { ClaimedWork } from "../../../src/fleet/model/work.ts";
+} from "../../../src/fleet/model/work.ts";
 import { AskingCoordinator } from "../../../src/fleet/work/asking-coordinator.ts";
 import { deniesDirectories } from "../../../src/fleet/work/host-fleet.ts";
 

@@ -1,6 +1,5 @@
 import type { LeftOut } from "../../../src/fleet/items/matching-files.ts";
-import { readItems } from "../../../src/fleet/items/read-items.ts";
-import type { ItemSource, ManifestFormat } from "../../../src/fleet/items/source.ts";
+import { type ItemSource, type ManifestFormat, readItems } from "../../../src/fleet/items/read-items.ts";
 import type { ManifestItem } from "../../../src/fleet/model/item.ts";
 
 export interface Collected {

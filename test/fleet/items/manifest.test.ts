@@ -2,8 +2,7 @@ import { symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { readItems } from "../../../src/fleet/items/read-items.ts";
-import type { ManifestFormat } from "../../../src/fleet/items/source.ts";
+import { type ManifestFormat, readItems } from "../../../src/fleet/items/read-items.ts";
 import { projectFolder } from "../../declarations/project-folder.ts";
 import { collected, streamed } from "./collected.ts";
 

@@ -2,8 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { readItems } from "../../../src/fleet/items/read-items.ts";
-import { folderOf } from "../../../src/fleet/items/source.ts";
+import { folderOf, readItems } from "../../../src/fleet/items/read-items.ts";
 import { projectFolder } from "../../declarations/project-folder.ts";
 import { collected } from "./collected.ts";
 

@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
-import { causeOf } from "../../../src/fleet/model/cause.ts";
-import type { ItemResult } from "../../../src/fleet/model/item.ts";
+import { causeOf, type ItemResult } from "../../../src/fleet/model/item.ts";
 import { attempts, itemAt, items, noCollisions, SPEC, settlementOf } from "./journal-fixture.ts";
 import { fixture, journal, journalForEach, reopen } from "./journal-for-each.ts";
 import { isSqlite } from "./store-kind.ts";

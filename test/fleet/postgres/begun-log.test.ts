@@ -2,7 +2,7 @@ import { appendFile, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { QueueError } from "../../../src/fleet/model/queue-error.ts";
+import { QueueError } from "../../../src/fleet/model/queue.ts";
 import { BegunLog } from "../../../src/fleet/postgres/begun-log.ts";
 
 const attempt = (index: number, run = `run-${index}`) => ({ index, attempt: 1, run });

@@ -1,6 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
-import type { Connection, Patience } from "../../../src/fleet/postgres/connection.ts";
-import { OwnerLease } from "../../../src/fleet/postgres/lease.ts";
+import { type Connection, OwnerLease, type Patience } from "../../../src/fleet/postgres/connection.ts";
 import { PostgresMembership } from "../../../src/fleet/postgres/membership.ts";
 
 afterEach(() => void vi.useRealTimers());

@@ -1,15 +1,17 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
+import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import {
   type AskedElsewhere,
+  type Delivery,
   MAX_ASKED_BY_MACHINE,
   MAX_ASKED_BYTES_BY_MACHINE,
   MAX_QUESTION_BYTES,
   MAX_QUESTIONS,
+  type Membership,
   type QuestionName,
-} from "../../../src/fleet/model/question.ts";
-import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
-import type { FleetStore } from "../../../src/fleet/model/store.ts";
-import type { Delivery, Membership, WorkStore } from "../../../src/fleet/model/work.ts";
+  type WorkStore,
+} from "../../../src/fleet/model/work.ts";
 import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";
 import { type PostgresFixture, postgresFixture } from "./postgres-fixture.ts";
 

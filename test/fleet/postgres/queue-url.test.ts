@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { queueYaml } from "../../../src/declarations/corral-yaml.ts";
+import { queueYaml } from "../../../src/declarations/corral-file.ts";
 import { isOpenToOthers, placeOf, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 

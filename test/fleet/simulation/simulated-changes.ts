@@ -1,4 +1,4 @@
-import type { SettleChanges } from "../../../src/fleet/transport.ts";
+import type { SettleChanges } from "../../../src/fleet/fleet-parts.ts";
 import type { KeptChangesets, NotBegun } from "../../../src/run/model/reported.ts";
 import { unstartedResult } from "../../../src/run/model/result.ts";
 import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";

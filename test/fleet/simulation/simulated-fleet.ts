@@ -1,12 +1,11 @@
-import type { FleetParts } from "../../../src/fleet/fleet-parts.ts";
+import { type FleetParts, RunTroubles } from "../../../src/fleet/fleet-parts.ts";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { ClaimedItem } from "../../../src/fleet/model/queue.ts";
 import type { ClaimedWork, Delivery } from "../../../src/fleet/model/work.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
-import { RunTroubles } from "../../../src/fleet/run-troubles.ts";
 import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
-import type { Brought, HostFleet } from "../../../src/fleet/work/hosting.ts";
+import type { Brought, HostFleet } from "../../../src/fleet/work/hosted-fleets.ts";
 import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import type { Job } from "../../../src/run/model/job.ts";

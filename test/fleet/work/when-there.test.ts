@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type Patience, whenThere } from "../../../src/fleet/work/when-there.ts";
+import { type Patience, whenThere } from "../../../src/fleet/work/asking-coordinator.ts";
 
 const THING: AsyncDisposable = { async [Symbol.asyncDispose]() {} };
 

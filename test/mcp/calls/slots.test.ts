@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Slots } from "../../../src/mcp/calls/slots.ts";
+import { Slots } from "../../../src/mcp/calls/call.ts";
 
 const NEVER = new AbortController().signal;
 const begun = () => new Promise((resolve) => setImmediate(resolve));

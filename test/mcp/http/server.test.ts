@@ -3,7 +3,7 @@ import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import type { Client } from "@modelcontextprotocol/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { MAX_MESSAGE_BYTES } from "../../../src/mcp/message-limits.ts";
+import { MAX_MESSAGE_BYTES } from "../../../src/mcp/protocol-server.ts";
 import { type McpProject, mcpProject, textOf } from "../mcp-project.ts";
 import { connectedTo, type HttpClient, type Served, served, TOKEN } from "./served.ts";
 

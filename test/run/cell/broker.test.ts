@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { CallRequest } from "../../../src/run/calls/call.ts";
 import { type Broker, type BrokerService, openBroker } from "../../../src/run/cell/broker.ts";
 import { type RunResult, refusedResult, unstartedResult } from "../../../src/run/model/result.ts";
-import type { ToolResult } from "../../../src/tools/tool-result.ts";
+import type { ToolResult } from "../../../src/tools/tool.ts";
 import { openProject, sh } from "../project-fixture.ts";
 
 const WHO = { run: "r1", worker: "kid" };

@@ -24,7 +24,7 @@ import { type CellKind, servingCell, sessionCell, workerCell } from "../../../sr
 import { openCell } from "../../../src/run/cell/open-cell.ts";
 import type { RunEvent } from "../../../src/run/model/events.ts";
 import type { Network } from "../../../src/sandbox/network/rule.ts";
-import { Masking } from "../../../src/secrets/masking.ts";
+import { Masking } from "../../../src/secrets/redactor.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
 import { fakeDriver } from "../../isolation/fake/driver.ts";
 import { fakeEngine } from "../../isolation/fake/engine.ts";

@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { recordsOf } from "../../../src/audit/read.ts";
-import { auditKey, type SealedRecord } from "../../../src/audit/seal.ts";
+import { auditKey, recordsOf, type SealedRecord } from "../../../src/audit/seal.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import { finishInterrupted } from "../../../src/run/changes/finish-interrupted.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";

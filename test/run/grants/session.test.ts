@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { listLiveGrants, revokeLiveGrant } from "../../../src/state/live-grants.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
-import type { ToolResult } from "../../../src/tools/tool-result.ts";
+import type { ToolResult } from "../../../src/tools/tool.ts";
 import { WORKER_UID } from "../project-fixture.ts";
 import { openSessionIn, type SessionFixture } from "../session/session-fixture.ts";
 import { makeHostFolder } from "./host-folder.ts";

@@ -12,10 +12,9 @@ import type { GrantOutcome, GrantSurroundings } from "../../../src/run/grants/te
 import type { GrantRecord, Mode } from "../../../src/run/model/grant.ts";
 import { Grantee, type StagedSandbox } from "../../../src/run/model/grantee.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
-import type { Needs } from "../../../src/sandbox/needs.ts";
 import type { Network } from "../../../src/sandbox/network/rule.ts";
 import type { Policy } from "../../../src/sandbox/policy.ts";
-import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
+import type { Needs, Sandbox } from "../../../src/sandbox/sandbox.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
 import { makeOwnerDir } from "../../../src/state/live-dir.ts";
 import { currentOwner } from "../../../src/state/owner.ts";

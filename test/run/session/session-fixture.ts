@@ -2,7 +2,7 @@ import type { SettledChanges } from "../../../src/run/changes/settled-run.ts";
 import { openSession } from "../../../src/run/open-session.ts";
 import type { Session } from "../../../src/run/session/session.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../../src/tools/hands.ts";
-import type { ToolResult } from "../../../src/tools/tool-result.ts";
+import type { ToolResult } from "../../../src/tools/tool.ts";
 import { outsideCell } from "../outside-cell.ts";
 import { type OpenFixtureOptions, openProject, type ProjectFixture, type ProjectSpec } from "../project-fixture.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { networkPlaces, PROXY } from "../../../src/sandbox/network/places.ts";
+import { networkPlaces, PROXY } from "../../../src/sandbox/network/rule.ts";
 
 describe("the places of an allow list in a cell", () => {
   it("are an address for each name, and the ports at which it is reached", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseTarget } from "../../../src/sandbox/network/target.ts";
+import { parseTarget } from "../../../src/sandbox/network/rule.ts";
 
 describe("parseTarget", () => {
   it("reads names, addresses, wildcards and ports", () => {

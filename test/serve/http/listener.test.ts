@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { afterEach, expect, it } from "vitest";
+import type { Refusals } from "../../../src/serve/http/fault.ts";
 import { ListenError, type Listener, listen } from "../../../src/serve/http/listener.ts";
-import type { Refusals } from "../../../src/serve/http/refusals.ts";
 
 const open: (() => unknown)[] = [];
 afterEach(async () => {

@@ -1,5 +1,4 @@
-import type { PackageKind } from "../../../sandbox/network/rule.ts";
-import { parseTarget } from "../../../sandbox/network/target.ts";
+import { type PackageKind, parseTarget } from "../../../sandbox/network/rule.ts";
 
 /** A host from which the tools of a kind fetch packages. */
 export interface Registry {

@@ -1,5 +1,5 @@
 import { clipped } from "../../../text/visible.ts";
-import { causeOf, causeText } from "../../model/cause.ts";
+import { causeOf, causeText } from "../../model/item.ts";
 import type { ReportData, ReportItem } from "./data.ts";
 import { LONGEST } from "./escaped.ts";
 import { isPending, isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { decodedMountField } from "../../../files/host/kernel-mounts.ts";
+import { decodedMountField } from "../../../files/host/descriptor.ts";
 import type { ImageRoot } from "../model/images.ts";
 import { Launcher, type LauncherRequest, type LaunchPlace } from "./launcher.ts";
 

@@ -1,7 +1,7 @@
 import { readlinkSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { within } from "../../../platform/within.ts";
-import type { NetworkPlace } from "../../../sandbox/network/places.ts";
+import type { NetworkPlace } from "../../../sandbox/network/rule.ts";
 import type { Violation } from "../../../sandbox/violation.ts";
 import { reportWithin } from "../../gate/await-report.ts";
 import { parseGateReport } from "../../gate/report.ts";

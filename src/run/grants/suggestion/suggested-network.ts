@@ -1,6 +1,5 @@
 import { type Document, isMap, isSeq } from "yaml";
-import type { NetworkRule } from "../../../sandbox/network/rule.ts";
-import { isAmong } from "../../../sandbox/network/target.ts";
+import { isAmong, type NetworkRule } from "../../../sandbox/network/rule.ts";
 import type { GrantRecord } from "../../model/grant.ts";
 import { put } from "./edited-yaml.ts";
 

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
-import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Shortcuts } from "../keyboard/shortcuts.ts";
 
 /** A modal dialog: the browser keeps the focus in it, and gives it back. Escape closes it. `isRisky`: Enter does too, as it opens. */
 export function Dialog({
@@ -74,6 +75,74 @@ export function Confirm({
       }
     >
       {children}
+    </Dialog>
+  );
+}
+
+/** A button that does something once: while it does, it cannot be pressed again. `shortcut`: its key, for those who see it. */
+export function Button({
+  children,
+  act,
+  kind = "plain",
+  shortcut,
+  disabled = false,
+  label,
+}: {
+  readonly children: ComponentChildren;
+  readonly act: () => unknown;
+  readonly kind?: "plain" | "primary" | "danger" | "quiet";
+  readonly shortcut?: string;
+  readonly disabled?: boolean;
+  readonly label?: string;
+}) {
+  const [isBusy, setBusy] = useState(false);
+  const press = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      await act();
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <button
+      type="button"
+      class={`button button-${kind}`}
+      disabled={disabled || isBusy}
+      aria-busy={isBusy}
+      aria-label={label}
+      aria-keyshortcuts={shortcut}
+      onClick={() => void press()}
+    >
+      {children}
+      {shortcut === undefined ? null : <kbd>{shortcut}</kbd>}
+    </button>
+  );
+}
+
+/** All that the keyboard does here and now. */
+export function KeyboardHelp({ shortcuts, close }: { readonly shortcuts: Shortcuts; readonly close: () => void }) {
+  return (
+    <Dialog title="Keyboard" close={close}>
+      <div class="key-groups">
+        {shortcuts.groups.map(({ title, list }) => (
+          <section key={title}>
+            <h3>{title}</h3>
+            <dl class="keys">
+              {list.map(({ keys, does }) => (
+                <div key={keys}>
+                  <dt>
+                    {keys.split(" ").map((key) => (
+                      <kbd key={key}>{key}</kbd>
+                    ))}
+                  </dt>
+                  <dd>{does}</dd>
+                </div>
+              ))}
+            </dl>
+          </section>
+        ))}
+      </div>
     </Dialog>
   );
 }

@@ -1,7 +1,6 @@
 import { plural } from "../text/amounts.ts";
 import type { FileDiff, Left, Row } from "../text/diff.ts";
-import { Button } from "./button.tsx";
-import { Confirm } from "./dialog.tsx";
+import { Button, Confirm } from "./dialog.tsx";
 import { Visible } from "./visible.tsx";
 
 /** Lines of a diff that are drawn at first. */

@@ -1,4 +1,35 @@
-import { clipped, visibleName, visibleParts } from "../../../text/visible.ts";
+import { useState } from "preact/hooks";
+import { clipped, printable, visibleName, visibleParts } from "../../../text/visible.ts";
+import { agoText } from "../text/amounts.ts";
+import type { Line, Look } from "../text/ansi.ts";
+
+const SHOWN_MS = 1500;
+
+/** Commands or other text to copy. What is copied is what is shown: a hidden character by its code, so that no terminal obeys it. */
+export function CodeBlock({ text, label = "Copy" }: { readonly text: string; readonly label?: string }) {
+  const [said, setSaid] = useState("");
+  const copy = async (): Promise<void> => {
+    const isCopied = await navigator.clipboard.writeText(printable(text, "\n\t", "kept")).then(
+      () => true,
+      () => false,
+    );
+    setSaid(isCopied ? "Copied" : "Not copied");
+    setTimeout(() => setSaid(""), SHOWN_MS);
+  };
+  return (
+    <div class="code-block">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard. */}
+      <pre tabIndex={0}>
+        <code>
+          <Visible text={text} />
+        </code>
+      </pre>
+      <button type="button" class="button button-quiet" onClick={() => void copy()}>
+        <span aria-live="polite">{said === "" ? label : said}</span>
+      </button>
+    </div>
+  );
+}
 
 /**
  * A text that a worker chose. It is never HTML, nothing in it is invisible, and it is drawn in the order of its characters, whatever way they
@@ -23,4 +54,38 @@ export function Visible({ text, max = Number.POSITIVE_INFINITY }: { readonly tex
 /** A path: whole, and in quotes if it could be taken for another one. */
 export function Name({ text }: { readonly text: string }) {
   return <Visible text={visibleName(text, "kept")} />;
+}
+
+/** An age; its title has the time itself. */
+export function Ago({ at, now }: { readonly at: string; readonly now: number }) {
+  return (
+    <time dateTime={at} title={at}>
+      {agoText(at, now)}
+    </time>
+  );
+}
+
+/** One line of a terminal, in the colours of the page. */
+export function TerminalLine({ line }: { readonly line: Line }) {
+  return (
+    <div class="terminal-line">
+      {line.map(({ text, look }, index) => (
+        <span key={index} class={classOf(look)}>
+          <Visible text={text} max={5000} />
+        </span>
+      ))}
+    </div>
+  );
+}
+
+function classOf({ color, ground, isBold, isDim, isItalic, isUnderlined }: Look): string | undefined {
+  const names = [
+    color === null ? "" : `ink-${color}`,
+    ground === null ? "" : `ground-${ground}`,
+    isBold ? "is-bold" : "",
+    isDim ? "is-dim" : "",
+    isItalic ? "is-italic" : "",
+    isUnderlined ? "is-underlined" : "",
+  ].filter((name) => name !== "");
+  return names.length === 0 ? undefined : names.join(" ");
 }

@@ -5,11 +5,9 @@ import { useApp } from "../../app/context.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
-import { Button } from "../../components/button.tsx";
-import { CodeBlock } from "../../components/code-block.tsx";
+import { Button } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
-import { Ago } from "../../components/time.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
 

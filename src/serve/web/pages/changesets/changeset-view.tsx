@@ -5,13 +5,11 @@ import type { AppliedChangeset, Review, ReviewedPart } from "../../api/shapes.ts
 import { useApp, useMay, useShortcuts } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
-import { Button } from "../../components/button.tsx";
-import { Confirm } from "../../components/dialog.tsx";
+import { Button, Confirm } from "../../components/dialog.tsx";
 import { ConfirmUnseen, DiffView, LeftNote, ROOM } from "../../components/diff-view.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
-import { useRowKeys } from "../../components/row-keys.ts";
-import { Ago } from "../../components/time.tsx";
-import { Name, Visible } from "../../components/visible.tsx";
+import { useRowKeys } from "../../components/virtual-list.tsx";
+import { Ago, Name, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, countText, plural, words } from "../../text/amounts.ts";
 import { cutDiff, type FileDiff, type Left, parseDiff } from "../../text/diff.ts";

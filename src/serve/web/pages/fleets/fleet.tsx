@@ -3,13 +3,10 @@ import type { FailureGroup, FleetMachine, ShownFleet } from "../../api/shapes.ts
 import { useApp, useMay } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge, toneOf } from "../../components/badge.tsx";
-import { Button } from "../../components/button.tsx";
-import { CodeBlock } from "../../components/code-block.tsx";
-import { Confirm } from "../../components/dialog.tsx";
-import { MachineTable } from "../../components/machine-table.tsx";
+import { Button, Confirm } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
-import { Ago } from "../../components/time.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { MachineTable } from "../../components/table.tsx";
+import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { countText, durationText, plural, words } from "../../text/amounts.ts";
 import { ItemDialog } from "./item-dialog.tsx";

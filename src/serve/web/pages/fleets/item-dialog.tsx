@@ -3,11 +3,9 @@ import { printable } from "../../../../text/visible.ts";
 import type { Fleet, ShownItem } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
-import { CodeBlock } from "../../components/code-block.tsx";
 import { Dialog } from "../../components/dialog.tsx";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
-import { Ago } from "../../components/time.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, durationText } from "../../text/amounts.ts";
 

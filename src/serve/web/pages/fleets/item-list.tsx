@@ -2,10 +2,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { FleetItem, ShownFleet } from "../../api/shapes.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { EmptyState, ErrorNote } from "../../components/notes.tsx";
-import { useRowKeys } from "../../components/row-keys.ts";
-import { Ago } from "../../components/time.tsx";
-import { VirtualList } from "../../components/virtual-list.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { useRowKeys, VirtualList } from "../../components/virtual-list.tsx";
+import { Ago, Visible } from "../../components/visible.tsx";
 import { countText, durationText, words } from "../../text/amounts.ts";
 import { type Filter, useItems } from "./items.ts";
 

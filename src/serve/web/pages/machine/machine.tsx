@@ -1,11 +1,10 @@
 import type { Machine as Examined, Finding, MachineList, QueueMachine } from "../../api/shapes.ts";
 import { useResource } from "../../app/resource.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
-import { Button } from "../../components/button.tsx";
-import { CodeBlock } from "../../components/code-block.tsx";
-import { MachineTable } from "../../components/machine-table.tsx";
+import { Button } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { MachineTable } from "../../components/table.tsx";
+import { CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { countText, plural } from "../../text/amounts.ts";
 

@@ -13,11 +13,9 @@ import type {
 import { useApp } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
-import { CodeBlock } from "../../components/code-block.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
-import { Ago } from "../../components/time.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { countText, durationText, plural } from "../../text/amounts.ts";
 

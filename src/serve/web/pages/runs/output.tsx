@@ -2,9 +2,8 @@ import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
 import type { Run } from "../../api/shapes.ts";
 import { useApp } from "../../app/context.ts";
-import { TerminalLine } from "../../components/terminal-line.tsx";
 import { VirtualList } from "../../components/virtual-list.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { TerminalLine, Visible } from "../../components/visible.tsx";
 import { bytesText, countText, plural } from "../../text/amounts.ts";
 import { KeptLines } from "../../text/kept-lines.ts";
 

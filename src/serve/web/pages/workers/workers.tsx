@@ -4,11 +4,10 @@ import type { Explanation, ProjectList, StartedRun, Worker, WorkerList } from ".
 import { useApp, useMay } from "../../app/context.ts";
 import type { PageProps } from "../../app/page-props.ts";
 import { useResource } from "../../app/resource.ts";
-import { Button } from "../../components/button.tsx";
-import { CodeBlock } from "../../components/code-block.tsx";
+import { Button } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { ExplainedCell } from "./explained-cell.tsx";
 
