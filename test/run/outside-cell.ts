@@ -126,10 +126,9 @@ async function shownContainer(run: string): Promise<ShownCell | null> {
   const [listed] = await docker.listContainers({ all: true, filters });
   if (listed === undefined) return null;
   const container = docker.getContainer(listed.Id);
-  const { GraphDriver } = await container.inspect();
   const { DockerRootDir } = (await docker.info()) as { DockerRootDir: string };
-  const upper = (GraphDriver.Data as { UpperDir?: string }).UpperDir;
   const { pid, pids } = outsideCell(listed.Id);
+  const upper = await upperLayerOf(pid());
   return {
     pid,
     folders: [join(DockerRootDir, "containers", listed.Id), ...(upper === undefined ? [] : [upper])],
@@ -146,6 +145,12 @@ async function shownContainer(run: string): Promise<ShownCell | null> {
       ];
     },
   };
+}
+
+/** Where what a process writes over its image is. The Engine says so of some of its stores only, and the kernel of each. */
+async function upperLayerOf(pid: number | null): Promise<string | undefined> {
+  const mounts = pid === null ? "" : await readFile(`/proc/${pid}/mountinfo`, "utf8");
+  return /^\S+ \S+ \S+ \S+ \/ .* - overlay .*\bupperdir=([^,\s]+)/m.exec(mounts)?.[1];
 }
 
 async function parentOf(pid: number | null): Promise<number[]> {

@@ -1,4 +1,4 @@
-import { chown, mkdir, mkdtemp, rm } from "node:fs/promises";
+import { chmod, chown, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -66,7 +66,8 @@ export async function openEngine() {
     async folder(name: string): Promise<string> {
       const path = join(dir, name);
       await mkdir(path, { recursive: true });
-      await chown(path, 65532, 65532);
+      if (process.getuid?.() === 0) await chown(path, 65532, 65532);
+      else await chmod(path, 0o777);
       return path;
     },
     async plan({ command, image = "corral/base", policy = untrusted, ...asked }: CellAsked): Promise<Planned> {

@@ -1,0 +1,121 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { USER } from "./hosts.ts";
+import type { RunningHost } from "./second-engine.ts";
+
+/** What is tried on each host: a column of the table. */
+export interface Check {
+  readonly name: string;
+  readonly driver: "engine" | "runc";
+  readonly files: readonly string[];
+  /** Whether what other runs leave out is tried. */
+  readonly isAtLength?: boolean;
+  /** Why an ordinary user does not try it; absent: he does. */
+  readonly notAsUser?: string;
+}
+
+const CONTRACT = "test/isolation/engine/driver.test.ts";
+const ATTACKS = [
+  "escape",
+  "kernel-requests",
+  "mount-sources",
+  "nested-mounts",
+  "network",
+  "planted-links",
+  "scrubbed",
+  "secrets/delivery",
+  "egress/namespace",
+].map((name) => `test/attacks/${name}.test.ts`);
+
+const NEEDS_ROOT = "it runs as root alone";
+const GIVES_FILES = "its tests give files to the user of a cell, which root alone can";
+
+export const CHECKS: readonly Check[] = [
+  { name: "contract, Engine", driver: "engine", files: [CONTRACT] },
+  {
+    name: "contract, runc",
+    driver: "runc",
+
+    files: ["test/isolation/runc/driver.test.ts", "test/isolation/runc/like-the-engine.test.ts"],
+    notAsUser: NEEDS_ROOT,
+  },
+  { name: "attacks, Engine", driver: "engine", files: ATTACKS, notAsUser: GIVES_FILES },
+  { name: "attacks, runc", driver: "runc", files: ATTACKS, notAsUser: NEEDS_ROOT },
+  {
+    name: "ends",
+    driver: "engine",
+
+    isAtLength: true,
+    files: ["test/run/lost.test.ts", "test/run/session/lost.test.ts"],
+    notAsUser: "an Engine of its own, which is ended and started again, needs root",
+  },
+  // By the installed package, in a folder that holds nothing else.
+  { name: "first hour", driver: "engine", files: ["test/docs/tutorial.test.ts"] },
+];
+
+export type Verdict = "holds" | "fails" | "cannot";
+
+export interface Outcome {
+  readonly verdict: Verdict;
+  /** For the table. */
+  readonly shown: string;
+  /** What did not hold, or why it could not be tried. */
+  readonly reasons: readonly string[];
+}
+
+/** Tests of vitest that ran in the host; a test that is skipped there is named. */
+export async function outcomeOf(host: RunningHost, check: Check, user: string, tmp: string): Promise<Outcome> {
+  if (user === USER && check.notAsUser !== undefined) return cannot(check.notAsUser);
+  const began = Date.now();
+  const report = `report-${user}-${began}.json`;
+  // Its configuration is loaded as it is: a copy would be written beside the packages, which a user cannot.
+  const how = ["--root", "/corral", "--configLoader", "native", "--retry", "1"];
+  const vitest = ["node", "/corral/node_modules/vitest/vitest.mjs", "run", ...how];
+  const reporting = ["--reporter", "json", "--outputFile", `/tmp/${report}`];
+  const env = {
+    CORRAL_DRIVER: check.driver,
+    // Each test runs once, on this driver, and none is left out because another driver has it.
+    CORRAL_TESTS: "engine",
+    ...(check.isAtLength === true ? { CORRAL_LONG: "1" } : {}),
+    CORRAL_TESTS_BUILT: "1",
+    CORRAL_TEST_PROGRAM: "/packed/node_modules/corral/dist/cli/corral.cjs",
+  };
+  const { output } = await host.run(
+    user,
+    [...vitest, ...reporting, "--project", "runc", "--project", "engine", ...check.files],
+    env,
+  );
+  const errors = output.split("\n").filter((line) => /^\S*Error\b/.test(line));
+  const lines = errors.length > 0 ? errors.slice(0, 3) : output.trim().split("\n").slice(-3);
+  const reported = await readFile(join(tmp, report), "utf8").catch(() => null);
+  if (reported === null) return failed(lines, "nothing ran");
+  return judged(JSON.parse(reported), Math.round((Date.now() - began) / 1000), lines);
+}
+
+interface Report {
+  readonly testResults: readonly {
+    readonly name: string;
+    readonly message: string;
+    readonly assertionResults: readonly { status: string; fullName: string; failureMessages?: readonly string[] }[];
+  }[];
+}
+
+function judged({ testResults }: Report, seconds: number, lines: readonly string[]): Outcome {
+  const tests = testResults.flatMap(({ assertionResults }) => assertionResults);
+  const passed = tests.filter(({ status }) => status === "passed").length;
+  const bad = tests.filter(({ status }) => status === "failed");
+  const skipped = tests.filter(({ status }) => !["passed", "failed"].includes(status));
+  const files = testResults.filter(({ message }) => message !== "").map(({ message }) => firstLine(message));
+  const reasons = [
+    ...files,
+    ...bad.map(({ fullName, failureMessages = [] }) => `${fullName}: ${firstLine(failureMessages[0] ?? "")}`),
+    ...skipped.map(({ fullName }) => `not run there: ${fullName}`),
+  ];
+  if (passed === 0 && bad.length === 0) return failed(reasons.length > 0 ? reasons : lines, "nothing ran");
+  if (bad.length > 0 || files.length > 0) return failed(reasons, `${bad.length} of ${tests.length} fail`);
+  return { verdict: "holds", shown: `✓ ${passed}, ${seconds} s`, reasons };
+}
+
+const firstLine = (text: string): string => text.trim().split("\n")[0] ?? "";
+const cannot = (why: string): Outcome => ({ verdict: "cannot", shown: "–", reasons: [why] });
+const failed = (reasons: readonly string[], how: string): Outcome => ({ verdict: "fails", shown: `✗ ${how}`, reasons });

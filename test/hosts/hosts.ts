@@ -1,0 +1,53 @@
+import { existsSync, renameSync, rmSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { readHostApt } from "../../src/isolation/engine/images/host-apt.ts";
+import { ran } from "./second-engine.ts";
+
+/** A host as users have it: a release of Debian with its own Engine, runtime and programs. Kernel and control groups are this machine's. */
+export interface Host {
+  readonly name: string;
+  readonly suite: string;
+  /** Of `daemon.json`. */
+  readonly settings: Readonly<Record<string, unknown>>;
+}
+
+export const HOSTS: readonly Host[] = [
+  { name: "debian12", suite: "bookworm", settings: { "storage-driver": "overlay2" } },
+  { name: "trixie", suite: "trixie", settings: { "storage-driver": "overlay2" } },
+  { name: "sid-overlay2", suite: "sid", settings: { "storage-driver": "overlay2" } },
+  {
+    name: "sid-containerd",
+    suite: "sid",
+    settings: { "storage-driver": "overlayfs", features: { "containerd-snapshotter": true } },
+  },
+];
+
+/** What tests start, beside the Engine. */
+const PACKAGES = "docker.io,docker-cli,iptables,ca-certificates,procps,git,curl";
+/** An ordinary user, who may use the Engine. */
+export const USER = "dev";
+
+/**
+ * The root directory of a release, made once. What a stopped run left half made is made again. Debian's sid is tested as it was when it was
+ * fetched, so its dates are not checked; the signatures are.
+ */
+export async function rootDirectory(suite: string, cache: string): Promise<string> {
+  const root = join(cache, suite);
+  if (existsSync(root)) return root;
+  await mkdir(cache, { recursive: true });
+  const draft = `${root}.new`;
+  rmSync(draft, { recursive: true, force: true });
+  const { mirror } = await readHostApt(suite);
+  const options = ["--mode=root", "--variant=minbase", `--include=${PACKAGES}`];
+  const apt = ['APT::Install-Recommends "false"', 'Acquire::Check-Valid-Until "false"'];
+  const left = ["/usr/share/doc/*", "/usr/share/locale/*"];
+  const more = [...apt.map((line) => `--aptopt=${line}`), ...left.map((path) => `--dpkgopt=path-exclude=${path}`)];
+  await ran("mmdebstrap", [...options, ...more, suite, draft, ...(mirror === null ? [] : [mirror])]);
+  await ran("chroot", [draft, "useradd", "--groups", "docker", "--shell", "/bin/sh", USER]);
+  for (const place of ["corral", "packed", "old", "var/lib/docker"])
+    await mkdir(join(draft, place), { recursive: true });
+  await writeFile(join(draft, "etc/hosts"), "127.0.0.1 localhost\n");
+  renameSync(draft, root);
+  return root;
+}
