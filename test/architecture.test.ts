@@ -19,6 +19,17 @@ describe("the layers of src/", () => {
   });
 });
 
+describe("the check of sizes", () => {
+  it("finds a file and a folder that a reader cannot hold", () => {
+    const sources = new Map<string, string>([["text/long.ts", "\n".repeat(501)]]);
+    for (let index = 0; index < 17; index += 1) sources.set(`json/x${index}.ts`, "");
+    expect(breachesOf(sources).map(({ file, what }) => `${file} ${what}`)).toEqual([
+      "text/long.ts has 501 lines",
+      "json has 17 files",
+    ]);
+  });
+});
+
 describe("the longest chain of imports", () => {
   // The service has four files between its start and an operation: the list of routes, a route, what routes use, what runs.
   it("is at most 28 files, types included", async () => {

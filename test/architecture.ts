@@ -13,7 +13,13 @@ export interface Breach {
 /** Everything in which these sources break the layers and the habits of docs/architecture.md. */
 export function breachesOf(sources: Sources): Breach[] {
   const files = [...sources].map(([path, text]) => ({ path, code: withoutComments(text) }));
-  return [...files.flatMap((file) => RULES.flatMap((rule) => rule(file))), ...cyclesOf(files), ...mutualFolders(files)];
+  return [
+    ...files.flatMap((file) => RULES.flatMap((rule) => rule(file))),
+    ...cyclesOf(files),
+    ...mutualFolders(files),
+    ...[...sources].flatMap(([path, text]) => longFile(path, text)),
+    ...fullFolders([...sources.keys()]),
+  ];
 }
 
 interface File {
@@ -77,7 +83,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 };
 
 const MAY_READ_DISKS = [
-  "agent/transcript/",
+  "agent/transcript",
   "fleet/cache/",
   "fleet/items/",
   "fleet/scrubbed/",
@@ -270,6 +276,43 @@ function reexportsOf(code: string): string[] {
 
 function wordsOf(list: string): string[] {
   return (list.match(/[\w$]+/g) ?? []).filter((word) => word !== "type" && word !== "as");
+}
+
+const MAX_LINES = 500;
+const MAX_FILES = 16;
+/** What is made by a program, and read by nobody. */
+const GENERATED = ["serve/web/api/shapes.ts"];
+/** Folders that have more files than a reader holds, and how many at most until they are parted or their files merged. */
+const FULL_FOLDERS: Readonly<Record<string, number>> = {
+  operations: 36,
+  "cli/verbs": 26,
+  "cli/fleet": 21,
+  sandbox: 21,
+  "fleet/postgres": 20,
+  "isolation/engine": 20,
+  "run/session": 20,
+  "isolation/engine/images": 17,
+  "run/model": 17,
+};
+
+function longFile(path: string, text: string): Breach[] {
+  const lines = text.split("\n").length - 1;
+  if (lines <= MAX_LINES || GENERATED.includes(path)) return [];
+  return [breach(path, `has ${lines} lines`, `a file is a chapter of 100 to 400 lines, and never over ${MAX_LINES}`)];
+}
+
+function fullFolders(paths: readonly string[]): Breach[] {
+  return [...Map.groupBy(paths, posix.dirname)].flatMap(([folder, files]) => {
+    const most = FULL_FOLDERS[folder] ?? MAX_FILES;
+    if (files.length <= most) return [];
+    return [
+      breach(
+        folder,
+        `has ${files.length} files`,
+        `a folder is a room of 3 to 12 files, and this one has at most ${most}`,
+      ),
+    ];
+  });
 }
 
 /** Each cycle once, as the path around it. */

@@ -13,8 +13,8 @@ import { isTooDeep } from "../json/parse-json.ts";
 import { charactersIn } from "../json/size.ts";
 import { formatDuration } from "../sandbox/units.ts";
 import type { RedactedPieces } from "../secrets/redactor.ts";
+import type { AgentTool, Answer, AnswerEnd, AskedCall, Tokens } from "./conversation.ts";
 import { type AgentEvent, type AgentFailure, ModelFailure, nestedTooDeep, OwnFault } from "./events.ts";
-import type { AgentTool, Answer, AnswerEnd, AskedCall, Tokens } from "./messages/conversation.ts";
 import type { OpenedModel } from "./spending.ts";
 
 const MAX_SHOWN_CHARACTERS = 1000;

@@ -1,7 +1,7 @@
 import type { ModelMessage, ToolModelMessage } from "ai";
-import type { AgentToolAnswer, AskedCall } from "./messages/conversation.ts";
+import type { AgentToolAnswer, AskedCall } from "./conversation.ts";
 import type { OpenedModel } from "./spending.ts";
-import type { TranscriptEntry, TranscriptHead } from "./transcript/transcript.ts";
+import type { TranscriptEntry, TranscriptHead } from "./transcript.ts";
 
 export interface AnsweredCall {
   readonly call: AskedCall;

@@ -4,10 +4,10 @@ import { charactersIn } from "../json/size.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { askAgain, type OnAsking, PATIENCE, type Patience } from "./asked-again.ts";
 import { type AnsweredCall, resultMessages } from "./continued.ts";
+import type { AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./conversation.ts";
 import type { AgentEvent, AgentFailure } from "./events.ts";
-import type { AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./messages/conversation.ts";
 import type { OpenedModel, Spending } from "./spending.ts";
-import type { Transcript } from "./transcript/transcript.ts";
+import type { Transcript } from "./transcript.ts";
 
 export type FinalOutput = (
   | { readonly ok: true; readonly value: unknown }

@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import { type FetchedFile, FetchedFiles } from "../blobs/files/fetched-files.ts";
-import { BlobRefused, type BlobStore } from "../blobs/model/blob.ts";
+import { BlobRefused, type BlobStore } from "../blobs/blob.ts";
+import { type FetchedFile, FetchedFiles } from "../blobs/fetched-files.ts";
 import { type Attachment, type Job, newRunId } from "../run/model/job.ts";
 import { unstartedResult } from "../run/model/result.ts";
 import { ASK } from "../sandbox/approval.ts";

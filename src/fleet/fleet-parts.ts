@@ -1,7 +1,7 @@
 import { availableParallelism, freemem } from "node:os";
 import { dirname } from "node:path";
 import PQueue from "p-queue";
-import type { BlobStore } from "../blobs/model/blob.ts";
+import type { BlobStore } from "../blobs/blob.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import { attachedFile } from "../run/attached-file.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { StoredFiles } from "../blobs/files/stored-file.ts";
-import type { BlobStore } from "../blobs/model/blob.ts";
+import type { BlobStore } from "../blobs/blob.ts";
+import { StoredFiles } from "../blobs/stored-file.ts";
 import type { ImageFacts } from "../isolation/plan/plan-for.ts";
 import { type Driver, EngineTrouble } from "../isolation/port/driver.ts";
 import { pinSources } from "../isolation/sources/pin.ts";
@@ -8,7 +8,7 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { unmadeViolation } from "../run/model/worker-images.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { agreedFacts, agreementDigest } from "./agreement/agreement.ts";
+import { agreedFacts, agreementDigest } from "./agreement.ts";
 import { finishBegun } from "./begun-effects.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
 import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { BlobRefused, type BlobStore, isDigest } from "../blobs/model/blob.ts";
+import { BlobRefused, type BlobStore, isDigest } from "../blobs/blob.ts";
 import { TooManyChanges } from "../changes/scan/draft.ts";
 import { WireRefused } from "../changes/wire/document.ts";
 import { importChangeset } from "../changes/wire/import.ts";

@@ -2,7 +2,7 @@ import { Readable, type Writable } from "node:stream";
 import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { shapeProblem } from "../json/parse-json.ts";
-import type { WhenRead } from "./calls/call.ts";
+import type { WhenRead } from "./connection/call.ts";
 import type { Connection } from "./connection/connection.ts";
 import { type Era, MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, protocolServer } from "./protocol-server.ts";
 

@@ -1,6 +1,6 @@
 import type { ModelMessage } from "ai";
 import { MAX_CONTINUED, readTranscript } from "../agent/continued.ts";
-import type { Transcripts } from "../agent/transcript/transcript.ts";
+import type { Transcripts } from "../agent/transcript.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Continued } from "../run/model/job.ts";
 import { currentOwner, isDead, parseOwner } from "../state/owner.ts";

@@ -3,7 +3,7 @@ import {
   removeUnfinished,
   type StoredEnvironment,
   storedEnvironments,
-} from "../state/environments/stored-environments.ts";
+} from "../state/stored-environments.ts";
 import type { Machine } from "./machine.ts";
 
 /** The packages that were prepared for the workers of all projects, the least recently used first. */

@@ -1,4 +1,4 @@
-import { type BlobStore, isDigest } from "../blobs/model/blob.ts";
+import { type BlobStore, isDigest } from "../blobs/blob.ts";
 import { keptBlobs } from "../changes/wire/kept-blobs.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
 

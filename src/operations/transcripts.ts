@@ -1,5 +1,5 @@
-import type { KeptTranscript, Transcripts } from "../agent/transcript/transcript.ts";
-import { TranscriptFolder } from "../agent/transcript/transcript-folder.ts";
+import type { KeptTranscript, Transcripts } from "../agent/transcript.ts";
+import { TranscriptFolder } from "../agent/transcript-folder.ts";
 import { printableLine } from "../text/visible.ts";
 import type { ProjectPlace } from "./audit.ts";
 import { chosenId } from "./chosen-id.ts";

@@ -1,6 +1,6 @@
-import { openDirectoryBlobs } from "../blobs/directory/directory-blobs.ts";
-import type { BlobStore } from "../blobs/model/blob.ts";
-import { sendMounts } from "../blobs/tree/send-mounts.ts";
+import type { BlobStore } from "../blobs/blob.ts";
+import { openDirectoryBlobs } from "../blobs/directory-blobs.ts";
+import { sendMounts } from "../blobs/send-mounts.ts";
 import type { Transport } from "../fleet/fleet-parts.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
 import { openFleetStore } from "../fleet/open-store.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { Mirrors } from "../blobs/mirror/mirrors.ts";
+import { Mirrors } from "../blobs/mirrors.ts";
 import { CELL_USER, isLending } from "../changes/view/lending.ts";
 import type { Project } from "../declarations/project.ts";
 import { capacityOf } from "../fleet/fleet-parts.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import type { AgentToolAnswer } from "../../src/agent/conversation.ts";
 import { ImageRoom, MAX_IMAGE_CHARACTERS } from "../../src/agent/loop.ts";
-import type { AgentToolAnswer } from "../../src/agent/messages/conversation.ts";
 
 const withImage = (characters: number): AgentToolAnswer => ({
   ok: true,

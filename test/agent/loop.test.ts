@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
+import type { AgentTool, AgentToolAnswer } from "../../src/agent/conversation.ts";
 import type { AgentEvent } from "../../src/agent/events.ts";
 import { type AgentTask, runAgent } from "../../src/agent/loop.ts";
-import type { AgentTool, AgentToolAnswer } from "../../src/agent/messages/conversation.ts";
-import { type ScriptedAnswer, ScriptModel } from "../../src/agent/script/open-script.ts";
+import { type ScriptedAnswer, ScriptModel } from "../../src/agent/open-script.ts";
 import { type LanguageModel, type ModelRequest, type ModelStream, Spending } from "../../src/agent/spending.ts";
-import { Transcript, type TranscriptEntry } from "../../src/agent/transcript/transcript.ts";
+import { Transcript, type TranscriptEntry } from "../../src/agent/transcript.ts";
 
 type Call = readonly [tool: string, input?: unknown];
 

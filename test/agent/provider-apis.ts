@@ -1,4 +1,4 @@
-import { openModel } from "../../src/agent/provider/open-model.ts";
+import { openModel } from "../../src/agent/open-model.ts";
 import type { OpenedModel } from "../../src/agent/spending.ts";
 import type { ModelApi, ModelProvider } from "../../src/declarations/models/models.ts";
 import { anthropicServer } from "./servers/anthropic-server.ts";

@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { openDirectoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
 import {
   type BlobRefused,
   type BlobStore,
@@ -11,7 +10,8 @@ import {
   digestOf,
   putBytes,
   wholeBlob,
-} from "../../src/blobs/model/blob.ts";
+} from "../../src/blobs/blob.ts";
+import { openDirectoryBlobs } from "../../src/blobs/directory-blobs.ts";
 import type { PostgresStore } from "../../src/fleet/postgres/postgres-store.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 import { isSqlite } from "../fleet/journal/store-kind.ts";

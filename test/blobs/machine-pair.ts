@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { DirectoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
-import { type Mirror, Mirrors } from "../../src/blobs/mirror/mirrors.ts";
-import type { BlobStore, Digest } from "../../src/blobs/model/blob.ts";
-import { readTree, sendTree } from "../../src/blobs/tree/send-mounts.ts";
+import type { BlobStore, Digest } from "../../src/blobs/blob.ts";
+import { DirectoryBlobs } from "../../src/blobs/directory-blobs.ts";
+import { type Mirror, Mirrors } from "../../src/blobs/mirrors.ts";
+import { readTree, sendTree } from "../../src/blobs/send-mounts.ts";
 import { applyChangeset } from "../../src/changes/apply/application.ts";
 import type { Settled } from "../../src/changes/apply/fitness.ts";
 import { Agreed, type ChangesOf, type Collected, collectChanges } from "../../src/changes/collect.ts";

@@ -1,10 +1,10 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { Mirrors } from "../../src/blobs/mirror/mirrors.ts";
-import { type BlobStore, type Digest, digestOf, putBytes } from "../../src/blobs/model/blob.ts";
-import { formatManifest } from "../../src/blobs/tree/manifest.ts";
-import { readTree, sendTree } from "../../src/blobs/tree/send-mounts.ts";
+import { type BlobStore, type Digest, digestOf, putBytes } from "../../src/blobs/blob.ts";
+import { formatManifest } from "../../src/blobs/manifest.ts";
+import { Mirrors } from "../../src/blobs/mirrors.ts";
+import { readTree, sendTree } from "../../src/blobs/send-mounts.ts";
 import { CELL_USER, lendings } from "../../src/changes/view/lending.ts";
 import { loadPolicy } from "../../src/declarations/policy/policy.ts";
 import { isRoot } from "../../src/files/host/descriptor.ts";

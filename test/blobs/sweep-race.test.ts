@@ -2,8 +2,8 @@ import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, expect, it, vi } from "vitest";
-import { DirectoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
-import { type BlobStore, type Digest, digestOf, putBytes, wholeBlob } from "../../src/blobs/model/blob.ts";
+import { type BlobStore, type Digest, digestOf, putBytes, wholeBlob } from "../../src/blobs/blob.ts";
+import { DirectoryBlobs } from "../../src/blobs/directory-blobs.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 
 const DAY_MS = 86_400_000;

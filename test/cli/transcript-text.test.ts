@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { TranscriptEntry } from "../../src/agent/transcript/transcript.ts";
+import type { TranscriptEntry } from "../../src/agent/transcript.ts";
 import { transcriptText } from "../../src/cli/trail/transcript-text.ts";
 
 it("a transcript tells a terminal nothing, whatever a model said, called or named a tool", () => {

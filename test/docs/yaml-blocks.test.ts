@@ -2,7 +2,7 @@ import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parseAllDocuments, stringify } from "yaml";
-import { parseScript } from "../../src/agent/script/open-script.ts";
+import { parseScript } from "../../src/agent/open-script.ts";
 import { corralYaml } from "../../src/declarations/corral-file.ts";
 import { fleetYaml } from "../../src/declarations/fleet-yaml.ts";
 import { loadPolicy } from "../../src/declarations/policy/policy.ts";

@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { diffText } from "../../src/cli/changes/changes-text.ts";
 import { textDiff } from "../../src/files/diff/text-diff.ts";
 import { escaped } from "../../src/fleet/report/measures/escaped.ts";
-import { questionForm } from "../../src/mcp/questions/client-approver.ts";
+import { questionForm } from "../../src/mcp/connection/client-approver.ts";
 import {
   type AskedOfPerson,
   choiceTexts,

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { type Digest, isDigest } from "../../blobs/model/blob.ts";
-import { pathFromText } from "../../blobs/tree/manifest.ts";
-import { pathFault, TREE_LIMITS } from "../../blobs/tree/tree.ts";
+import { type Digest, isDigest } from "../../blobs/blob.ts";
+import { pathFromText } from "../../blobs/manifest.ts";
+import { pathFault, TREE_LIMITS } from "../../blobs/tree.ts";
 import { examine } from "../../json/examine.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { type PathParse, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";

@@ -1,8 +1,8 @@
 import { isUtf8 } from "node:buffer";
 import fs from "node:fs";
-import { type Blob, type BlobStore, type Digest, putBytes } from "../../blobs/model/blob.ts";
-import { blobOf, piecesOf } from "../../blobs/model/file-content.ts";
-import { pathAsText } from "../../blobs/tree/manifest.ts";
+import { type Blob, type BlobStore, type Digest, putBytes } from "../../blobs/blob.ts";
+import { blobOf, piecesOf } from "../../blobs/file-content.ts";
+import { pathAsText } from "../../blobs/manifest.ts";
 import { codeOf } from "../../platform/errno.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { isVerdict } from "../apply/fitness.ts";

@@ -1,6 +1,6 @@
-import { BlobRefused, type BlobStore, type Digest, wholeBlob } from "../../blobs/model/blob.ts";
-import { parseManifest } from "../../blobs/tree/manifest.ts";
-import { TREE_LIMITS, TreeRefused } from "../../blobs/tree/tree.ts";
+import { BlobRefused, type BlobStore, type Digest, wholeBlob } from "../../blobs/blob.ts";
+import { parseManifest } from "../../blobs/manifest.ts";
+import { TREE_LIMITS, TreeRefused } from "../../blobs/tree.ts";
 import { MAX_DOCUMENT_BYTES, parseWire, WireRefused } from "./document.ts";
 
 /** What fleets that have not ended refer to. */

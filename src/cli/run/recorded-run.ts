@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
+import { TranscriptFolder } from "../../agent/transcript-folder.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { codeOf } from "../../platform/errno.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
+import { nobodyAsks } from "../../mcp/connection/client-approver.ts";
 import { Connection } from "../../mcp/connection/connection.ts";
-import { nobodyAsks } from "../../mcp/questions/client-approver.ts";
-import { QuestionRoutes } from "../../mcp/questions/question-routes.ts";
+import { QuestionRoutes } from "../../mcp/connection/question-routes.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
 import { deniedLine } from "../../operations/wording/denied-traffic.ts";
 import { workerSandbox } from "../../operations/workers.ts";

@@ -1,4 +1,4 @@
-import type { TranscriptEntry } from "../../agent/transcript/transcript.ts";
+import type { TranscriptEntry } from "../../agent/transcript.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 
 const MAX_RESULT_LINES = 20;

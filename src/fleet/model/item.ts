@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { Blob } from "../../blobs/model/blob.ts";
+import type { Blob } from "../../blobs/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 
 /** Failed items whose last words are the same, apart from numbers and the items' names. */

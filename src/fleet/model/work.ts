@@ -1,4 +1,4 @@
-import type { BlobStore } from "../../blobs/model/blob.ts";
+import type { BlobStore } from "../../blobs/blob.ts";
 import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import type { ItemRequest, ItemResult } from "./item.ts";
 import type { ClaimedItem, NewAttempt, Settlement, Taken } from "./queue.ts";

@@ -1,4 +1,4 @@
-import { BLOB_TABLE } from "../../blobs/postgres/postgres-blobs.ts";
+import { BLOB_TABLE } from "../../blobs/postgres-blobs.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { QueueError } from "../model/queue.ts";
 import type { Connection, Statements } from "./connection.ts";

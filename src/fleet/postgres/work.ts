@@ -1,4 +1,4 @@
-import { PostgresBlobs } from "../../blobs/postgres/postgres-blobs.ts";
+import { PostgresBlobs } from "../../blobs/postgres-blobs.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type BlobStore, type Digest, isDigest } from "../../blobs/model/blob.ts";
+import { type BlobStore, type Digest, isDigest } from "../../blobs/blob.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";
 import { exportChangeset } from "../../changes/wire/export.ts";
 import { examine } from "../../json/examine.ts";

@@ -8,12 +8,12 @@ import type { OnOutput } from "../../run/session/exec-command.ts";
 import type { Session } from "../../run/session/session.ts";
 import { printable } from "../../text/visible.ts";
 import type { Tool, ToolResult } from "../../tools/tool.ts";
-import { Call, type Exchange, type Round, Slots } from "../calls/call.ts";
-import { ClientApprover, type ClientApproverOptions } from "../questions/client-approver.ts";
-import type { QuestionRoutes } from "../questions/question-routes.ts";
-import { ClientRoots } from "../roots/client-roots.ts";
-import { narrowToRoots } from "../roots/narrow-to-roots.ts";
+import { Call, type Exchange, type Round, Slots } from "./call.ts";
+import { ClientApprover, type ClientApproverOptions } from "./client-approver.ts";
+import { ClientRoots } from "./client-roots.ts";
+import { narrowToRoots } from "./narrow-to-roots.ts";
 import { offeredTools } from "./offered-tools.ts";
+import type { QuestionRoutes } from "./question-routes.ts";
 import { refusedAnswer } from "./tool-answer.ts";
 
 export interface SandboxSessionOptions {

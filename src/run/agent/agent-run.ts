@@ -1,9 +1,9 @@
 import type { OnAsking } from "../../agent/asked-again.ts";
 import { ModelFailure } from "../../agent/events.ts";
 import { type AgentEnding, runAgent } from "../../agent/loop.ts";
-import { openModel } from "../../agent/provider/open-model.ts";
+import { openModel } from "../../agent/open-model.ts";
 import { Spending } from "../../agent/spending.ts";
-import { Transcript } from "../../agent/transcript/transcript.ts";
+import { Transcript } from "../../agent/transcript.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { AgentDefinition } from "../../declarations/worker/worker.ts";
 import type { Meter } from "../../egress/traffic/traffic.ts";

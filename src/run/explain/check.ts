@@ -111,7 +111,7 @@ async function scriptFaults({ workers, dir }: Project): Promise<{ problems: stri
   for (const { file, name, agent } of workers.values()) {
     if (agent?.model.kind !== "script") continue;
     const script = agent.model.file;
-    const { openScript } = await import("../../agent/script/open-script.ts");
+    const { openScript } = await import("../../agent/open-script.ts");
     try {
       await openScript(script, dir);
     } catch (error) {

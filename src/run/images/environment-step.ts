@@ -3,8 +3,8 @@ import { ImageBuildError } from "../../isolation/port/images.ts";
 import { lendTree } from "../../isolation/sources/lent-tree.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { closeTree } from "../../state/environments/closed-tree.ts";
-import { findEnvironment, prepareEnvironment } from "../../state/environments/stored-environments.ts";
+import { closeTree } from "../../state/closed-tree.ts";
+import { findEnvironment, prepareEnvironment } from "../../state/stored-environments.ts";
 import type { ShownEnvironment } from "../model/worker-images.ts";
 import type { ImagePlace, ImageThere, Step } from "./step.ts";
 

@@ -1,5 +1,5 @@
-import type { ModelSources } from "../../agent/provider/open-model.ts";
-import type { Transcripts } from "../../agent/transcript/transcript.ts";
+import type { ModelSources } from "../../agent/open-model.ts";
+import type { Transcripts } from "../../agent/transcript.ts";
 import type { Approver } from "../../approval/approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";

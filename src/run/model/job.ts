@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { ModelMessage } from "ai";
 import type { Spending } from "../../agent/spending.ts";
-import type { Blob } from "../../blobs/model/blob.ts";
+import type { Blob } from "../../blobs/blob.ts";
 import type { ChangedItem } from "../../changes/model/changeset.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { Meter } from "../../egress/traffic/traffic.ts";

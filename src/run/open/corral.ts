@@ -1,4 +1,4 @@
-import { TranscriptFolder } from "../../agent/transcript/transcript-folder.ts";
+import { TranscriptFolder } from "../../agent/transcript-folder.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";

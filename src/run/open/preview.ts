@@ -1,4 +1,4 @@
-import { noTranscripts } from "../../agent/transcript/transcript.ts";
+import { noTranscripts } from "../../agent/transcript.ts";
 import { noTrail } from "../../audit/trail.ts";
 import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";

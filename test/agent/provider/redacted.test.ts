@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { ask, askAgain, PATIENCE } from "../../../src/agent/asked-again.ts";
-import type { Answer } from "../../../src/agent/messages/conversation.ts";
-import { redacted } from "../../../src/agent/provider/open-model.ts";
-import { ScriptModel } from "../../../src/agent/script/open-script.ts";
+import type { Answer } from "../../../src/agent/conversation.ts";
+import { redacted } from "../../../src/agent/open-model.ts";
+import { ScriptModel } from "../../../src/agent/open-script.ts";
 import type { LanguageModel, StreamPart } from "../../../src/agent/spending.ts";
 import { Redactor } from "../../../src/secrets/redactor.ts";
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openScript } from "../../../src/agent/script/open-script.ts";
+import { openScript } from "../../../src/agent/open-script.ts";
 
 describe("the file of a script", () => {
   let dir = "";

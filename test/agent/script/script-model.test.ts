@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ModelFailure } from "../../../src/agent/events.ts";
-import { type ScriptedAnswer, ScriptModel } from "../../../src/agent/script/open-script.ts";
+import { type ScriptedAnswer, ScriptModel } from "../../../src/agent/open-script.ts";
 import type { ModelRequest, StreamPart } from "../../../src/agent/spending.ts";
 
 const REQUEST: ModelRequest = { prompt: [{ role: "user", content: [{ type: "text", text: "Hello" }] }] };

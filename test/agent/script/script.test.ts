@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { parseScript } from "../../../src/agent/script/open-script.ts";
-import { Transcript } from "../../../src/agent/transcript/transcript.ts";
+import { parseScript } from "../../../src/agent/open-script.ts";
+import { Transcript } from "../../../src/agent/transcript.ts";
 import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
 
 function faultOf(text: string, file: string): string {

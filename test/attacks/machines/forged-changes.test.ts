@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type Digest, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
+import { type Digest, digestOf, putBytes } from "../../../src/blobs/blob.ts";
 import type { ImportRequest } from "../../../src/changes/wire/import.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";

@@ -1,10 +1,10 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Mirrors } from "../../../src/blobs/mirror/mirrors.ts";
-import { sendMounts } from "../../../src/blobs/tree/send-mounts.ts";
+import { Mirrors } from "../../../src/blobs/mirrors.ts";
+import { sendMounts } from "../../../src/blobs/send-mounts.ts";
 import { CELL_USER } from "../../../src/changes/view/lending.ts";
-import { agreedFacts } from "../../../src/fleet/agreement/agreement.ts";
+import { agreedFacts } from "../../../src/fleet/agreement.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-parts.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
 import type { Agreement, ClaimedWork, Offer } from "../../../src/fleet/model/work.ts";

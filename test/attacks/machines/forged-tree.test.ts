@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { putBytes } from "../../../src/blobs/model/blob.ts";
+import { putBytes } from "../../../src/blobs/blob.ts";
 import { machinePair, NEVER } from "../../blobs/machine-pair.ts";
 
 const CANARY = "CANARY: nobody may read or change this";

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Mirrors } from "../../../src/blobs/mirror/mirrors.ts";
-import { putBytes } from "../../../src/blobs/model/blob.ts";
-import { sendMounts } from "../../../src/blobs/tree/send-mounts.ts";
+import { putBytes } from "../../../src/blobs/blob.ts";
+import { Mirrors } from "../../../src/blobs/mirrors.ts";
+import { sendMounts } from "../../../src/blobs/send-mounts.ts";
 import { CELL_USER } from "../../../src/changes/view/lending.ts";
 import type { WorkerDefinition } from "../../../src/declarations/worker/worker.ts";
-import { agreedFacts } from "../../../src/fleet/agreement/agreement.ts";
+import { agreedFacts } from "../../../src/fleet/agreement.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-parts.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { ClaimedWork } from "../../../src/fleet/model/work.ts";

@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type Digest, digestOf, putBytes } from "../../../src/blobs/model/blob.ts";
-import { sendMounts } from "../../../src/blobs/tree/send-mounts.ts";
+import { type Digest, digestOf, putBytes } from "../../../src/blobs/blob.ts";
+import { sendMounts } from "../../../src/blobs/send-mounts.ts";
 import { keptBlobs } from "../../../src/changes/wire/kept-blobs.ts";
 import { machinePair, NEVER, told } from "../../blobs/machine-pair.ts";
 import { plant } from "../staged-folder.ts";

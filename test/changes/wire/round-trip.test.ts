@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Digest } from "../../../src/blobs/model/blob.ts";
+import type { Digest } from "../../../src/blobs/blob.ts";
 import { Agreed, type Collected, collectChanges } from "../../../src/changes/collect.ts";
 import { only } from "../../../src/changes/model/changeset.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { agreedFacts, whyDifferent } from "../../../src/fleet/agreement/agreement.ts";
+import { agreedFacts, whyDifferent } from "../../../src/fleet/agreement.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-parts.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";

@@ -1,7 +1,7 @@
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { DirectoryBlobs } from "../../../src/blobs/directory/directory-blobs.ts";
+import { DirectoryBlobs } from "../../../src/blobs/directory-blobs.ts";
 import { Agreed, collectChanges } from "../../../src/changes/collect.ts";
 import { exportChangeset } from "../../../src/changes/wire/export.ts";
 import { fleetPermission } from "../../../src/fleet/fleet-parts.ts";

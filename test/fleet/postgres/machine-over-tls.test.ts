@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { type AddressInfo, createConnection, createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import { digestOf, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { openFleetStore } from "../../../src/fleet/open-store.ts";
 import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { type Content, digestOf, putBytes, wholeBlob } from "../../../src/blobs/model/blob.ts";
+import { type Content, digestOf, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { machineGrants } from "../../../src/fleet/postgres/machine-role.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Digest } from "../../../src/blobs/model/blob.ts";
+import type { Digest } from "../../../src/blobs/blob.ts";
 import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Slots } from "../../../src/mcp/calls/call.ts";
+import { Slots } from "../../../src/mcp/connection/call.ts";
 
 const NEVER = new AbortController().signal;
 const begun = () => new Promise((resolve) => setImmediate(resolve));

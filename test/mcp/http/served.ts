@@ -1,8 +1,8 @@
 import { type Client, type ClientOptions, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { nobodyAsks } from "../../../src/mcp/connection/client-approver.ts";
 import { Connection } from "../../../src/mcp/connection/connection.ts";
+import { QuestionRoutes } from "../../../src/mcp/connection/question-routes.ts";
 import { type HttpServer, type PresenceTimes, serveOnHttp } from "../../../src/mcp/http/server.ts";
-import { nobodyAsks } from "../../../src/mcp/questions/client-approver.ts";
-import { QuestionRoutes } from "../../../src/mcp/questions/question-routes.ts";
 import { openProject, type ProjectFixture } from "../../run/project-fixture.ts";
 import { clientOf, HANDY } from "../mcp-project.ts";
 

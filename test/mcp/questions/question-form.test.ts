@@ -1,6 +1,6 @@
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { answerIn, questionForm } from "../../../src/mcp/questions/client-approver.ts";
+import { answerIn, questionForm } from "../../../src/mcp/connection/client-approver.ts";
 import { type AskedOfPerson, questionText } from "../../../src/operations/wording/question-text.ts";
 
 const GRANT: AskedOfPerson = {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { listEnvironments, removeUnusedEnvironments } from "../../../src/operations/environments.ts";
 import { explain } from "../../../src/run/explain/explain.ts";
 import { openPreview } from "../../../src/run/open/preview.ts";
-import { storedEnvironments } from "../../../src/state/environments/stored-environments.ts";
+import { storedEnvironments } from "../../../src/state/stored-environments.ts";
 import { type RegistryServer, registryServer } from "../packages/registry-server.ts";
 import { type ProjectFixture, python, sh } from "../project-fixture.ts";
 import { ADDRESSES, npmFiles, packageProject, settingsFor } from "./package-project.ts";

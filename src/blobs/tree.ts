@@ -1,5 +1,5 @@
-import { printableLine } from "../../text/visible.ts";
-import type { Digest } from "../model/blob.ts";
+import { printableLine } from "../text/visible.ts";
+import type { Digest } from "./blob.ts";
 
 /** A path below a tree as the kernel has it, with `/` between names: each character is one byte. Names need not be UTF-8. */
 export type RawPath = string;

@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Descriptor, pinned } from "../../files/host/descriptor.ts";
-import { codeOf } from "../../platform/errno.ts";
-import { type Blob, BlobRefused, type BlobStore, checked } from "../model/blob.ts";
-import { blobOf, fillFile, piecesOf } from "../model/file-content.ts";
+import { Descriptor, pinned } from "../files/host/descriptor.ts";
+import { codeOf } from "../platform/errno.ts";
+import { type Blob, BlobRefused, type BlobStore, checked } from "./blob.ts";
+import { blobOf, fillFile, piecesOf } from "./file-content.ts";
 
 /** A program may write to the file while it is read. */
 const MAX_TRIES = 5;

@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import fs from "node:fs";
 import { realpath, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { sync } from "../../files/host/content.ts";
-import { Descriptor, pinned } from "../../files/host/descriptor.ts";
-import { hasCode } from "../../platform/errno.ts";
+import { sync } from "../files/host/content.ts";
+import { Descriptor, pinned } from "../files/host/descriptor.ts";
+import { hasCode } from "../platform/errno.ts";
 import {
   type Blob,
   BlobRefused,
@@ -15,8 +15,8 @@ import {
   isDigest,
   type Sweep,
   type Swept,
-} from "../model/blob.ts";
-import { fillFile, piecesOf } from "../model/file-content.ts";
+} from "./blob.ts";
+import { fillFile, piecesOf } from "./file-content.ts";
 
 const MAX_BYTES = 4 * 1024 ** 3;
 /** While a blob is written, and if that was interrupted. */

@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { hasCode } from "../../platform/errno.ts";
-import { projectPaths } from "../../state/state-paths.ts";
+import { hasCode } from "../platform/errno.ts";
+import { projectPaths } from "../state/state-paths.ts";
 import { type KeptTranscript, noTranscripts, type TranscriptSink, type Transcripts } from "./transcript.ts";
 
 /** The newest transcripts that pruning keeps. */

@@ -2,14 +2,14 @@ import { isUtf8 } from "node:buffer";
 import fs from "node:fs";
 import { basename, dirname } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import { type Descriptor, mountIdOf, pinned } from "../../files/host/descriptor.ts";
-import { codeOf, hasCode } from "../../platform/errno.ts";
-import { checkRead } from "../../sandbox/access.ts";
-import type { Mount } from "../../sandbox/mount.ts";
-import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Blob, BlobRefused, type BlobStore, type Digest, digestOf, putBytes } from "../model/blob.ts";
-import { blobOf, piecesOf } from "../model/file-content.ts";
-import { inParallel } from "../model/in-parallel.ts";
+import { type Descriptor, mountIdOf, pinned } from "../files/host/descriptor.ts";
+import { codeOf, hasCode } from "../platform/errno.ts";
+import { checkRead } from "../sandbox/access.ts";
+import type { Mount } from "../sandbox/mount.ts";
+import { covers, joinVirtual, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { type Blob, BlobRefused, type BlobStore, type Digest, digestOf, putBytes } from "./blob.ts";
+import { blobOf, piecesOf } from "./file-content.ts";
+import { inParallel } from "./in-parallel.ts";
 import { formatManifest } from "./manifest.ts";
 import {
   pathFault,

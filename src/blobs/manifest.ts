@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
-import type { Digest } from "../model/blob.ts";
-import { isDigest } from "../model/blob.ts";
+import type { Digest } from "./blob.ts";
+import { isDigest } from "./blob.ts";
 import {
   pathFault,
   type RawPath,

@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { BlobRefused, type BlobStore } from "../model/blob.ts";
-import { fillFile } from "../model/file-content.ts";
-import { inParallel } from "../model/in-parallel.ts";
-import type { RawPath, Tree, TreeEntry } from "../tree/tree.ts";
+import { Descriptor } from "../files/host/descriptor.ts";
+import { BlobRefused, type BlobStore } from "./blob.ts";
+import { fillFile } from "./file-content.ts";
+import { inParallel } from "./in-parallel.ts";
 import type { KnownFiles } from "./known-files.ts";
+import type { RawPath, Tree, TreeEntry } from "./tree.ts";
 
 type FileEntry = Extract<TreeEntry, { type: "file" }>;
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
-import { contentOf, writeAll } from "../../files/host/content.ts";
-import type { Descriptor } from "../../files/host/descriptor.ts";
+import { contentOf, writeAll } from "../files/host/content.ts";
+import type { Descriptor } from "../files/host/descriptor.ts";
 import type { Blob, Content, Digest } from "./blob.ts";
 
 const PIECE_BYTES = 256 * 1024;

@@ -4,7 +4,7 @@ import { type Answer, type ApprovalRequest, type Approver, type Decision, unaske
 import { lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import { type Board, QueuedApprover, type Shareable } from "../../approval/queued-approver.ts";
 import { type AskedOfPerson, choiceTexts, EVERYTHING, questionText } from "../../operations/wording/question-text.ts";
-import type { Call } from "../calls/call.ts";
+import type { Call } from "./call.ts";
 
 /** Clients show the text in windows of their own; lines are broken as for a terminal of this width. */
 const COLUMNS = 100;

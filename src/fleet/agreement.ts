@@ -1,12 +1,12 @@
-import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { sha256 } from "../../platform/sha256.ts";
-import type { RunEnvironment } from "../../run/model/environment.ts";
-import type { Mount } from "../../sandbox/mount.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { describeViolation } from "../../sandbox/wording.ts";
-import { calledBy, scriptOf, whatMatters } from "../cache/fleet-digest.ts";
-import { imageAsk } from "../model/image-ask.ts";
-import type { Agreement } from "../model/work.ts";
+import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import { sha256 } from "../platform/sha256.ts";
+import type { RunEnvironment } from "../run/model/environment.ts";
+import type { Mount } from "../sandbox/mount.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { describeViolation } from "../sandbox/wording.ts";
+import { calledBy, scriptOf, whatMatters } from "./cache/fleet-digest.ts";
+import { imageAsk } from "./model/image-ask.ts";
+import type { Agreement } from "./model/work.ts";
 
 /** What is compared before a machine runs items of another one's fleet. An image that is missing is left out. */
 export type AgreedFacts = Pick<Agreement, "declarations" | "images">;

@@ -1,10 +1,10 @@
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { removeTree } from "../../files/host/remove-tree.ts";
-import { type Blob, BlobRefused, type BlobStore, type Digest } from "../model/blob.ts";
-import { fillFile } from "../model/file-content.ts";
+import { Descriptor } from "../files/host/descriptor.ts";
+import { removeTree } from "../files/host/remove-tree.ts";
+import { type Blob, BlobRefused, type BlobStore, type Digest } from "./blob.ts";
+import { fillFile } from "./file-content.ts";
 import { copiedFrom } from "./stored-file.ts";
 
 /** Files that nothing uses now, and that are kept because the next item may use them: as many as one item may have. */

@@ -2,17 +2,17 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readdir, readFile, rename, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { removeTree } from "../../files/host/remove-tree.ts";
-import { runSystemProgram } from "../../files/host/system-program.ts";
-import { nullFor } from "../../platform/errno.ts";
-import { writeAtomically } from "../../platform/write-file.ts";
-import { formatBytes } from "../../sandbox/units.ts";
-import { holdFile, isHeld, type LockOwner, type Patience } from "../../state/file-lock.ts";
-import { type BlobStore, type Digest, isDigest, wholeBlob } from "../model/blob.ts";
-import { parseManifest } from "../tree/manifest.ts";
-import { TREE_LIMITS, type Tree, TreeRefused } from "../tree/tree.ts";
+import { removeTree } from "../files/host/remove-tree.ts";
+import { runSystemProgram } from "../files/host/system-program.ts";
+import { nullFor } from "../platform/errno.ts";
+import { writeAtomically } from "../platform/write-file.ts";
+import { formatBytes } from "../sandbox/units.ts";
+import { holdFile, isHeld, type LockOwner, type Patience } from "../state/file-lock.ts";
+import { type BlobStore, type Digest, isDigest, wholeBlob } from "./blob.ts";
 import { KnownFiles } from "./known-files.ts";
 import { exactState, type MirrorUser, makeMirror } from "./make-mirror.ts";
+import { parseManifest } from "./manifest.ts";
+import { TREE_LIMITS, type Tree, TreeRefused } from "./tree.ts";
 
 export interface MirrorsOptions {
   /** A directory of Corral's own, which no other user can enter. */

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Descriptor } from "../../files/host/descriptor.ts";
+import { Descriptor } from "../files/host/descriptor.ts";
 
 export type ClosedTree =
   | { readonly ok: true; readonly bytes: number; readonly entries: number }

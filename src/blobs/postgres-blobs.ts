@@ -7,7 +7,7 @@ import {
   type Digest,
   type Sweep,
   type Swept,
-} from "../model/blob.ts";
+} from "./blob.ts";
 
 /** A database that takes statements, as that of the queue. Each can be executed twice, so it may be tried again. */
 export interface Statements {

@@ -1,13 +1,13 @@
 import { join } from "node:path";
 import { z } from "zod";
-import { checkShape } from "../../declarations/yaml/check.ts";
-import { parseYaml, readDeclarationFile } from "../../declarations/yaml/document.ts";
-import { DeclarationError, describeProblem } from "../../declarations/yaml/problem.ts";
-import { map } from "../../declarations/yaml/shape.ts";
-import { codeOf } from "../../platform/errno.ts";
-import { ModelFailure } from "../events.ts";
-import type { LanguageModel, ModelRequest, ModelStream, OpenedModel, Price, StreamPart } from "../spending.ts";
-import { MAX_TRANSCRIPT_BYTES } from "../transcript/transcript-folder.ts";
+import { checkShape } from "../declarations/yaml/check.ts";
+import { parseYaml, readDeclarationFile } from "../declarations/yaml/document.ts";
+import { DeclarationError, describeProblem } from "../declarations/yaml/problem.ts";
+import { map } from "../declarations/yaml/shape.ts";
+import { codeOf } from "../platform/errno.ts";
+import { ModelFailure } from "./events.ts";
+import type { LanguageModel, ModelRequest, ModelStream, OpenedModel, Price, StreamPart } from "./spending.ts";
+import { MAX_TRANSCRIPT_BYTES } from "./transcript-folder.ts";
 
 /** One answer of a model in a script. */
 export interface ScriptedAnswer {

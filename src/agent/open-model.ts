@@ -1,13 +1,13 @@
 import { type LanguageModelMiddleware, wrapLanguageModel } from "ai";
-import type { ModelProvider } from "../../declarations/models/models.ts";
-import type { ModelRef } from "../../declarations/worker/worker-yaml.ts";
-import { isTooDeep } from "../../json/parse-json.ts";
-import { type Env, readSecret, SecretUnavailable } from "../../secrets/read-secret.ts";
-import { type RedactedPieces, Redactor } from "../../secrets/redactor.ts";
-import type { Patience } from "../asked-again.ts";
-import { ModelFailure, nestedTooDeep, OwnFault } from "../events.ts";
-import { openScript } from "../script/open-script.ts";
-import type { LanguageModel, OpenedModel, StreamPart } from "../spending.ts";
+import type { ModelProvider } from "../declarations/models/models.ts";
+import type { ModelRef } from "../declarations/worker/worker-yaml.ts";
+import { isTooDeep } from "../json/parse-json.ts";
+import { type Env, readSecret, SecretUnavailable } from "../secrets/read-secret.ts";
+import { type RedactedPieces, Redactor } from "../secrets/redactor.ts";
+import type { Patience } from "./asked-again.ts";
+import { ModelFailure, nestedTooDeep, OwnFault } from "./events.ts";
+import { openScript } from "./open-script.ts";
+import type { LanguageModel, OpenedModel, StreamPart } from "./spending.ts";
 
 /**
  * Wraps a model so that its output never contains the key. A server that repeats the key, as text or as a tool's input, cannot

@@ -1,12 +1,12 @@
 import { mkdir, readdir, readFile, rename, stat, utimes, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
-import { removeTree } from "../../files/host/remove-tree.ts";
-import { hasCode } from "../../platform/errno.ts";
-import { holdFile, isHeld } from "../file-lock.ts";
-import { livingOwnerDirs } from "../live-dir.ts";
-import { currentOwner, lockOwner, parseOwner } from "../owner.ts";
-import { statePaths } from "../state-paths.ts";
+import { removeTree } from "../files/host/remove-tree.ts";
+import { hasCode } from "../platform/errno.ts";
+import { holdFile, isHeld } from "./file-lock.ts";
+import { livingOwnerDirs } from "./live-dir.ts";
+import { currentOwner, lockOwner, parseOwner } from "./owner.ts";
+import { statePaths } from "./state-paths.ts";
 
 /** Packages that were prepared once for cells. Everything that they depend on is in the digest. */
 export interface StoredEnvironment {

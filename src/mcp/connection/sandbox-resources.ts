@@ -10,9 +10,9 @@ import type { ListEntry, Listing } from "../../files/model/files.ts";
 import { MAX_CHARS } from "../../files/read/read-text.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/tool.ts";
-import type { Exchange } from "../calls/call.ts";
-import { isTooLong } from "../connection/tool-answer.ts";
+import type { Exchange } from "./call.ts";
 import { resourcePath, resourceUri } from "./resource-uri.ts";
+import { isTooLong } from "./tool-answer.ts";
 
 /** Of each depth; what lies deeper is read by the template. */
 const MAX_LISTED = 1000;

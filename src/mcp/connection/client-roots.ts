@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { resolveHostPlace } from "../../declarations/place/host-place.ts";
-import type { Exchange } from "../calls/call.ts";
+import type { Exchange } from "./call.ts";
 
 /** Further roots of one client are ignored. */
 const MAX_ROOTS = 100;

@@ -1,8 +1,8 @@
 import fs from "node:fs";
-import { Descriptor } from "../../files/host/descriptor.ts";
-import { type BlobStore, checked, type Digest } from "../model/blob.ts";
-import { fillFile, piecesOf } from "../model/file-content.ts";
-import type { RawPath, Tree, TreeEntry } from "../tree/tree.ts";
+import { Descriptor } from "../files/host/descriptor.ts";
+import { type BlobStore, checked, type Digest } from "./blob.ts";
+import { fillFile, piecesOf } from "./file-content.ts";
+import type { RawPath, Tree, TreeEntry } from "./tree.ts";
 
 type FileEntry = Extract<TreeEntry, { type: "file" }>;
 
