@@ -18,6 +18,8 @@ export interface OtherDriver {
 export interface ImageJudge {
   /** Why no cell of the plan's image is made; null if there is no reason. */
   objection(plan: Plan): Promise<Violation | null>;
+  /** The plan with a name for the cell's user, if the image has none for that number. */
+  named(plan: Plan): Promise<Plan>;
   /** Why the Engine did not make mounts where they were planned, if that is the image's doing; else null. */
   obstacle(plan: Plan): Promise<Violation | null>;
 }
@@ -56,15 +58,20 @@ export function bothDrivers(
     if (started instanceof EngineTrouble) throw started;
     return started;
   };
-  const starting = async (plan: Plan, start: (cells: CellMaker) => Promise<Start>): Promise<Start> => {
+  const starting = async <Request extends { readonly plan: Plan }>(
+    asked: Request,
+    startWith: (cells: CellMaker, request: Request) => Promise<Start>,
+  ): Promise<Start> => {
     // Both may make a cell of their own, the first time. Nothing is left behind that still makes one.
-    const [chosen, judged] = await Promise.allSettled([choose(), images.objection(plan)]);
+    const [chosen, judged] = await Promise.allSettled([choose(), images.objection(asked.plan)]);
     if (chosen.status === "rejected") throw chosen.reason;
     const { driving, cells, demanded } = chosen.value;
     if (driving.driver === null) throw new EngineTrouble(new DriverUnavailableError(driving.why).message);
     if (judged.status === "rejected") throw judged.reason;
     const refused = judged.value;
     if (refused !== null) return { ok: false, violations: [refused] };
+    const plan = await images.named(asked.plan);
+    const start = (maker: CellMaker): Promise<Start> => startWith(maker, { ...asked, plan });
     if (cells === null) return await onEngine(plan, start);
     const against = await other.objection(plan);
     if (against === null) return await start(cells);
@@ -78,11 +85,11 @@ export function bothDrivers(
   };
   return {
     ...engine,
-    start: (request) => starting(request.plan, (cells) => cells.start(request)) as ReturnType<Driver["start"]>,
+    start: (request) => starting(request, (cells, named) => cells.start(named)) as ReturnType<Driver["start"]>,
     startSession: (request) =>
-      starting(request.plan, (cells) => cells.startSession(request)) as ReturnType<Driver["startSession"]>,
+      starting(request, (cells, named) => cells.startSession(named)) as ReturnType<Driver["startSession"]>,
     startServing: (request) =>
-      starting(request.plan, (cells) => cells.startServing(request)) as ReturnType<Driver["startServing"]>,
+      starting(request, (cells, named) => cells.startServing(named)) as ReturnType<Driver["startServing"]>,
     list: async () => (await Promise.all([engine.list(), other.list()])).flat(),
     usage: async (cell) => (cell.driver === "engine" ? await engine.usage(cell) : other.usage(cell.id)),
     reap: () => reapBoth(engine, other),

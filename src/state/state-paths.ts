@@ -19,6 +19,8 @@ export function statePaths(stateDir: string) {
     gate: join(stateDir, "gate"),
     /** `hosts` and `resolv.conf` of cells without a network. */
     names: join(stateDir, "names"),
+    /** Files that cells with the same content share, by its digest. */
+    sharedNames: join(stateDir, "names", "shared"),
     /** Which containers each process started on an Engine. */
     startedContainers: join(stateDir, "containers"),
     /** Cells that Corral makes with runc itself. */

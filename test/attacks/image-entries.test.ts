@@ -99,6 +99,14 @@ describe("an image with something else in the place of", () => {
       ],
     ],
     [
+      "users and groups of /etc, links to it",
+      (host) => [
+        dir("etc"),
+        link("etc/passwd", `${host}/passwd`),
+        link("etc/group", `../../../../../../../../..${host}/group`),
+      ],
+    ],
+    [
       "/dev, a file, and /sys, a FIFO",
       () => [
         { name: "dev", type: "file" },

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bothDrivers } from "../../src/isolation/both-drivers.ts";
 import { openDockerEngine } from "../../src/isolation/engine/open.ts";
 import { openEngine as openPort } from "../../src/isolation/open-engine.ts";
+import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type CellMaker, type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
 import type { EngineFacts } from "../../src/isolation/port/ground.ts";
 import { conditionsFor } from "../../src/isolation/runc/ground/conditions.ts";
@@ -158,7 +159,7 @@ describe("CORRAL_DRIVER", () => {
   });
 });
 
-const images = { objection: async () => null, obstacle: async () => null };
+const images = { objection: async () => null, obstacle: async () => null, named: async (plan: Plan) => plan };
 
 it("a plan that the other driver cannot carry goes to the Engine", async () => {
   const made: string[] = [];

@@ -1,7 +1,7 @@
 import type Docker from "dockerode";
 import { gateCommand } from "../gate/script.ts";
 import type { NameFiles } from "../network/name-files.ts";
-import { HOSTS_PATH, type Plan, type PlannedMount } from "../plan/plan.ts";
+import { CELL_HOST_NAME, HOSTS_PATH, type Plan, type PlannedMount } from "../plan/plan.ts";
 import { tmpfsOptions } from "../plan/tmpfs-options.ts";
 import { plannedSeccomp } from "../seccomp/planned-profile.ts";
 import type { PinnedVolume } from "./pinned-volume.ts";
@@ -34,7 +34,7 @@ export function containerConfig(
     name,
     Image: plan.image.id,
     Labels: labels,
-    Hostname: "corral",
+    Hostname: CELL_HOST_NAME,
     // Its namespace has a loopback device and nothing else (docs/architecture.md, fact: network-disabled).
     NetworkDisabled: plan.network !== "open",
     User: `${first.uid}:${first.gid}`,

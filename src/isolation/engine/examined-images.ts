@@ -7,6 +7,7 @@ import { writeAtomically } from "../../platform/write-file.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { makeClosedDir } from "../../state/state-dir.ts";
 import { statePaths } from "../../state/state-paths.ts";
+import { sharedFile } from "../network/name-files.ts";
 import {
   directoriesAbove,
   type EntryKind,
@@ -14,7 +15,9 @@ import {
   mountPointsOf,
   refusalOfEntries,
 } from "../plan/mount-points.ts";
+import { inOrder, ownFileMount } from "../plan/mounts.ts";
 import { gateOf, type Plan } from "../plan/plan.ts";
+import { namedUsers, USER_PATHS } from "../plan/user.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { labelsFor, type Maker } from "../port/labels.ts";
 import { inTime, untilGone } from "./answers/asked.ts";
@@ -24,23 +27,36 @@ import { imageFacts } from "./images/inspect.ts";
 import { readRecord } from "./images/record.ts";
 
 /** Changes when something else is looked for. */
-const RECIPE = 2;
+const RECIPE = 3;
 /** Images that are remembered, the latest. */
 const MAX_REMEMBERED = 500;
 /** A look takes less than a second; an image of millions of files longer. */
 const LOOK_MS = 120_000;
 const MEMORY_BYTES = 256 * 1024 ** 2;
 const MAX_ANSWER_BYTES = 64 * 1024;
+/** Of `/etc/passwd` and of `/etc/group`; a longer one stays as it is. */
+const MAX_USERS_BYTES = 8 * 1024;
 /** How many are named to people. */
 const MAX_NAMED = 5;
 
-const Remembered = z.object({ recipe: z.literal(RECIPE), images: z.record(z.string(), z.array(z.string())) });
+/** `passwd`, `group`: in base64; null if no file can take its place. */
+const Looked = z.object({ devices: z.array(z.string()), passwd: z.string().nullable(), group: z.string().nullable() });
+type Looked = z.output<typeof Looked>;
+const Remembered = z.object({ recipe: z.literal(RECIPE), images: z.record(z.string(), Looked) });
 
 /** Characters 1:3 null, 1:5 zero, 1:7 full, 1:8 random, 1:9 urandom, 5:0 tty, 5:2 ptmx: every cell has them in /dev. In hexadecimal. */
 const HARMLESS: ReadonlySet<string> = new Set("1:3 1:5 1:7 1:8 1:9 5:0 5:2".split(" "));
 
 /** `find` does not enter what is mounted: of /dev, /proc and /sys a cell has its own. */
-const FIND_DEVICES = `find / -xdev '(' -type b -o -type c ')' -exec "$0" stat -c '%t:%T %F %n' '{}' +`;
+const LOOK = `if ! [ -L /etc ] && { [ -d /etc ] || ! [ -e /etc ]; }; then
+  for file in passwd group; do
+    if [ -f "/etc/$file" ] && ! [ -L "/etc/$file" ]; then
+      echo "== $file $("$0" head -c ${MAX_USERS_BYTES + 1} "/etc/$file" | "$0" base64 -w 0)"
+    elif ! [ -e "/etc/$file" ] && ! [ -L "/etc/$file" ]; then echo "== $file "
+    fi
+  done
+fi
+find / -xdev '(' -type b -o -type c ')' -exec "$0" stat -c '%t:%T %F %n' '{}' +`;
 
 /** A letter and the path, for each that is something else than a directory. */
 const SHOW_KINDS = `for path; do
@@ -72,7 +88,7 @@ export interface ExaminedRequest {
  */
 export class ExaminedImages {
   readonly #request: ExaminedRequest;
-  readonly #devices = new Map<string, Promise<readonly string[] | null>>();
+  readonly #looks = new Map<string, Promise<Looked | null>>();
   /** One look is remembered after another, so that none is forgotten. */
   #written: Promise<void> = Promise.resolve();
 
@@ -82,24 +98,45 @@ export class ExaminedImages {
 
   /** Why no cell of this image is made: the Engine lets a container open devices that its image brings. Null if there is no reason. */
   async objection(plan: Plan): Promise<Violation | null> {
-    // By its id alone: anybody's `docker load` may bring any name.
-    const { id, name } = plan.image;
-    const asked = this.#devices.get(id) ?? this.#devicesOf(plan);
-    this.#devices.set(id, asked);
-    const devices = await asked.catch((error: unknown) => {
-      this.#devices.delete(id);
-      throw error;
-    });
-    if (devices === null) {
-      // Not remembered: what comes under this id later was not looked at.
-      this.#devices.delete(id);
-      return { code: "IMAGE_MISSING", image: name };
-    }
+    const { name } = plan.image;
+    const looked = await this.#look(plan);
+    if (looked === null) return { code: "IMAGE_MISSING", image: name };
+    const { devices } = looked;
     if (devices.length === 0) return null;
     const named = devices.slice(0, MAX_NAMED).join(", ");
     const others = devices.length - MAX_NAMED;
     const reason = `it has device nodes, which its programs could open: ${named}${others > 0 ? ` and ${others} more` : ""}`;
     return { code: "IMAGE_REFUSED", image: name, reason };
+  }
+
+  /** The plan with a name for the cell's user and group, if the image has none. */
+  async named(plan: Plan): Promise<Plan> {
+    const looked = await this.#look(plan);
+    if (looked === null) return plan;
+    const textOf = (file: "passwd" | "group"): string | null =>
+      looked[file] === null ? null : Buffer.from(looked[file], "base64").toString("latin1");
+    const users = namedUsers({ passwd: textOf("passwd"), group: textOf("group") }, plan);
+    const { sharedNames } = statePaths(this.#request.stateDir);
+    const files = (["passwd", "group"] as const).flatMap((file) => {
+      const text = users[file] ?? null;
+      return text === null ? [] : [sharedFile(sharedNames, USER_PATHS[file], Buffer.from(text, "latin1"))];
+    });
+    const mounts = (await Promise.all(files)).map(ownFileMount);
+    return mounts.length === 0 ? plan : { ...plan, mounts: inOrder([...plan.mounts, ...mounts]) };
+  }
+
+  /** Null: the Engine has no such image. By its id alone: anybody's `docker load` may bring any name. */
+  async #look(plan: Plan): Promise<Looked | null> {
+    const { id } = plan.image;
+    const asked = this.#looks.get(id) ?? this.#lookThrough(plan);
+    this.#looks.set(id, asked);
+    const looked = await asked.catch((error: unknown) => {
+      this.#looks.delete(id);
+      throw error;
+    });
+    // Not remembered: what comes under this id later was not looked at.
+    if (looked === null) this.#looks.delete(id);
+    return looked;
   }
 
   /** Why mounts of such a cell were not made where they were planned, if that is the image's doing; else null. */
@@ -116,23 +153,24 @@ export class ExaminedImages {
   }
 
   /** Null: the Engine has no such image any more. */
-  async #devicesOf(plan: Plan): Promise<readonly string[] | null> {
+  async #lookThrough(plan: Plan): Promise<Looked | null> {
     const file = statePaths(this.#request.stateDir).examinedImages;
     const before = (await rememberedIn(file))[plan.image.id];
     if (before !== undefined) return before;
-    const answer = await this.#answer(plan, FIND_DEVICES, []);
+    const answer = await this.#answer(plan, LOOK, []);
     if (answer === null) return null;
     const { text, isWhole } = answer;
     // What follows could be anything.
     const devices = isWhole ? devicesIn(text) : [`more than ${MAX_ANSWER_BYTES / 1024} KiB of names`];
+    const looked: Looked = { devices, passwd: usersIn(text, "passwd"), group: usersIn(text, "group") };
     const writing = this.#written.then(async () => {
       await makeClosedDir(this.#request.stateDir);
-      const all = [...Object.entries(await rememberedIn(file)), [plan.image.id, devices]].slice(-MAX_REMEMBERED);
+      const all = [...Object.entries(await rememberedIn(file)), [plan.image.id, looked]].slice(-MAX_REMEMBERED);
       await writeAtomically(file, JSON.stringify({ recipe: RECIPE, images: Object.fromEntries(all) }));
     });
     this.#written = writing.catch(() => {});
     await writing;
-    return devices;
+    return looked;
   }
 
   /** What a script of the gate prints in the image; null: the Engine has no such image. Rejects with `EngineTrouble` if it does not end well. */
@@ -195,7 +233,7 @@ export class ExaminedImages {
   }
 }
 
-async function rememberedIn(file: string): Promise<Readonly<Record<string, readonly string[]>>> {
+async function rememberedIn(file: string): Promise<Readonly<Record<string, Looked>>> {
   return Remembered.safeParse(await readRecord(file)).data?.images ?? {};
 }
 
@@ -206,6 +244,12 @@ function devicesIn(answer: string): string[] {
       /^([0-9a-f]+:[0-9a-f]+) (character|block) special file (.*)$/s.exec(line) ?? [];
     return path === "" || (kind === "character" && HARMLESS.has(number)) ? [] : [path];
   });
+}
+
+/** The look prints them before any name of the image. */
+function usersIn(answer: string, file: "passwd" | "group"): string | null {
+  const [, base64 = null] = new RegExp(`^== ${file} ([A-Za-z0-9+/=]*)$`, "m").exec(answer) ?? [];
+  return base64 === null || Buffer.from(base64, "base64").length > MAX_USERS_BYTES ? null : base64;
 }
 
 interface Answer {

@@ -1,8 +1,13 @@
+import { randomBytes } from "node:crypto";
 import { lstatSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
+import { chmod, link, lstat, mkdir, readFile, rename, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { nullFor } from "../../platform/errno.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
+import type { OwnFile } from "../plan/mounts.ts";
 import { LOCAL_NAMES } from "../plan/network.ts";
+import { CELL_HOST_NAME } from "../plan/plan.ts";
 
 /** Files on the host that replace, in a cell without a network, those that the Engine makes for its networks. */
 export interface NameFiles {
@@ -13,7 +18,7 @@ export interface NameFiles {
 
 /** A cell without a network must not learn the host's name servers. */
 const RESOLVER = "nameserver 127.0.0.1\n";
-const HOSTNAME = "corral\n";
+const HOSTNAME = `${CELL_HOST_NAME}\n`;
 
 /** The files of one directory that no worker can write. Several processes may make them at once. */
 export class NameFileSet {
@@ -50,4 +55,24 @@ function traitsOf(file: string): string {
 async function writeUnlessSame(file: string, content: string): Promise<void> {
   const there = await readFile(file, "utf8").catch(() => null);
   if (there !== content) await writeAtomically(file, content, { mode: 0o444 });
+}
+
+/** A file for cells to have at `path`: those with the same content share it. `gc` removes what no cell was given lately; a cell that has it keeps it. */
+export async function sharedFile(dir: string, path: string, content: Buffer): Promise<OwnFile> {
+  await mkdir(dir, { recursive: true, mode: 0o755 });
+  const host = join(dir, sha256(content));
+  const now = new Date();
+  const isThere = (await utimes(host, now, now).catch(nullFor("ENOENT"))) !== null;
+  if (!isThere || !content.equals(await readFile(host))) {
+    // The first one stays: another process may have a cell that is just being given it.
+    const draft = join(dir, `.${randomBytes(8).toString("hex")}`);
+    await writeFile(draft, content, { flag: "wx" });
+    // Whatever the umask of this process.
+    await chmod(draft, 0o444);
+    await (isThere ? rename(draft, host) : link(draft, host).catch(nullFor("EEXIST")));
+    await rm(draft, { force: true });
+  }
+  const { dev, ino, uid, gid } = await lstat(host, { bigint: true });
+  const source = { device: String(dev), inode: String(ino), uid: Number(uid), gid: Number(gid) };
+  return { path, host, source: { ...source, kind: "file" } };
 }

@@ -106,14 +106,20 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   const unheld = anchors[MAX_ANCHORS];
   if (unheld !== undefined) violations.push({ code: "MOUNT_RESERVED", path: unheld.holds, because: "depth" });
   else mounts.push(...anchors.map((anchor) => anchorMount(request, anchor)));
-  return mounts.sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
+  return inOrder(mounts);
+}
+
+/** A mount below another one is made later. */
+export function inOrder(mounts: readonly PlannedMount[]): PlannedMount[] {
+  return mounts.toSorted((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
 }
 
 function shownByView(mount: Pick<Mount, "host" | "view">): Pick<PlannedMount, "viewOf"> {
   return mount.view === undefined ? {} : { viewOf: originOf(mount) };
 }
 
-function ownFileMount({ path, host, source: { kind, device, inode } }: OwnFile): PlannedMount {
+/** A file of Corral's own that a cell is shown. */
+export function ownFileMount({ path, host, source: { kind, device, inode } }: OwnFile): PlannedMount {
   return { path, host, kind, identity: { device, inode }, mode: "ro", origin: "corral" };
 }
 

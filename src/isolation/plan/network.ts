@@ -11,7 +11,7 @@ import {
 } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { HOSTS_PATH, type Plan, type PlannedNetwork } from "./plan.ts";
+import { CELL_HOST_NAME, HOSTS_PATH, type Plan, type PlannedNetwork } from "./plan.ts";
 
 export interface NetworkPlanRequest {
   readonly sandbox: Sandbox;
@@ -32,8 +32,8 @@ export function planNetwork(request: NetworkPlanRequest, violations: Violation[]
   return { rules: network.allow.map(shownRule), ...places, proxy: places.listeners.includes(PROXY) };
 }
 
-/** As the Engine writes it for a container of its network `none`: programs of a cell can still reach each other by name. */
-export const LOCAL_NAMES = `127.0.0.1\tlocalhost
+/** As the Engine writes it for a container of its network `none`, with the cell's own name, which programs look up: they can still reach each other by name. */
+export const LOCAL_NAMES = `127.0.0.1\tlocalhost ${CELL_HOST_NAME}
 ::1\tlocalhost ip6-localhost ip6-loopback
 fe00::0\tip6-localnet
 ff00::0\tip6-mcastprefix

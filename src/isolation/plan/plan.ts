@@ -113,6 +113,8 @@ export function grantedMounts({ mounts }: Pick<Plan, "mounts">): PlannedMount[] 
   return mounts.filter(({ origin }) => origin === "sandbox" || origin === "attachment");
 }
 export const SOCKET_PATH = "/.corral/socket";
+/** How every cell is called. */
+export const CELL_HOST_NAME = "corral";
 /** The names of the hosts that a cell with an allow list reaches. */
 export const HOSTS_PATH = "/etc/hosts";
 /** Where a session keeps the full output of its commands. */

@@ -1,7 +1,7 @@
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { MountRequest, PlannedSource } from "./mounts.ts";
-import { grantedMounts, type PlannedMount, type PlannedUser } from "./plan.ts";
+import { grantedMounts, type Plan, type PlannedMount, type PlannedUser } from "./plan.ts";
 
 export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
   /** The uid that Corral runs as. It decides whose files a cell may write. */
@@ -15,6 +15,12 @@ export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
  * that group may write what the image's root group may.
  */
 export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): PlannedUser {
+  const user = ownerOf(request, mounts, violations);
+  refuseGreatIds(user, violations);
+  return user;
+}
+
+function ownerOf(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): PlannedUser {
   const own = grantedMounts({ mounts });
   const writers = ownersOf(
     request,
@@ -37,6 +43,16 @@ export function planUser(request: UserRequest, mounts: readonly PlannedMount[], 
   return user;
 }
 
+/** Engines take no greater number for a user or a group. */
+const MAX_ID = 2 ** 31 - 1;
+
+function refuseGreatIds({ uid, gid }: PlannedUser, violations: Violation[]): void {
+  const named = [...(uid > MAX_ID ? [`user ${uid}`] : []), ...(gid > MAX_ID ? [`group ${gid}`] : [])];
+  if (named.length === 0) return;
+  const reason = `a directory belongs to ${named.join(" and ")}, and a container's user and group have numbers up to ${MAX_ID}. Give it to another user`;
+  violations.push({ code: "USER_NOT_ALLOWED", reason });
+}
+
 function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser {
   const [user, ...others] = ownersOf(request, mounts).filter(({ uid }) => uid !== 0);
   const alone = user !== undefined && others.length === 0;
@@ -52,4 +68,49 @@ function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): Planne
     owners.set(`${uid}:${gid}`, { uid, gid });
   }
   return [...owners.values()];
+}
+
+/** `/etc/passwd` and `/etc/group` of an image, as latin1; null for one that is no plain file there: then nothing takes its place. */
+export interface ImageUsers {
+  readonly passwd: string | null;
+  readonly group: string | null;
+}
+
+/** Where an image and a cell name users and groups. */
+export const USER_PATHS = { passwd: "/etc/passwd", group: "/etc/group" } as const;
+
+/**
+ * What a cell has at {@link USER_PATHS} in place of the image's own: its rows, and one for the cell's user or group. Many programs do not work for a
+ * number without a name. Absent: the image names it, or something else of the plan is there.
+ */
+export function namedUsers(
+  image: ImageUsers,
+  plan: Pick<Plan, "user" | "env" | "mounts" | "tmpfs">,
+): Partial<ImageUsers> {
+  const { uid, gid } = plan.user;
+  const home = plan.env.HOME ?? "/";
+  return {
+    ...withRow(plan, image, "passwd", uid, (name) => `${name}:x:${uid}:${gid}:${name}:${home}:/bin/sh`),
+    ...withRow(plan, image, "group", gid, (name) => `${name}:x:${gid}:`),
+  };
+}
+
+function withRow(
+  { mounts, tmpfs }: Pick<Plan, "mounts" | "tmpfs">,
+  image: ImageUsers,
+  file: keyof ImageUsers,
+  id: number,
+  rowOf: (name: string) => string,
+): Partial<ImageUsers> {
+  const text = image[file];
+  const place = USER_PATHS[file];
+  const isTaken = [...mounts, ...tmpfs].some(
+    ({ path }) => `${place}/`.startsWith(`${path}/`) || path.startsWith(`${place}/`),
+  );
+  if (text === null || isTaken) return {};
+  const rows = text.split("\n").map((line) => line.split(":"));
+  if (rows.some(([, , number = ""]) => /^\d+$/.test(number) && Number(number) === id)) return {};
+  const isFree = (name: string): boolean => !rows.some(([taken]) => taken === name);
+  const name = [id === 0 ? "root" : "worker", `worker-${id}`].find(isFree) ?? `worker--${id}`;
+  return { [file]: `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${rowOf(name)}\n` };
 }

@@ -110,6 +110,14 @@ export const STORED_KINDS: readonly StoredKind[] = [
       await removeOld(await stateEntries(statePaths(stateDir).compiled, ANYTHING), options),
   },
   {
+    name: "names",
+    unit: "files",
+    rule: "users of cells that no run was given for 30 days; made again",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).sharedNames, ANYTHING, signal),
+    collect: async ({ stateDir }, options) =>
+      await removeOld(await stateEntries(statePaths(stateDir).sharedNames, ANYTHING), options),
+  },
+  {
     name: "environments",
     unit: "environments",
     rule: "packages of workers that no run used for 30 days; prepared again",
