@@ -18,7 +18,7 @@ afterEach(() => {
 
 it("are the same files for every cell, also of another process", async () => {
   const files = await made.files();
-  expect(readFileSync(files.hosts, "utf8")).toMatch(/^127\.0\.0\.1\tlocalhost\n/);
+  expect(readFileSync(files.hosts, "utf8")).toMatch(/^127\.0\.0\.1\tlocalhost corral\n/);
   expect(readFileSync(files.resolver, "utf8")).toBe("nameserver 127.0.0.1\n");
   const { ino } = statSync(files.hosts);
   expect(await new NameFileSet(join(dir, "names")).files()).toEqual(files);
