@@ -46,7 +46,7 @@ export const CHECKS: readonly Check[] = [
     driver: "engine",
 
     isAtLength: true,
-    files: ["test/run/lost.test.ts", "test/run/session/lost.test.ts"],
+    files: ["test/run/lost.test.ts", "test/run/session/lost.test.ts", "test/run/death-watch.test.ts"],
     notAsUser: "an Engine of its own, which is ended and started again, needs root",
   },
   // By the installed package, in a folder that holds nothing else.

@@ -19,6 +19,8 @@ export interface Orchestrator extends AsyncDisposable {
   said(what: keyof Line, times: number): Promise<void>;
   /** By {@link killAlone}; settles when it is gone. */
   kill(): Promise<void>;
+  /** `kill -9` of the process and not of its watch. */
+  killOnly(): void;
   readonly exit: Promise<number | null>;
 }
 
@@ -69,6 +71,7 @@ export function startOrchestrator(options: OrchestratorOptions, prefix: readonly
       killAlone(child);
       await exit;
     },
+    killOnly: () => void child.kill("SIGKILL"),
     async [Symbol.asyncDispose]() {
       if (isRunning(child)) child.kill("SIGKILL");
       await exit;

@@ -7,6 +7,7 @@ const ABOUT_CELLS = [
   "test/attacks/",
   "test/agreement/",
   "test/run/changes/staged-reaping.test.ts",
+  "test/run/death-watch.test.ts",
   "test/run/reaping.test.ts",
   "test/run/session/",
   "test/run/statuses.test.ts",

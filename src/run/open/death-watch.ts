@@ -5,11 +5,11 @@ import type { OpenOptions } from "./options.ts";
 
 /**
  * Waits for the end of this process in a process of its own, which no signal to this one reaches. If this process was killed,
- * the limits of its cells are no longer watched, so `corral reap` removes the cells. The second time is for cells that the
- * Engine was still starting.
+ * the limits of its cells are no longer watched, so `corral reap` removes the cells. The other times are for cells that the Engine was
+ * still starting, and for an Engine that does not answer, since it is slow or is started again: no call to it takes longer.
  */
 const WATCH = `read -r word; [ "$word" = over ] && exit
-for pause in 0.5 5; do sleep "$pause"; [ -d "$CORRAL_STATE_DIR" ] && "$@" reap; done`;
+for pause in 0.5 2 5 5 10 20 40 60; do sleep "$pause"; [ -d "$CORRAL_STATE_DIR" ] || exit; "$@" reap; done`;
 
 /** From the root, because the folder of this module is another one in the bundle. */
 const COMMAND_LINE = join(
