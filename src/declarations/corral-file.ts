@@ -15,7 +15,7 @@ import { hostPath } from "./terms/terms.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
 import { parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
-import { byKind, duration, map } from "./yaml/shape.ts";
+import { byKind, duration, later, map } from "./yaml/shape.ts";
 
 /** `history` of `corral.yaml`: what is kept of the runs of this project; null: nothing. */
 const history = byKind(
@@ -47,7 +47,7 @@ function isQueueUrl(text: string): boolean {
 /** `corral.yaml`, as in docs/formats/project.md. `sandbox-form.ts` checks which parts of `sandbox` may be combined. */
 export const corralYaml = map({
   version: z.literal(1),
-  sandbox: sandboxYaml.optional(),
+  sandbox: later(() => sandboxYaml).optional(),
   workers: hostPath.optional(),
   policy: z
     .string()
@@ -59,17 +59,17 @@ export const corralYaml = map({
     mode: z.enum(APPROVAL_MODE_NAMES).default("interactive"),
     timeout: duration.default(300_000),
     inbox: z.enum(INBOX_MODE_NAMES).default("shared"),
-    rules: approvalRules.default([]),
+    rules: later(() => approvalRules).default([]),
   }).prefault({}),
   delegation: map({
     max_depth: z.int().min(0).max(64).default(5),
     max_calls: z.int().min(0).max(1_000_000).default(100),
     max_parallel: z.int().min(1).max(1024).default(4),
   }).prefault({}),
-  git: git.optional(),
-  models: models.optional(),
-  secrets: secrets.optional(),
-  fleet: fleetManner.prefault({}),
+  git: later(() => git).optional(),
+  models: later(() => models).optional(),
+  secrets: later(() => secrets).optional(),
+  fleet: later(() => fleetManner).default({}),
   history: history.prefault({}),
   queue: queueYaml.optional(),
 });

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { z } from "zod";
 import { hostPath } from "../terms/terms.ts";
-import { byKind, map } from "../yaml/shape.ts";
+import { byKind, later, map } from "../yaml/shape.ts";
 
 /** The form of `image` in a worker's file, checked; `name` is what people and plans call it. */
 export interface ImageYaml {
@@ -25,30 +25,32 @@ export function isReference(text: string): boolean {
 const reference = z.string().refine(isReference, "must be an image of a registry such as `python:3.13-slim`");
 const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "must be `sha256:` and 64 hexadecimal digits");
 
-const made = map({ build: hostPath.optional(), pull: reference.optional(), digest: digest.optional() }).transform(
-  ({ build, pull, digest }, context): ImageYaml => {
-    const refuse = (message: string, path: string[] = []): never => {
-      context.issues.push({ code: "custom", input: build, path, message });
-      return z.NEVER;
-    };
-    if ((build === undefined) === (pull === undefined)) return refuse("needs either `build` or `pull`");
-    if (build !== undefined) {
-      const folder = posix.normalize(build).replace(/(?<=.)\/$/, "");
-      if (digest !== undefined) return refuse("belongs to `pull`; what is built is known by its contents", ["digest"]);
-      return { name: folder, from: { kind: "build", folder } };
-    }
-    const asked = pull ?? "";
-    if (digest === undefined)
-      return refuse(
-        `needs \`digest: sha256:…\`, because a registry can change what a name means; \`corral images pull ${asked}\` prints it`,
-      );
-    return { name: asked, from: { kind: "pull", reference: asked, digest } };
-  },
-);
+const made = () =>
+  map({ build: hostPath.optional(), pull: reference.optional(), digest: digest.optional() }).transform(
+    ({ build, pull, digest }, context): ImageYaml => {
+      const refuse = (message: string, path: string[] = []): never => {
+        context.issues.push({ code: "custom", input: build, path, message });
+        return z.NEVER;
+      };
+      if ((build === undefined) === (pull === undefined)) return refuse("needs either `build` or `pull`");
+      if (build !== undefined) {
+        const folder = posix.normalize(build).replace(/(?<=.)\/$/, "");
+        if (digest !== undefined)
+          return refuse("belongs to `pull`; what is built is known by its contents", ["digest"]);
+        return { name: folder, from: { kind: "build", folder } };
+      }
+      const asked = pull ?? "";
+      if (digest === undefined)
+        return refuse(
+          `needs \`digest: sha256:…\`, because a registry can change what a name means; \`corral images pull ${asked}\` prints it`,
+        );
+      return { name: asked, from: { kind: "pull", reference: asked, digest } };
+    },
+  );
 
 /** A name, a folder to build, or an image to pull. */
 export const image = byKind(
-  { text: name.transform((only): ImageYaml => ({ name: only })), map: made },
+  { text: name.transform((only): ImageYaml => ({ name: only })), map: later(made) },
   "must be the name of an image, `{ build: FOLDER }` or `{ pull: NAME, digest: sha256:… }`",
 );
 

@@ -10,13 +10,13 @@ import {
   hardeningRow,
   type Policy,
 } from "../../sandbox/policy.ts";
-import { policyNetwork } from "../terms/network.ts";
+import { policyRules } from "../terms/network.ts";
 import { present } from "../terms/present.ts";
 import { amountOf, limitKeys } from "../terms/terms.ts";
 import { checkShape } from "../yaml/check.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError } from "../yaml/problem.ts";
-import { byLook, type JsonLook, kindOf, map, size } from "../yaml/shape.ts";
+import { byKind, byLook, type JsonLook, kindOf, later, map, size } from "../yaml/shape.ts";
 
 /** Parses one policy file. Throws a `DeclarationError` with every problem in it. `parent`: the policy that it extends. */
 export function parsePolicy(text: string, file: string, name: string, parent: Policy | null = null): Policy {
@@ -60,6 +60,11 @@ export function policyYaml() {
 
 /** `any`: some parent, which is not known. */
 type Parent = Policy | "any" | null;
+
+const policyNetwork = byKind(
+  { switch: z.boolean(), map: later(() => policyRules) },
+  "must be `true`, `false` or `{ allow: [host:port] }`",
+);
 
 const policyName = z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be the name of a policy");
 

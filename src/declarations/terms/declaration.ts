@@ -17,7 +17,7 @@ import { isBelowProject, isMissing, type NewZone, type ZonePlace, zoneFolder } f
 import type { Checked } from "../yaml/check.ts";
 import type { KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
-import { byKind, map, namedMap } from "../yaml/shape.ts";
+import { byKind, later, map, namedMap } from "../yaml/shape.ts";
 import { MAX_SECRETS, mountNameFault, named, nameFault } from "./names.ts";
 import { network } from "./network.ts";
 import { present } from "./present.ts";
@@ -37,37 +37,40 @@ const MAX_MOUNTS = 100;
 const description = z.string().max(500).optional();
 
 /** `path` is relative to the project with `mode: direct`, and to the folder of all zones with `sandboxed`. */
-const zone = map({
-  path: hostPath.optional(),
-  at: mountPlace.optional(),
-  mode: mode.default("ro"),
-  ...constraints,
-  description,
-});
+const zone = () =>
+  map({
+    path: hostPath.optional(),
+    at: mountPlace.optional(),
+    mode: mode.default("ro"),
+    ...constraints,
+    description,
+  });
+
 /** `create`: a folder below the project that does not exist is made by the first run. */
-const path = map({
-  root: hostPath,
-  at: mountPlace.optional(),
-  mode: mode.default("ro"),
-  create: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
-  ...constraints,
-  description,
-});
-const rootForm = map({ root: hostPath, readonly: z.boolean().default(false), ...constraints, description });
+const path = () =>
+  map({
+    root: hostPath,
+    at: mountPlace.optional(),
+    mode: mode.default("ro"),
+    create: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
+    ...constraints,
+    description,
+  });
+const rootForm = () => map({ root: hostPath, readonly: z.boolean().default(false), ...constraints, description });
 
 export const sandboxYaml = map({
   mode: z.enum(["sandboxed", "direct"]).optional(),
   root: byKind(
-    { text: hostPath, map: rootForm },
+    { text: hostPath, map: later(rootForm) },
     "must be a folder (for zones) or a map with its own `root`",
   ).optional(),
-  zones: namedMap(zone, mountNameFault, MAX_MOUNTS).superRefine(refuseSamePlace).optional(),
-  paths: namedMap(path, mountNameFault, MAX_MOUNTS).superRefine(refuseSamePlace).optional(),
+  zones: namedMap(later(zone), mountNameFault, MAX_MOUNTS).superRefine(refuseSamePlace).optional(),
+  paths: namedMap(later(path), mountNameFault, MAX_MOUNTS).superRefine(refuseSamePlace).optional(),
   own_paths: z.enum(["inside", "allowed"]).optional(),
-  network: network.optional(),
+  network: later(() => network).optional(),
   /** The secrets that workers may have inside of their cells. */
   secrets: z.array(named(nameFault)).max(MAX_SECRETS).optional(),
-  limits: limits.optional(),
+  limits: later(() => limits).optional(),
   working_dir: virtualPath.optional(),
 });
 

@@ -130,10 +130,7 @@ export const network = byKind(
 );
 
 /** A policy's: a ceiling, so without what only a project has, its secrets and its files. */
-export const policyNetwork = byKind(
-  { switch: z.boolean(), map: map({ allow: rulesOf(ruleForms(termsOfPolicies)), ...further }).transform(present) },
-  "must be `true`, `false` or `{ allow: [host:port] }`",
-);
+export const policyRules = map({ allow: rulesOf(ruleForms(termsOfPolicies)), ...further }).transform(present);
 
 function text(read: (raw: string) => Read) {
   return z

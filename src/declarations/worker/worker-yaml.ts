@@ -16,7 +16,7 @@ import {
   sides,
   virtualPath,
 } from "../terms/terms.ts";
-import { byKind, byLook, kindOf, map, namedMap, size } from "../yaml/shape.ts";
+import { byKind, byLook, kindOf, later, map, namedMap, size } from "../yaml/shape.ts";
 import { shellRules } from "./shell-rules.ts";
 import { TOOL_NAMES } from "./tool-names.ts";
 
@@ -71,14 +71,15 @@ export function toolNameOf(worker: string): string {
   return worker.replaceAll(".", "_");
 }
 
-const zone = map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional(), ...sides });
-const path = map({
-  root: hostPath,
-  at: mountPlace.optional(),
-  mode: mode.default("ro"),
-  ...constraints,
-  description: z.string().max(500).optional(),
-});
+const zone = () => map({ name: named(mountNameFault), mode: mode.optional(), approval: approval.optional(), ...sides });
+const path = () =>
+  map({
+    root: hostPath,
+    at: mountPlace.optional(),
+    mode: mode.default("ro"),
+    ...constraints,
+    description: z.string().max(500).optional(),
+  });
 
 const pathList = byKind(
   { text: virtualPath.transform((only) => [only]), list: z.array(virtualPath).max(100) },
@@ -93,16 +94,17 @@ const MAX_GRANTS = 64;
 const DEFAULT_GRANTS = 8;
 
 /** `true`: any directory, with consent; a map limits where and how many. Absent: none. */
-const dynamic = byKind(
-  {
-    switch: z.boolean().transform((on) => (on ? { within: null, max: DEFAULT_GRANTS } : null)),
-    map: map({
-      within: z.array(hostPath).max(MAX_GRANTS).optional(),
-      max: z.int().min(1).max(MAX_GRANTS).default(DEFAULT_GRANTS),
-    }).transform(({ within = null, max }) => ({ within, max })),
-  },
-  "must be `true`, `false` or `{ within: [folders], max: 8 }`",
-);
+const dynamic = () =>
+  byKind(
+    {
+      switch: z.boolean().transform((on) => (on ? { within: null, max: DEFAULT_GRANTS } : null)),
+      map: map({
+        within: z.array(hostPath).max(MAX_GRANTS).optional(),
+        max: z.int().min(1).max(MAX_GRANTS).default(DEFAULT_GRANTS),
+      }).transform(({ within = null, max }) => ({ within, max })),
+    },
+    "must be `true`, `false` or `{ within: [folders], max: 8 }`",
+  );
 
 /** `sandbox-form.ts` checks which of these may be combined. */
 const sandbox = map({
@@ -110,13 +112,13 @@ const sandbox = map({
   allow_read: pathList.optional(),
   allow_write: pathList.optional(),
   readonly: z.boolean().optional(),
-  zones: z.array(zone).max(100).superRefine(refuseTwins).optional(),
-  paths: namedMap(path, mountNameFault, 100).superRefine(refuseSamePlace).optional(),
+  zones: z.array(later(zone)).max(100).superRefine(refuseTwins).optional(),
+  paths: namedMap(later(path), mountNameFault, 100).superRefine(refuseSamePlace).optional(),
   approval: approval.optional(),
   ...sides,
-  network: network.optional(),
+  network: later(() => network).optional(),
   working_dir: virtualPath.optional(),
-  dynamic: dynamic.optional(),
+  dynamic: later(dynamic).optional(),
   /** Corral runs a worker isolated or not at all, so `false` changes nothing. */
   require_os_sandbox: z.boolean().optional(),
 });
@@ -155,13 +157,14 @@ const model = z
   });
 
 /** `all`, or the only ones. */
-const tools = byKind(
-  {
-    text: z.literal("all", "must be a list of tools, or `all`").transform(() => [...TOOL_NAMES]),
-    list: z.array(z.enum(TOOL_NAMES)).max(100),
-  },
-  "must be a list of tools, or `all`",
-);
+const tools = () =>
+  byKind(
+    {
+      text: z.literal("all", "must be a list of tools, or `all`").transform(() => [...TOOL_NAMES]),
+      list: z.array(z.enum(TOOL_NAMES)).max(100),
+    },
+    "must be a list of tools, or `all`",
+  );
 
 /** `workers.ts` checks that it is a JSON Schema, after all files are read. */
 const jsonSchema = byLook(
@@ -171,40 +174,42 @@ const jsonSchema = byLook(
 );
 
 /** The files that its caller may attach. */
-const attachments = map({
-  max_count: z.int().min(0).max(256).optional(),
-  max_bytes: size.optional(),
-  suffixes: constraints.suffixes,
-});
+const attachments = () =>
+  map({
+    max_count: z.int().min(0).max(256).optional(),
+    max_bytes: size.optional(),
+    suffixes: constraints.suffixes,
+  });
 
 /** Limits of an agent, in addition to those of its container. */
-const limits = map({
-  ...limitFields,
-  steps: z.int().min(1).max(100_000).optional(),
-  tokens: z.int().min(1).max(1_000_000_000_000).optional(),
-  cost: z.number().min(0).max(1_000_000).optional(),
-});
+const limits = () =>
+  map({
+    ...limitFields,
+    steps: z.int().min(1).max(100_000).optional(),
+    tokens: z.int().min(1).max(1_000_000_000_000).optional(),
+    cost: z.number().min(0).max(1_000_000).optional(),
+  });
 
 /** The front matter of a `*.worker` file, as in docs/formats/worker.md. */
 export const workerYaml = map({
   name: named(nameFault).optional(),
   description: z.string().max(2000).default(""),
   image: image.prefault("corral/base"),
-  environment: environmentYaml(addressList).optional(),
+  environment: later(() => environmentYaml(addressList)).optional(),
   command: command.optional(),
   /** Only `corral run WORKER -- ARGUMENT…` and programs give any; workers that call it cannot. */
   arguments: z.boolean().optional(),
   model: model.optional(),
-  tools: tools.optional(),
+  tools: later(tools).optional(),
   input_schema: jsonSchema.optional(),
   output_schema: jsonSchema.optional(),
-  attachments: attachments.optional(),
+  attachments: later(attachments).optional(),
   calls: z.array(named(nameFault)).max(100).default([]),
   secrets: z.array(named(nameFault)).max(MAX_SECRETS_INSIDE).optional(),
   git: z.array(named(repositoryNameFault)).max(100).optional(),
   sandbox: sandbox.prefault({}),
   shell_rules: shellRules.prefault({}),
-  limits: limits.optional(),
+  limits: later(limits).optional(),
   policy: named(nameFault).optional(),
   output: z.enum(["text", "json"]).default("text"),
   env: namedMap(variable, variableNameFault, 100).prefault({}),

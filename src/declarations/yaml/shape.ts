@@ -133,6 +133,11 @@ export function byLook<Form extends z.ZodType>(pick: (raw: unknown) => Form | un
   });
 }
 
+/** A schema that is built when a value of it is read: a key that most files do not have costs their readers nothing. */
+export function later<Schema extends z.ZodType>(schema: () => Schema) {
+  return byLook(schema, "", (of) => of(schema()));
+}
+
 export function kindOf(raw: unknown): Kind {
   if (raw === null || raw === undefined) return "nothing";
   if (Array.isArray(raw)) return "list";
