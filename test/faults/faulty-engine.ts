@@ -61,7 +61,7 @@ export async function openFaultyEngine(options: FaultyEngineOptions): Promise<Fa
   const socket = join(dir, "s");
   const engine = new Injector(options);
   const sockets = new Set<Socket>();
-  const server = createServer({ keepAliveTimeout: 60_000, maxHeaderSize: 1024 ** 2 });
+  const server = createServer({ keepAliveTimeout: 60_000 });
   server.on("connection", (client: Socket) => {
     sockets.add(client);
     client.setMaxListeners(0);
