@@ -8,7 +8,7 @@ import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pinnedVolumes } from "../../src/isolation/engine/pinned-volume.ts";
 import { StartedContainers } from "../../src/isolation/engine/started-containers.ts";
-import { labelsFor, type Maker } from "../../src/isolation/port/labels.ts";
+import { containerName, labelsFor, type Maker } from "../../src/isolation/port/labels.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { currentOwner, type Owner } from "../../src/state/owner.ts";
 import { type Engine, openEngine } from "../isolation/engine/engine.ts";
@@ -293,7 +293,7 @@ describe("what a project or a worker says", () => {
     await using cell = started.cell;
     const { Config } = await engine.docker.getContainer(cell.id).inspect();
     const image = (await engine.docker.getImage("corral/base").inspect()).Config.Labels ?? {};
-    const own = labelsFor(engine.maker, "container", `corral-${plan.run}`, plan);
+    const own = labelsFor(engine.maker, "container", containerName(plan), plan);
     expect(Config.Labels).toEqual({ ...image, ...own });
   });
 });
