@@ -13,6 +13,8 @@ const dist = join(root, "dist");
 const stamp = join(dist, ".built");
 const inputs = ["src/**/*.*", "tsconfig*.json", "package.json", "scripts/*.ts"];
 
+// The program is for all users of the machine, whatever its builder's own files are.
+process.umask(0o022);
 if (!isUpToDate()) await build();
 
 /** Folders count too: a folder is newer after a file in it was deleted. */

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type OutputOptions, type Plugin, rolldown } from "rolldown";
+import { writeShipped } from "./shipped.ts";
 
 /**
  * Packages that the Engine's client loads for BuildKit sessions, Engines behind SSH and packing folders, prom-client for exemplars, and PostgreSQL's
@@ -62,7 +62,7 @@ export async function bundlePrograms(root: string, further: readonly string[]): 
       chunkFileNames: "[name]-[hash].js",
     })),
   ]);
-  writeFileSync(join(root, "dist/THIRD-PARTY.txt"), licencesOf([...modules]));
+  writeShipped(root, modules);
 }
 
 /** Writes one bundle; answers with the files that it is made of. */
@@ -73,6 +73,7 @@ async function bundled(
   plugins: readonly Plugin[],
   output: OutputOptions,
 ): Promise<string[]> {
+  const modules: string[] = [];
   const bundle = await rolldown({
     input: Object.fromEntries(Object.entries(input).map(([name, file]) => [name, join(root, file)])),
     platform: "node",
@@ -81,12 +82,22 @@ async function bundled(
     transform: { target: "node22" },
     // The library loads at once what the command line loads when it needs it.
     checks: { ineffectiveDynamicImport: false },
-    plugins: [withoutUnused(), builtinsOnDemand(), ...plugins],
+    plugins: [withoutUnused(), builtinsOnDemand(), listing(modules), ...plugins],
   });
   // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
-  const written = await bundle.write({ dir: join(root, dir), comments: false, charset: "ascii", ...output });
+  await bundle.write({ dir: join(root, dir), comments: false, charset: "ascii", ...output });
   await bundle.close();
-  return written.output.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
+  return modules;
+}
+
+/** Notes what is written, before another plugin packs it in another way. */
+function listing(modules: string[]): Plugin {
+  return {
+    name: "listing",
+    generateBundle(_, written) {
+      for (const file of Object.values(written)) if (file.type === "chunk") modules.push(...file.moduleIds);
+    },
+  };
 }
 
 /** Modules of Node that take long to load, and that few commands use: `https` alone is a tenth of the start of a run. */
@@ -192,17 +203,4 @@ function builtinsOnDemand(): Plugin {
       Object.hasOwn(ON_DEMAND, id) && LOADED_ALWAYS.test(importer ?? "") ? `${mark}${id}` : null,
     load: (id) => (id.startsWith(mark) ? (ON_DEMAND[id.slice(mark.length)] ?? null) : null),
   };
-}
-
-/** The licences of all packages in the bundle, as these licences require. */
-function licencesOf(modules: readonly string[]): string {
-  const packages = new Set(modules.flatMap((id) => /^(.*\/node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1] ?? []));
-  const entries = [...packages].sort().map((dir) => {
-    const { name, version, license } = JSON.parse(readFileSync(join(dir, "package.json"), "utf8"));
-    const texts = globSync("{LICENSE,LICENCE,license,NOTICE}*", { cwd: dir }).map((file) =>
-      readFileSync(join(dir, file), "utf8"),
-    );
-    return [`${name} ${version} (${license})`, ...texts].join("\n\n");
-  });
-  return `${entries.join(`\n\n${"-".repeat(80)}\n\n`)}\n`;
 }

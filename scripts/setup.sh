@@ -5,6 +5,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 node=node_modules/.bin/node
+# Packages and program are for all users of the machine, and hold no secret.
+umask 022
 
 # Debian's package of the Engine comes from another host than those of npm, so both are fetched at the same time.
 installing=

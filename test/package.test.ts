@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, glob, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -108,6 +108,43 @@ describe("the package, packed and installed elsewhere", () => {
     expect(licences).not.toMatch(/^ssh2 \d/m);
   });
 
+  it("lists what is in its program, with the digests of the lock file and the text of every licence, and doctor says where", async () => {
+    const dist = join(dir, "node_modules/corral/dist");
+    const { components, ...bom } = JSON.parse(await readFile(join(dist, "sbom.cdx.json"), "utf8"));
+    expect(bom).toMatchObject({
+      bomFormat: "CycloneDX",
+      specVersion: "1.6",
+      metadata: { component: { name: "corral" } },
+    });
+    const listed = new Map<string, Listed>(components.map((one: Listed) => [one.name, one]));
+    const sources = await Array.fromAsync(glob("src/**/*.ts", { cwd: ROOT }), (file) =>
+      readFile(join(ROOT, file), "utf8"),
+    );
+    const imported = sources
+      .join("\n")
+      .matchAll(/^(?:import|export) (?!type )[^;"]*?from "((?:@[\w.-]+\/)?[\w.-]+)[^"]*";/gm);
+    const names = new Set(
+      [...imported].map(([, name = ""]) => name).filter((name) => !/^node:|^(node|\.\.?)$/.test(name)),
+    );
+    expect(names).toContain("dockerode");
+    expect([...names].filter((name) => !listed.has(name))).toEqual([]);
+
+    const { packages } = JSON.parse(await readFile(join(ROOT, "package-lock.json"), "utf8"));
+    const { version, integrity } = packages["node_modules/dockerode"];
+    const content = Buffer.from(integrity.replace("sha512-", ""), "base64").toString("hex");
+    const hashes = [{ alg: "SHA-512", content }];
+    expect(listed.get("dockerode")).toMatchObject({ version, purl: `pkg:npm/dockerode@${version}`, hashes });
+
+    const licences = (await readFile(join(dist, "THIRD-PARTY.txt"), "utf8")).split(/^-{80}$/m);
+    expect(licences).toHaveLength(components.length);
+    expect(licences.filter((text) => !/licen[sc]e|permission/i.test(text.replace(/^.*$/m, "")))).toEqual([]);
+
+    const state = { ...env, CORRAL_STATE_DIR: join(dir, "state") };
+    const { findings } = JSON.parse((await execute(corral, ["doctor", "--json"], { env: state })).stdout);
+    const detail = `${components.length} in the program: ${join(dist, "sbom.cdx.json")}; licences: ${join(dist, "THIRD-PARTY.txt")}`;
+    expect(findings).toContainEqual({ what: "packages", state: "ok", detail });
+  });
+
   it("holds no tests, no examples and no sources, nor maps to these", async () => {
     const all = await readdir(join(dir, "node_modules", "corral"), { recursive: true });
     expect(all.filter((name) => name.endsWith(".map"))).toEqual([]);
@@ -124,4 +161,35 @@ describe("the package, packed and installed elsewhere", () => {
       "templates",
     ]);
   });
+});
+
+interface Listed {
+  readonly name: string;
+}
+
+it("a build is readable for all users, whatever the umask is", async () => {
+  const copy = await mkdtemp(join(tmpdir(), "corral-build-"));
+  try {
+    for (const part of [
+      "src",
+      "scripts",
+      "package.json",
+      "package-lock.json",
+      "tsconfig.json",
+      "tsconfig.build.json",
+      "tsconfig.web.json",
+    ])
+      await cp(join(ROOT, part), join(copy, part), { recursive: true });
+    await symlink(join(ROOT, "node_modules"), join(copy, "node_modules"));
+    await execute("sh", ["-c", 'umask 077; exec "$0" scripts/build.ts', process.execPath], { cwd: copy, env });
+    const { stdout } = await execute(
+      "find",
+      ["dist", "-type", "f", "!", "-perm", "-444", "-o", "-type", "d", "!", "-perm", "-555"],
+      { cwd: copy },
+    );
+    expect(stdout).toBe("");
+    expect(await readdir(join(copy, "dist"))).toContain("sbom.cdx.json");
+  } finally {
+    await rm(copy, { recursive: true, force: true });
+  }
 });

@@ -6,7 +6,7 @@ import type { CellUsageNow } from "../isolation/port/cell.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGE_PREFIX } from "../isolation/port/images.ts";
-import { IMAGES_DIR, packageVersion } from "./package-version.ts";
+import { IMAGES_DIR, packageVersion, shippedPackages } from "./package-version.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
 export interface Machine {
@@ -71,6 +71,7 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
   const { stateDir } = machine;
   const findings: Finding[] = [
     { what: "corral", state: "ok", detail: `${packageVersion()} on Node ${process.versions.node}` },
+    ...packagesFindings(),
     { what: "user", state: "ok", detail: userText() },
     socketPathFinding(stateDir),
     await allowListFinding(),
@@ -103,6 +104,13 @@ async function queueFindings({ engineEnv }: Machine): Promise<Finding[]> {
   } catch (error) {
     return [{ what, state: "missing", detail: (error as Error).message }];
   }
+}
+
+function packagesFindings(): Finding[] {
+  const shipped = shippedPackages();
+  if (shipped === null) return [];
+  const { count, list, licences } = shipped;
+  return [{ what: "packages", state: "ok", detail: `${count} in the program: ${list}; licences: ${licences}` }];
 }
 
 function userText(): string {

@@ -178,7 +178,18 @@ describe("the verbs that only look after the machine", () => {
     const { ok, findings } = JSON.parse(stdout) as { ok: boolean; findings: { what: string; state: string }[] };
     expect(findings.filter(({ state }) => state === "missing")).toEqual([]);
     expect(new Set(findings.map(({ what }) => what))).toEqual(
-      new Set(["corral", "user", "socket path", "allow lists", "engine", "driver", "state directory", "image", "gate"]),
+      new Set([
+        "corral",
+        "packages",
+        "user",
+        "socket path",
+        "allow lists",
+        "engine",
+        "driver",
+        "state directory",
+        "image",
+        "gate",
+      ]),
     );
     expect(ok).toBe(true);
     expect(status).toBe(0);

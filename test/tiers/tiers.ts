@@ -60,6 +60,7 @@ export const SLOW = [
   "test/mcp/http/places.test.ts",
   "test/mcp/inspector.test.ts",
   "test/mcp/stdio.test.ts",
+  "test/package.test.ts",
   "test/run/agent/providers.test.ts",
   "test/run/changes/disk-limit.test.ts",
   "test/run/images/environments.test.ts",
