@@ -98,8 +98,7 @@ export default defineConfig({
           ...withEngine,
           name: "runc",
           include: runc,
-          // To keep an image for each state directory, and to let it go, takes as long as a cell.
-          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "prefer-runc", CORRAL_KEEP_IMAGES: "0" },
+          env: { CORRAL_DRIVER: process.env.CORRAL_DRIVER ?? "prefer-runc" },
           sequence: { groupOrder: 1 },
         },
       },

@@ -10,7 +10,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEngine } from "../src/isolation/open-engine.ts";
 import type { Driving } from "../src/isolation/port/engine.ts";
-import { letKeptImagesGo } from "../test/run/kept-for-runc.ts";
 
 const root = join(import.meta.dirname, "..");
 const modules = join(root, "node_modules");
@@ -53,7 +52,6 @@ async function driving(): Promise<Driving> {
   try {
     const engineEnv = { ...process.env, CORRAL_DRIVER: "prefer-runc" };
     const driving = await (await openEngine({ stateDir, engineEnv })).driving("runs");
-    await letKeptImagesGo(stateDir, process.env);
     return driving;
   } finally {
     await rm(stateDir, { recursive: true });

@@ -47,12 +47,10 @@ export async function makePlace(options: ChaosOptions): Promise<ChaosPlace> {
     const db = stack.use(await connectServer(postgres.url));
     const engine = options.engines === 1 ? null : stack.use(await secondEngine(stack, base, mark));
 
-    // Without keepers of images, which outlive a state directory at the Engine.
-    const env = { CORRAL_KEEP_IMAGES: "0" };
     const queueAt = (link: Link, user: string): { CORRAL_QUEUE: string } => ({
       CORRAL_QUEUE: `postgres://${user}@${link.address}/postgres?sslmode=disable`,
     });
-    const home = { name: "home", base, before: within(homeLink), env: { ...env, ...queueAt(homeLink, "postgres") } };
+    const home = { name: "home", base, before: within(homeLink), env: queueAt(homeLink, "postgres") };
     const coordinator = new Coordinator(new Processes(home), homeLink, base);
     // Makes the tables, so that the role of machines can get its rights.
     coordinator.processes.start(["fleet", "ls"]);
@@ -63,7 +61,7 @@ export async function makePlace(options: ChaosOptions): Promise<ChaosPlace> {
       const name = MACHINE_NAMES[index] ?? "";
       const isSecond = engine !== null && name === "three";
       const own = isSecond ? { DOCKER_HOST: engine.host, CORRAL_DRIVER: "engine" } : {};
-      const place = { name, base, before: within(link), env: { ...env, ...queueAt(link, "corral_machine"), ...own } };
+      const place = { name, base, before: within(link), env: { ...queueAt(link, "corral_machine"), ...own } };
       return new Machine(new Processes(place), link, ["--concurrency", String(options.concurrency)]);
     });
     // Before anything that they use is taken away.

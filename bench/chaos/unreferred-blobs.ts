@@ -13,7 +13,7 @@ export async function unreferredBlobs({ base, db, machines, coordinator }: Chaos
   await db.query("UPDATE corral.blobs SET used_at = used_at - interval '2 days'");
   const [before] = await db.query<{ n: number }>("SELECT count(*)::int AS n FROM corral.blobs");
   writeFileSync(join(base, "one.jsonl"), '{"n":"0"}\n');
-  const env = { CORRAL_KEEP_IMAGES: "0", CORRAL_QUEUE: coordinator.processes.environment.CORRAL_QUEUE ?? "" };
+  const env = { CORRAL_QUEUE: coordinator.processes.environment.CORRAL_QUEUE ?? "" };
   const next = new Processes({ name: "one", base, before: coordinator.processes.before, env });
   const words = ["map", "mark", "--manifest", join(base, "one.jsonl"), "--input", '{"n":"{n}"}', "--no-cache"];
   next.start([...words, "--concurrency", "1", "--machines"]);

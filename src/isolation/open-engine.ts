@@ -47,7 +47,7 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
     driver: driverFor("runs"),
     itemCells: driverFor("items"),
     driving: async (use) => (await choose(use)).driving,
-    letGo: (options) => runc.images.letGo(options),
+    unpacked: runc.images,
   };
 }
 
@@ -94,7 +94,7 @@ async function foreseen(choice: DriverChoice, runc: Runc): Promise<Chosen> {
   return { driving: { driver: "runc", why: demanded ? "CORRAL_DRIVER is runc" : why }, cells: null, demanded };
 }
 
-/** What keeps the image for cells of runc goes first, unless a process uses it. */
+/** What was unpacked of it for cells of runc goes first, unless a process uses it. */
 async function removeImage(reference: string, images: EngineImages, runc: Runc): Promise<boolean> {
   const found = await images.find(reference);
   if (found !== null && (await runc.images.letGo({ imageId: found.id })).inUse.length > 0)

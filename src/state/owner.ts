@@ -127,12 +127,11 @@ function whole(key: Buffer, path: string): Buffer {
 }
 
 /**
- * The seal of a container, volume or cell of this name, made by this owner for this run. A keeper keeps an image, which is its
- * `run`, and has no owner.
+ * The seal of a container, volume or cell of this name, made by this owner for this run.
  */
 export function sealOf(
   key: Buffer,
-  thing: { kind: "container" | "volume" | "cell" | "keeper"; name: string; run: string; owner: string },
+  thing: { kind: "container" | "volume" | "cell"; name: string; run: string; owner: string },
 ): string {
   return createHmac("sha256", key).update([thing.kind, thing.name, thing.run, thing.owner].join("\0")).digest("hex");
 }

@@ -8,7 +8,6 @@ import { describe, expect, it } from "vitest";
 import { openEngine } from "../../src/isolation/open-engine.ts";
 import { openCorral } from "../../src/run/open/corral.ts";
 import { PROGRAM } from "../cli/program.ts";
-import { letKeptImagesGo } from "../run/kept-for-runc.ts";
 import { killAlone } from "../run/kill-alone.ts";
 import { execInCell } from "../run/outside-cell.ts";
 import { type ProjectSpec, writeProject } from "../run/project-fixture.ts";
@@ -346,7 +345,6 @@ describe("a session whose orchestrator is killed", () => {
       expect(next.reaped).toMatchObject({ cells: [left.run], directories: [expect.any(String)] });
       expect(await next.environment.driver.list()).toEqual([]);
     } finally {
-      for (const name of ["s", "o"]) await letKeptImagesGo(join(base, name), process.env);
       await rm(base, { recursive: true, force: true });
     }
   });

@@ -41,7 +41,10 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
         knownGate: async () => import.meta.filename,
         hostPlaces: { data: [], sockets: [] },
         driving: async () => ({ driver: "engine", why: "there is no other" }),
-        letGo: async () => ({ letGo: [], inUse: [] }),
+        unpacked: {
+          measure: async () => ({ count: 0, bytes: 0 }),
+          letGo: async () => ({ letGo: [], inUse: [], bytes: 0 }),
+        },
         description: "an engine in memory",
       };
     },

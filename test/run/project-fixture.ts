@@ -15,7 +15,6 @@ import type { Attachment } from "../../src/run/model/job.ts";
 import { type Corral, openCorral, openCorralFor } from "../../src/run/open/corral.ts";
 import { run } from "../../src/run/run.ts";
 import { giveGate } from "../tiers/give-gate.ts";
-import { letKeptImagesGo } from "./kept-for-runc.ts";
 
 /** The user that cells run as where nothing else is said. */
 export const WORKER_UID = 65532;
@@ -171,7 +170,6 @@ async function openAt(
       over.abort();
       await Promise.allSettled(running);
       await corral[Symbol.asyncDispose]();
-      if (engine === undefined) await letKeptImagesGo(stateDir, engineEnv, docker);
       await removeFolder(base);
     },
   };

@@ -7,8 +7,10 @@ import { loadPolicy } from "../../src/declarations/policy/policy.ts";
 import { openDockerEngine } from "../../src/isolation/engine/open.ts";
 import { openEngine } from "../../src/isolation/open-engine.ts";
 import type { DriverName } from "../../src/isolation/plan/enforcement.ts";
+import { UnpackedImages } from "../../src/isolation/runc/ground/unpacked-images.ts";
+import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
+import { currentOwner } from "../../src/state/owner.ts";
 import { pinnedPlan } from "../isolation/pinned-plan.ts";
-import { letKeptImagesGo } from "../run/kept-for-runc.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -27,19 +29,13 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
   build();
   const { CORRAL_DRIVER } = tier.config.env;
   const stateDir = await mkdtemp(join(tmpdir(), "corral-gate-"));
-  const remove = async (): Promise<void> => {
-    const engine = await openEngine({ stateDir, engineEnv: process.env });
-    // Also what was kept for state directories that tests have removed.
-    await engine.letGo({ dryRun: false });
-    await rm(stateDir, { recursive: true });
-  };
+  const remove = (): Promise<void> => rm(stateDir, { recursive: true });
   try {
     const engine = await openEngine({ stateDir, engineEnv: { ...process.env, CORRAL_DRIVER } });
-    await lookAtImages(stateDir, await engine.gate());
     const { driver, why } = await engine.driving("runs");
     if (driver === null) throw new Error(why);
+    await lookAtImages(stateDir, await engine.gate(), driver);
     tier.provide("cellsBy", driver);
-    await letKeptImagesGo(stateDir, process.env);
   } catch (error) {
     await remove();
     throw error;
@@ -48,9 +44,11 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
   return remove;
 }
 
-/** Or each test that begins with a state directory of its own would look at them again. */
-async function lookAtImages(stateDir: string, gate: string): Promise<void> {
-  const { driver, examined } = await openDockerEngine({ stateDir, engineEnv: process.env });
+/** Or each test that begins with a state directory of its own would look at them, and unpack them, again. */
+async function lookAtImages(stateDir: string, gate: string, by: DriverName): Promise<void> {
+  const { driver, examined, ground } = await openDockerEngine({ stateDir, engineEnv: process.env });
+  const { images: dir, layers: layersDir } = runcPaths(stateDir);
+  const unpacked = new UnpackedImages({ dir, layersDir, ground, owner: currentOwner() });
   const policy = await loadPolicy("untrusted", { dirs: [] });
   for (const name of ["base", "documents", "node", "python"]) {
     const image = await driver.imageFacts(`corral/${name}`);
@@ -58,6 +56,7 @@ async function lookAtImages(stateDir: string, gate: string): Promise<void> {
     const { plan } = await pinnedPlan({ command: ["true"], image, policy, plumbing: { gate, socket: gate } });
     const objection = await examined.objection(plan);
     if (objection !== null) throw new Error(JSON.stringify(objection));
+    if (by === "runc") (await unpacked.use(image.id))?.[Symbol.dispose]();
   }
 }
 

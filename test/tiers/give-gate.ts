@@ -1,7 +1,8 @@
-import { existsSync } from "node:fs";
+import { type Dirent, existsSync } from "node:fs";
 import { cp, link, mkdir, readdir, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { inject } from "vitest";
+import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { makeStateDir } from "../../src/state/state-dir.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
 
@@ -23,7 +24,26 @@ export async function giveGate(stateDir: string): Promise<void> {
     await mkdir(dirname(ours), { recursive: true, mode: 0o700 });
     await cp(theirs, ours);
   }
+  await giveImages(stateDir);
 }
+
+/** What was unpacked of images. Whatever a test does to its own layers, it removes no more than a link. */
+export async function giveImages(stateDir: string): Promise<void> {
+  const taken = inject("stateWithGate");
+  if (taken === undefined) return;
+  const [theirs, ours] = [runcPaths(taken), runcPaths(stateDir)];
+  for (const kind of ["images", "layers"] as const) {
+    if (!existsSync(theirs[kind]) || existsSync(ours[kind])) continue;
+    await mkdir(ours[kind], { recursive: true, mode: 0o700 });
+    for (const { name } of (await readdir(theirs[kind], { withFileTypes: true })).filter((entry) => isGiven(entry)))
+      if (name.endsWith(".json")) await cp(join(theirs[kind], name), join(ours[kind], name));
+      else await symlink(join(theirs[kind], name), join(ours[kind], name));
+  }
+}
+
+/** An image's file, or a layer that is complete. */
+const isGiven = (entry: Dirent): boolean =>
+  entry.name.endsWith(".json") || (entry.isDirectory() && !entry.name.startsWith("."));
 
 /** What the built program has compiled for a command is there for its next start, in any state directory of the tests. */
 export async function giveCompiled(stateDir: string): Promise<void> {

@@ -104,7 +104,6 @@ export async function openedEngine(docker: Docker): Promise<OpenedEngine> {
     dataDirs: [info.DockerRootDir, "/var/lib/docker", "/var/lib/containerd"],
     facts: {
       version: info.ServerVersion,
-      storage: info.Driver,
       // `name=seccomp,profile=default`.
       security: (info.SecurityOptions ?? []).map((option) => /^name=([^,]*)/.exec(option)?.[1] ?? option),
       runc: runtime === "runc" ? (info.Runtimes?.runc?.path ?? "runc") : null,
@@ -116,7 +115,6 @@ export async function openedEngine(docker: Docker): Promise<OpenedEngine> {
 const OPENED = {
   DockerRootDir: true,
   ServerVersion: true,
-  Driver: true,
   SecurityOptions: true,
   DefaultRuntime: true,
   Runtimes: true,

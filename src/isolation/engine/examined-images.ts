@@ -216,10 +216,11 @@ export class ExaminedImages {
       const output = (await inTime(
         container.attach({ stream: true, hijack: true, stdout: true, stderr: true }),
       )) as unknown as Duplex;
-      const wait = container.wait({ condition: "next-exit" }) as Promise<{ readonly StatusCode: number }>;
-      wait.catch(() => {});
       const answer = collected(output);
       await inTime(container.start());
+      // Asked before the start, an Engine may miss the end of one that ends at once.
+      const wait = container.wait({ condition: "not-running" }) as Promise<{ readonly StatusCode: number }>;
+      wait.catch(() => {});
       const ended = await within(Promise.all([wait, answer]), LOOK_MS);
       if (ended === null) throw new EngineTrouble(`looking through the image took more than ${LOOK_MS / 1000} s`);
       const [{ StatusCode: code }, answered] = ended;

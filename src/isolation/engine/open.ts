@@ -11,10 +11,10 @@ import { dockerDriver } from "./driver.ts";
 import { describeEndpoint } from "./endpoint.ts";
 import { ExaminedImages } from "./examined-images.ts";
 import { gateBinary, knownGate } from "./images/gate.ts";
-import { layerStore } from "./images/layer-store.ts";
+import { savedImage } from "./images/saved-image.ts";
 
 /** What another driver needs of it. */
-export interface DockerEngine extends Omit<EnginePort, "itemCells" | "driving" | "letGo"> {
+export interface DockerEngine extends Omit<EnginePort, "itemCells" | "driving" | "unpacked"> {
   readonly ground: EngineGround;
   readonly maker: Maker;
   readonly seccomp: string;
@@ -38,8 +38,6 @@ export async function openDockerEngine({
   const [{ docker, endpoint, socketPath, opened }, sealKey, seccomp] = await Promise.all(parts);
   const { live, names, startedContainers } = statePaths(stateDir);
   const maker: Maker = { owner: currentOwner(), sealKey };
-  // The variable is for tests, which run a cell or two in each state directory.
-  const keeps = engineEnv.CORRAL_KEEP_IMAGES !== "0";
   return {
     driver: dockerDriver({
       docker,
@@ -71,7 +69,7 @@ export async function openDockerEngine({
     description: describeEndpoint(endpoint),
     ground: {
       facts: { ...opened.facts, isLocal: socketPath !== null },
-      ...layerStore({ docker, stateDir, maker, keeps }),
+      savedImage: (id) => savedImage(docker, id),
     },
     maker,
     seccomp,

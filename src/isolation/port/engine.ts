@@ -21,16 +21,29 @@ export interface EnginePort {
   readonly hostPlaces: EngineHostPlaces;
   /** Which driver makes cells for such a use, and why. Found out once, when a cell is first needed. */
   driving(use: DriverUse): Promise<Driving>;
-  /** Lets images go that were kept for cells and that no living process uses. They stay at the engine. */
-  letGo(options: { readonly dryRun: boolean }): Promise<LetGo>;
+  /** What was unpacked of images for cells that are made without the engine. */
+  readonly unpacked: {
+    measure(): Promise<{ readonly count: number; readonly bytes: number }>;
+    /** Removes images of which no living process has a cell. They stay at the engine. */
+    letGo(request: LetGoRequest): Promise<LetGo>;
+  };
   /** Where the engine is and which setting says so, in one line for people. */
   readonly description: string;
 }
 
-/** The ids of images. */
+export interface LetGoRequest {
+  /** Absent: all. */
+  readonly imageId?: string;
+  /** Milliseconds since 1970. Absent: whenever they were used. */
+  readonly usedBefore?: number;
+  readonly dryRun?: boolean;
+}
+
+/** The ids of images, and the bytes of the layers that only those had that go. */
 export interface LetGo {
   readonly letGo: readonly string[];
   readonly inUse: readonly string[];
+  readonly bytes: number;
 }
 
 /** `items`: fresh cells of fleets' items, with what they call. `runs`: all others, scrubbed cells too. */

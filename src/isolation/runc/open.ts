@@ -9,9 +9,9 @@ import type { EngineGround } from "../port/ground.ts";
 import type { Maker } from "../port/labels.ts";
 import { runcCells } from "./cells.ts";
 import { type Conditions, conditionsFor } from "./ground/conditions.ts";
-import { KeptImages } from "./ground/kept-images.ts";
 import { probeCell } from "./ground/probe-cell.ts";
 import { type Probed, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-memory.ts";
+import { UnpackedImages } from "./ground/unpacked-images.ts";
 import { reapCells } from "./ledger/reap-cells.ts";
 import { recordedCells, usageOfCell } from "./ledger/recorded-cells.ts";
 import { notForRunc, type RuncCells } from "./model/cells.ts";
@@ -38,7 +38,7 @@ export type Usable = { readonly ok: true; readonly cells: RuncCells } | { readon
 
 /** Cells of runc for one state directory. What dead processes left is found and removed also where none can be made. */
 export class Runc {
-  readonly images: KeptImages;
+  readonly images: UnpackedImages;
   readonly #request: RuncRequest;
   readonly #paths: RuncPaths;
 
@@ -46,7 +46,8 @@ export class Runc {
     this.#request = request;
     const { stateDir, maker, ground } = request;
     this.#paths = runcPaths(stateDir);
-    this.images = new KeptImages({ dir: join(statePaths(stateDir).runc, "images"), store: ground, owner: maker.owner });
+    const { images: dir, layers: layersDir } = this.#paths;
+    this.images = new UnpackedImages({ dir, layersDir, ground, owner: maker.owner });
   }
 
   /** Why such a plan is for the Engine; null if its cells can be made here, if any can. */

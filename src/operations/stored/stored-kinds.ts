@@ -3,7 +3,6 @@ import { openFleetStoreAt } from "../../fleet/open-store.ts";
 import { DEFAULT_KEEP, prune } from "../../history/retention.ts";
 import { projectFolders, runFolders } from "../../history/run-folders.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
-import type { LetGo } from "../../isolation/port/engine.ts";
 import { historyBytes } from "../../run/open/history.ts";
 import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../../state/owner.ts";
@@ -144,16 +143,22 @@ export const STORED_KINDS: readonly StoredKind[] = [
     collect: nothing,
   },
   {
-    name: "kept images",
+    name: "unpacked images",
     unit: "images",
-    rule: "kept from removal for cells of runc; let go if no process uses them",
+    rule: "for cells of runc; what no process used for 30 days; unpacked again",
     async measure(machine) {
-      const { letGo, inUse } = await keptImages(machine, { dryRun: true });
-      return { bytes: 0, count: letGo.length + inUse.length, complete: true };
+      const { unpacked } = await openEngine({ ...machine, looksOnly: true });
+      return { ...(await unpacked.measure()), complete: true };
     },
-    async collect(machine, { dryRun }) {
-      const { letGo } = await keptImages(machine, { dryRun });
-      return letGo.map((id) => ({ what: id, bytes: null, why: "no process uses it; the image itself stays" }));
+    async collect(machine, options) {
+      const { olderThanMs, nowMs, dryRun } = options;
+      const { unpacked } = await openEngine(machine);
+      const { letGo, bytes } = await unpacked.letGo({
+        usedBefore: nowMs - (olderThanMs ?? DEFAULT_KEEP.days * DAY_MS),
+        dryRun,
+      });
+      const why = `${ageText(options)}; the image itself stays`;
+      return letGo.map((id, at) => ({ what: id, bytes: at === 0 ? bytes : null, why }));
     },
   },
   {
@@ -166,11 +171,7 @@ export const STORED_KINDS: readonly StoredKind[] = [
 ];
 
 /** What no other kind is. */
-const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled|environments)$)/;
-
-async function keptImages(machine: Machine, options: { readonly dryRun: boolean }): Promise<LetGo> {
-  return await (await openEngine(machine)).letGo(options);
-}
+const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled|environments|runc)$)/;
 
 async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
   const entries = await stateEntries(dir, fits);

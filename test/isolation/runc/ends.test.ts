@@ -180,7 +180,7 @@ until [ -e "/sys/fs/cgroup/pids/corral/$id" ] || [ -e "/sys/fs/cgroup/corral/$id
   it("leaves nothing if the image or the init is gone, or a layer is", async () => {
     for (const more of [
       { images: { use: async () => null } },
-      { images: { use: async () => ({ layers: ["/no/such/layer"], [Symbol.dispose]: () => {} }) } },
+      { images: { use: async () => ({ dir: "/no", layers: ["such"], mark: "", [Symbol.dispose]: () => {} }) } },
       { programs: { runc: "/usr/sbin/runc", init: "/no/such/init" } },
     ]) {
       const { plan, pins } = await runc.plan({ command: ["true"] });

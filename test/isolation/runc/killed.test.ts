@@ -9,7 +9,6 @@ import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { cellId, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
 import { statePaths } from "../../../src/state/state-paths.ts";
-import { letKeptImagesGo } from "../../run/kept-for-runc.ts";
 import { type Orchestrator, startOrchestrator } from "../../run/orchestrator.ts";
 import { sh, writeProject } from "../../run/project-fixture.ts";
 import { AT_LENGTH } from "../../tiers/at-length.ts";
@@ -20,7 +19,6 @@ const ROUNDS = AT_LENGTH ? 10 : 1;
 const opened: string[] = [];
 afterAll(async () => {
   for (const base of opened) {
-    await letKeptImagesGo(join(base, "s"), {});
     await rm(base, { recursive: true, force: true });
   }
 });

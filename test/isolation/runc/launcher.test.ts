@@ -7,6 +7,7 @@ import { gateOf } from "../../../src/isolation/plan/plan.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
 import { Launcher } from "../../../src/isolation/runc/cells/launcher.ts";
 import { Launchers } from "../../../src/isolation/runc/cells/launchers.ts";
+import type { ImageRoot } from "../../../src/isolation/runc/model/images.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import { mount } from "../../sandbox/sandboxes.ts";
 import { cellOf } from "../engine/engine.ts";
@@ -174,27 +175,28 @@ describe("places that wait", () => {
     const { plan } = await runc.plan({ command: ["true"] });
     const { owner } = runc.maker;
     const launchers = new Launchers({ owner, paths: runc.paths, runc: "/usr/sbin/runc" });
-    const layers = await layersOf(plan.image.id);
+    const image = await imageOf(plan.image.id);
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-    const take = async (image: { readonly layers: readonly string[] }) => {
-      const place = await launchers.take(image, gateOf(plan), []);
+    const take = async (one: ImageRoot) => {
+      const place = await launchers.take(one, gateOf(plan), []);
       place.letGo();
     };
     // The last launcher of these has a second place.
-    for (let count = 0; count < 3; count += 1) await take({ layers });
+    for (let count = 0; count < 3; count += 1) await take(image);
     await expect.poll(() => readdirSync(runc.paths.launchers)).toHaveLength(1);
     const [idle = ""] = readdirSync(runc.paths.launchers);
     for (let count = 0; count < 3; count += 1) {
-      await take({ layers: layers.toReversed() });
+      await take({ ...image, mark: "unpacked again" });
       vi.advanceTimersByTime(2000);
     }
     await expect.poll(() => readdirSync(runc.paths.launchers)).not.toContain(idle);
   });
 });
 
-async function layersOf(imageId: string): Promise<readonly string[]> {
+async function imageOf(imageId: string): Promise<ImageRoot> {
   using image = await runc.images.use(imageId);
-  return image?.layers ?? [];
+  if (image === null) throw new Error("no image");
+  return image;
 }
 
 describe("a launcher", () => {
@@ -210,7 +212,7 @@ describe("a launcher", () => {
       paths: runc.paths,
       runc: "/no/runc",
       gate,
-      image: { layers: ["/"] },
+      image: { dir: "/", layers: ["usr"], mark: "" },
       places: 2,
     });
   }

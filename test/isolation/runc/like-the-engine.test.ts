@@ -8,7 +8,6 @@ import { KEEP_COMMAND, type Plan } from "../../../src/isolation/plan/plan.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import { ociSeccomp } from "../../../src/isolation/runc/cells/oci-seccomp.ts";
 import { plannedSeccomp } from "../../../src/isolation/seccomp/planned-profile.ts";
-import { letKeptImagesGo } from "../../run/kept-for-runc.ts";
 import { startOrchestrator } from "../../run/orchestrator.ts";
 import { sh, writeProject } from "../../run/project-fixture.ts";
 import { mount } from "../../sandbox/sandboxes.ts";
@@ -132,7 +131,6 @@ describe("a cell of runc and one of the Engine, of the same plan", () => {
       expect(await shown("runc", [])).toBe(engines);
       expect(await shown("runc", own)).toBe(engines);
     } finally {
-      await letKeptImagesGo(places.stateDir, process.env);
       await rm(base, { recursive: true });
     }
   });

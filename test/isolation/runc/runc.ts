@@ -3,15 +3,16 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
-import { layerStore } from "../../../src/isolation/engine/images/layer-store.ts";
+import { savedImage } from "../../../src/isolation/engine/images/saved-image.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import type { Maker } from "../../../src/isolation/port/labels.ts";
 import { runcCells } from "../../../src/isolation/runc/cells.ts";
-import { KeptImages } from "../../../src/isolation/runc/ground/kept-images.ts";
+import { UnpackedImages } from "../../../src/isolation/runc/ground/unpacked-images.ts";
 import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { recordedCells } from "../../../src/isolation/runc/ledger/recorded-cells.ts";
 import { cellId, cgroupPlace, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import type { RuncOptions } from "../../../src/isolation/runc/model/options.ts";
+import { giveImages } from "../../tiers/give-gate.ts";
 import { openEngine } from "../engine/engine.ts";
 
 /** The real runc, with images, plans and a state directory as the tests of the Engine's driver have them. */
@@ -20,9 +21,11 @@ export type Runc = Awaited<ReturnType<typeof openRunc>>;
 export async function openRunc() {
   const engine = await openEngine();
   const paths = runcPaths(engine.stateDir);
+  await giveImages(engine.stateDir);
   const seccomp = await loadSeccompProfile();
-  const store = layerStore(engine);
-  const images = new KeptImages({ dir: join(engine.stateDir, "runc/images"), store, owner: engine.maker.owner });
+  const { images: dir, layers: layersDir } = paths;
+  const ground = { savedImage: (id: string) => savedImage(engine.docker, id) };
+  const images = new UnpackedImages({ dir, layersDir, ground, owner: engine.maker.owner });
   const options = (maker: Maker) => ({
     maker,
     paths,
@@ -60,7 +63,6 @@ export async function openRunc() {
       ];
     },
     async [Symbol.asyncDispose](): Promise<void> {
-      for (const image of await store.kept()) await store.release(image);
       await engine[Symbol.asyncDispose]();
     },
   };

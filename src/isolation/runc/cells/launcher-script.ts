@@ -12,7 +12,7 @@
  */
 export const LAUNCHER_SCRIPT = `
 umask 022
-gate=$0 layers=$1 cells=$2 state=$3 runc=$4 memory=$5 places=$6 last=$((3 * $6 + 2))
+gate=$0 images=$1 layers=$2 cells=$3 state=$4 runc=$5 memory=$6 places=$7 last=$((3 * $7 + 2))
 
 prepared() {
   cd "$memory" || return
@@ -22,6 +22,8 @@ prepared() {
     at=$((at + 1))
   done
   "$gate" mkdir -m 755 $made || return
+  # The kernel takes the names of all layers on one page.
+  "$gate" ln -s "$images" l || return
   at=0
   while [ $at -lt $places ]; do
     "$gate" mount -t overlay -o "nodev,volatile,lowerdir=$layers,upperdir=$at/upper,workdir=$at/work" corral $at/root || return

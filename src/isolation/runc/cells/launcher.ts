@@ -93,7 +93,15 @@ export class Launcher {
 
   private constructor(dir: string, { paths, runc, gate, image, places }: LauncherRequest) {
     this.#dir = dir;
-    const words = [image.layers.join(":"), paths.cells, paths.state, runc, paths.memory, String(places)];
+    const words = [
+      image.dir,
+      image.layers.map((layer) => `l/${layer}`).join(":"),
+      paths.cells,
+      paths.state,
+      runc,
+      paths.memory,
+      String(places),
+    ];
     const pipes = Array.from({ length: 3 * places }, () => "pipe" as const);
     this.#codes = Array.from({ length: places }, () => Promise.withResolvers<number | null>());
     const script = [gate, "unshare", "--mount", gate, "sh", "-c", LAUNCHER_SCRIPT, gate, ...words];

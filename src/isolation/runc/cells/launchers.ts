@@ -43,7 +43,7 @@ export class Launchers {
   }
 
   async #take(image: ImageRoot, gate: string, sources: readonly string[]): Promise<LaunchPlace> {
-    const key = JSON.stringify([gate, image.layers]);
+    const key = JSON.stringify([gate, image.mark]);
     const waiting = this.#waiting.get(key) ?? { batches: new Set(), taken: 0 };
     this.#waiting.delete(key);
     this.#waiting.set(key, waiting);

@@ -37,10 +37,9 @@ const FOREIGN: Readonly<Record<string, string>> = {
   rootless: "the Engine is rootless",
 };
 
-function objection({ isLocal, storage, security, runc }: EngineFacts): string | null {
+function objection({ isLocal, security, runc }: EngineFacts): string | null {
   if (process.geteuid?.() !== 0) return "Corral does not run as root";
   if (!isLocal) return "the Engine is not reached over a Unix socket of this machine";
-  if (storage !== "overlay2") return `the Engine keeps its images in ${storage}, and not in overlay2`;
   for (const name of security) if (FOREIGN[name] !== undefined) return FOREIGN[name];
   if (runc === null) return "the Engine's default runtime is not runc";
   return missingCgroups();

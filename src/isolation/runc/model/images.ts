@@ -12,12 +12,10 @@ export interface ImageRoots {
 export type ImageUse = ImageRoot & Disposable;
 
 export interface ImageRoot {
-  /**
-   * Directories that an overlay takes as its lower layers, the uppermost first: the image's own layers, or one directory where
-   * they are mounted already. They are passed to the kernel on one page: see {@link MAX_LAYERS_BYTES}.
-   */
+  /** Absolute: where the layers are. */
+  readonly dir: string;
+  /** Names of directories in `dir` that an overlay takes as its lower layers, the uppermost first. None has a comma, a colon or a backslash. */
   readonly layers: readonly string[];
+  /** Another one after the image was removed and unpacked again: what was mounted before is of no use. */
+  readonly mark: string;
 }
-
-/** The layers of an image, joined, have at most so many bytes. None of them contains a comma, a colon or a backslash. */
-export const MAX_LAYERS_BYTES = 3000;

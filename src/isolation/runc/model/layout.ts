@@ -12,6 +12,9 @@ export function runcPaths(stateDir: string) {
     cells: join(runc, "cells"),
     /** A directory for each living launcher, by {@link launcherName}: its working directory. */
     launchers: join(runc, "launchers"),
+    /** What images consist of and which process uses them, and their layers: `ground/unpacked-images.ts`. */
+    images: join(runc, "images"),
+    layers: join(runc, "layers"),
     /** Where each launcher mounts its memory, which it alone sees: a bundle for each of its places. Here they are empty. */
     memory: join(runc, "memory"),
   };

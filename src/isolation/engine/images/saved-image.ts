@@ -1,0 +1,27 @@
+import type { Readable } from "node:stream";
+import type Docker from "dockerode";
+import { z } from "zod";
+import { EngineTrouble } from "../../port/driver.ts";
+import type { SavedImage } from "../../port/ground.ts";
+import { asked } from "../answers/asked.ts";
+import { isGone, told } from "../answers/engine-error.ts";
+
+const Layered = z.looseObject({
+  Id: z.string(),
+  RootFS: z.looseObject({ Layers: z.array(z.string().regex(/^sha256:[0-9a-f]{64}$/)).nullish() }),
+});
+
+/** An image as `docker save` has it, from any Engine; null if there is no such image. Rejects with `EngineTrouble`. */
+export async function savedImage(docker: Docker, image: string): Promise<SavedImage | null> {
+  const orNull = (error: unknown): null => {
+    if (isGone(error)) return null;
+    throw error;
+  };
+  const found = await told(asked(() => docker.getImage(image).inspect(), Layered).catch(orNull));
+  if (found === null) return null;
+  if (found.Id !== image) throw new EngineTrouble("the Engine described another image than the one that was asked for");
+  return {
+    layers: found.RootFS.Layers ?? [],
+    content: async () => (await told(docker.getImage(image).get().catch(orNull))) as Readable | null,
+  };
+}
