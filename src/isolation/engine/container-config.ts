@@ -21,14 +21,6 @@ export interface SeccompProfiles {
 /** The kernel's own default. */
 const CPU_PERIOD_US = 100_000;
 
-/** The client would repeat all of it in the URL: 30 kB, more than proxies in front of an Engine accept, and twice the Engine's work. */
-export function createContainer(
-  docker: Docker,
-  { name, ...config }: Docker.ContainerCreateOptions & { readonly name: string },
-): Promise<Docker.Container> {
-  return docker.createContainer({ _query: { name }, _body: config } as Docker.ContainerCreateOptions);
-}
-
 /** Translates a plan into the Engine's API, and decides nothing. */
 export function containerConfig(
   plan: Plan,
@@ -36,7 +28,7 @@ export function containerConfig(
   labels: Record<string, string>,
   { volumes, names }: ContainerSources,
   seccomp: SeccompProfiles,
-): Docker.ContainerCreateOptions & { readonly name: string } {
+): Docker.ContainerCreateOptions {
   const { hardening, limits, keeper: first = plan.user } = plan;
   return {
     name,

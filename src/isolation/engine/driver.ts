@@ -25,7 +25,7 @@ import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
 import { CellRemains } from "./cell-remains.ts";
-import { containerConfig, createContainer, type SeccompProfiles } from "./container-config.ts";
+import { containerConfig, type SeccompProfiles } from "./container-config.ts";
 import { socketMemoryOf, usageNow } from "./container-files.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { enterByContainer } from "./listening-container.ts";
@@ -208,7 +208,7 @@ async function startVerified(
   remains.container = docker.getContainer(name);
   const labels = labelsFor(maker, "container", name, plan);
   const config = containerConfig(plan, name, labels, sources, seccomp);
-  const container = await inTime(createContainer(docker, config)).catch(async (error: unknown) => {
+  const container = await inTime(docker.createContainer(config)).catch(async (error: unknown) => {
     // A container that this process did not make for this run must not be removed, even if its name is taken.
     if (isConflict(error) && !(await isOwn(docker, maker, name, plan.run))) remains.container = null;
     throw error;

@@ -22,7 +22,6 @@ import { EngineTrouble } from "../port/driver.ts";
 import { labelsFor, type Maker } from "../port/labels.ts";
 import { inTime, untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
-import { createContainer } from "./container-config.ts";
 import { Demultiplexer } from "./demux.ts";
 import { imageFacts } from "./images/inspect.ts";
 import { readRecord } from "./images/record.ts";
@@ -186,7 +185,7 @@ export class ExaminedImages {
     const container = docker.getContainer(name);
     try {
       await inTime(
-        createContainer(docker, {
+        docker.createContainer({
           name,
           Image: plan.image.id,
           Labels: labelsFor(maker, "container", name, plan),

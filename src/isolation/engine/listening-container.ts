@@ -14,7 +14,7 @@ import { IMAGE_PREFIX } from "../port/images.ts";
 import { containerName, labelsFor } from "../port/labels.ts";
 import { asked, inTime, untilGone } from "./answers/asked.ts";
 import { told } from "./answers/engine-error.ts";
-import { createContainer, type SeccompProfiles } from "./container-config.ts";
+import type { SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/inspect.ts";
 import type { ReapScope } from "./reap.ts";
 import type { Unremoved } from "./unremoved.ts";
@@ -132,7 +132,7 @@ async function startedContainer(
     });
   };
   try {
-    await inTime(createContainer(docker, config));
+    await inTime(docker.createContainer(config));
     const wait: Promise<{ readonly StatusCode?: unknown }> = container.wait({ condition: "next-exit" });
     const ended = wait.then(
       ({ StatusCode }) => `it ended with ${StatusCode}`,
