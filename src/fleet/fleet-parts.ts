@@ -412,7 +412,5 @@ function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | nu
     return "a worker that declares `attachments` needs its own cell for each item: use `reuse: fresh`";
   if (worker.calls.length > 0)
     return "a worker that calls other workers needs its own cell for each item: use `reuse: fresh`";
-  if (process.geteuid?.() !== 0)
-    return "`reuse: scrubbed` needs Corral to run as root, because scrubbing removes files that items must not reach: use `reuse: fresh`";
   return null;
 }

@@ -1,10 +1,10 @@
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { chown, cp, mkdir, mkdtemp, realpath, rm, stat, writeFile } from "node:fs/promises";
+import { existsSync, readFileSync } from "node:fs";
+import { chown, cp, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { pack } from "tar-stream";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
 import { nodeIn, OTHER } from "../other-user.ts";
 import { PROGRAM } from "./program.ts";
@@ -33,7 +33,12 @@ afterAll(async () => {
   await rm(base, { recursive: true, force: true });
 });
 
+/** What it prints, on both streams. */
 async function asUser(...args: readonly string[]): Promise<string> {
+  return await (await startAsUser(...args)).printed;
+}
+
+async function startAsUser(...args: readonly string[]) {
   const { socketPath } = await connect(process.env);
   if (socketPath === null) throw new Error("an Engine over TCP has no group");
   const { gid } = await stat(await realpath(socketPath));
@@ -41,9 +46,9 @@ async function asUser(...args: readonly string[]): Promise<string> {
   const env = [`HOME=${base}`, `CORRAL_STATE_DIR=${join(base, "s")}`, `DOCKER_HOST=unix://${socketPath}`, path];
   const guise = [`--reuid=${OTHER}`, `--regid=${OTHER}`, `--groups=${gid}`, "env", "-i", ...env];
   const line = [...guise, node, join(base, "c", relative(ROOT, PROGRAM)), ...args];
-  return await new Promise((resolve) => {
-    execFile("setpriv", line, { cwd: join(base, "p") }, (_, stdout, stderr) => resolve(stdout + stderr));
-  });
+  const { promise: printed, resolve } = Promise.withResolvers<string>();
+  const child = execFile("setpriv", line, { cwd: join(base, "p") }, (_, stdout, stderr) => resolve(stdout + stderr));
+  return { child, printed };
 }
 
 it("has an allow list, and is told by doctor and explain that a second container makes its network", async () => {
@@ -63,6 +68,90 @@ it("runs a command without a project at once: its private files are read, and wh
   );
   expect(await stat(join(base, "p/out/b"))).toMatchObject({ uid: OTHER, gid: OTHER });
   expect(await asUser("run", "--ro", "in", "--ro", "roots", "--", "cat", "/in/a")).toBe("private\n");
+});
+
+describe("cells that serve many items", () => {
+  const script = `tr -d '"' > /tmp/input; d=/out/$(cat /tmp/input)/deeper; ls -A /tmp /out /attachments $d > /tmp/seen
+    { id -u; cat /in/*; } > $d/result; cp /tmp/seen $d/seen; ln -s result $d/link; touch "$d/-rf"; mkdir -p $d/closed/deep; echo x > $d/closed/deep/f
+    chmod 777 /out && echo changed; touch /out/mine /.corral/io/mine && echo made; rm -f /.corral/io/in && echo removed
+    chmod 666 /.corral/io/in && echo opened; touch -d 2001-01-01 /out /.corral/io && echo dated
+    (sleep 100 &) ; chmod 0 $d/closed/deep/f $d/closed/deep $d/closed $d; [ "$(cat /tmp/input)" != slow ] || sleep 100`;
+  const files = {
+    "corral.yaml":
+      "version: 1\npolicy: batch\nsandbox: { mode: direct, zones: { in: { path: in, mode: ro }, out: { path: out, mode: rw } } }\n",
+    "workers/w.worker": `---\n${JSON.stringify({
+      command: ["sh", "-c", script],
+      sandbox: { zones: [{ name: "in" }, { name: "out", mode: "rw", approval: "pre_approved" }] },
+    })}\n---\n`,
+    "fleets/all.yaml": JSON.stringify({
+      version: 1,
+      worker: "w",
+      manifest: "items.jsonl",
+      key: "{name}",
+      input: "{name}",
+      allow_write: ["out/{name}/deeper"],
+      reuse: "scrubbed",
+      concurrency: 1,
+    }),
+    "items.jsonl": ["a", "b", ".c"].map((name) => `{"name":"${name}"}\n`).join(""),
+    "fleets/slow.yaml": "",
+    "slow.jsonl": '{"name":"slow"}\n',
+    "in/private": "private\n",
+  };
+  const q = (path: string): string => join(base, "q", path);
+
+  beforeAll(async () => {
+    for (const dir of ["", "workers", "fleets", "in", "out"]) await mkdir(q(dir));
+    files["fleets/slow.yaml"] = files["fleets/all.yaml"].replace("items.jsonl", "slow.jsonl");
+    for (const [path, text] of Object.entries(files)) await writeFile(q(path), text, { mode: 0o600 });
+    for (const path of ["", "workers", "fleets", "in", "out", ...Object.keys(files)])
+      await chown(q(path), OTHER, OTHER);
+  });
+
+  it("are emptied in between, change nothing that is not the item's, and leave its files to the user", async () => {
+    const told = await asUser("map", "--project", q(""), "--fleet", "all", "--json");
+    const results = told
+      .split("\n")
+      .filter((line) => line.startsWith('{"index"'))
+      .map((line) => JSON.parse(line));
+    expect(
+      results.map(({ status }) => status),
+      told,
+    ).toEqual(["succeeded", "succeeded", "succeeded"]);
+    for (const { output } of results) expect(output).toBeNull();
+    for (const name of ["a", "b", ".c"]) {
+      const dir = q(`out/${name}/deeper`);
+      expect((await readdir(dir)).sort()).toEqual(["-rf", "closed", "link", "result", "seen"]);
+      expect(await readFile(join(dir, "result"), "utf8")).toBe(`${OTHER}\nprivate\n`);
+      expect(await readFile(join(dir, "seen"), "utf8")).toBe(
+        `/attachments:\n\n/out:\n${name}\n\n/out/${name}/deeper:\n\n/tmp:\ninput\nseen\n`,
+      );
+      for (const path of [`out/${name}`, `out/${name}/deeper`, `out/${name}/deeper/closed/deep/f`])
+        expect(await stat(q(path))).toMatchObject({ uid: OTHER, gid: OTHER });
+    }
+    expect(await leftBehind()).toEqual([]);
+  });
+
+  it("leave nothing that the user cannot remove, also if Corral is killed in the middle", async () => {
+    const { child } = await startAsUser("map", "--project", q(""), "--fleet", "slow");
+    const running = async (): Promise<number> => (await asUser("ps", "--json")).split('"running"').length - 1;
+    await expect.poll(running, { timeout: 30_000 }).toBe(2);
+    const [pid = ""] = (await readdir(join(base, "s/live"))).map(
+      (owner) => readFileSync(join(base, "s/live", owner, "owner"), "utf8").split("|")[3] ?? "",
+    );
+    process.kill(Number(pid), "SIGKILL");
+    child.kill("SIGKILL");
+    await expect
+      .poll(async () => [await asUser("reap"), ...(await leftBehind())].at(-1), { timeout: 30_000 })
+      .toBe("There is nothing to remove.\n");
+    expect(await leftBehind()).toEqual([]);
+  });
+
+  /** Directories of processes, and containers of this state directory. */
+  async function leftBehind(): Promise<string[]> {
+    const cells = JSON.parse(await asUser("ps", "--json")) as { run: string }[];
+    return [...(await readdir(join(base, "s/live"))), ...cells.map(({ run }) => run)];
+  }
 });
 
 it("is held by the same: an image's devices and links, what a mount forbids, and what is said of sockets' memory", async () => {

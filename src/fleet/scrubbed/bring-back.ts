@@ -39,6 +39,7 @@ export async function bringBack(
   held: HeldFolders,
 ): Promise<BroughtBack> {
   using source = Descriptor.name(from, true);
+  if (!isRoot()) fs.chmodSync(source.path(), 0o755);
   const judge = new Judge(path, maxBytes, allowsHostExecuted ? null : [base.host, ...parts].join("/"));
   const left = judge.folder(source, []);
   if (left === null) return { refusal: judge.refusal, bytes: 0 };
@@ -88,6 +89,8 @@ class Judge {
 
   #inner(folder: Descriptor, name: string, at: readonly string[]): Left[] | null {
     using inner = folder.child(name, true);
+    // Only root can read a folder that its owner has closed.
+    if (!isRoot()) fs.chmodSync(inner.path(), inner.stat().mode | 0o700);
     return this.folder(inner, at);
   }
 

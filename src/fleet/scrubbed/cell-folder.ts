@@ -1,8 +1,9 @@
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
-import { Descriptor } from "../../files/host/descriptor.ts";
+import { basename, join } from "node:path";
+import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { removeTree } from "../../files/host/remove-tree.ts";
+import type { Steward } from "../../isolation/port/driver.ts";
 import { hasCode } from "../../platform/errno.ts";
 
 /** The owner of what a worker writes. */
@@ -17,10 +18,17 @@ const MAX_KEPT_BYTES = 64 * 1024;
 const { O_RDONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
 const NEW = O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
 
+/** Where Corral that is not root makes what comes into the cell's directories. */
+const STAGED = "staged";
+/** Of a directory that is to be root's: a steward knows it by this. */
+const NO_ITEMS_MODE = 0o750;
+
 /**
  * Where a serving cell's items come and go, on the host: their input and output, their attachments, and a folder in the
  * place of each writable mount. The directories themselves are root's, so that an item leaves nothing on them, not even
  * a mode or a time; their content is made for one item and removed after it.
+ *
+ * If Corral is not root, what it makes and reads is in directories of its own beside them, and a steward moves it from there and back.
  */
 export class CellFolder implements AsyncDisposable {
   readonly path: string;
@@ -28,6 +36,11 @@ export class CellFolder implements AsyncDisposable {
   readonly attachments: string;
   /** In the order of the writable mounts. */
   readonly outputs: readonly string[];
+  /** The same directories, where this process makes and reads their content. */
+  readonly #own: { readonly io: string; readonly attachments: string; readonly outputs: readonly string[] };
+  #steward: Steward | null = null;
+  /** Something of an item is in the cell's own directories. */
+  #isLaid = false;
   /** The item's streams, held open since they were made: to read them waits for no lease that it has on them. */
   readonly #printed = new Map<"out" | "err", Descriptor>();
   /** The input of the item before, if its file is still there: it is root's, so no item has changed it. */
@@ -36,7 +49,9 @@ export class CellFolder implements AsyncDisposable {
   static async make(path: string, outputs: number): Promise<CellFolder> {
     const folder = new CellFolder(path, outputs);
     await mkdir(path, { mode: 0o700 });
-    for (const dir of [folder.io, folder.attachments, ...folder.outputs]) await mkdir(dir, { mode: 0o755 });
+    const { io, attachments, outputs: own } = folder.#own;
+    const staged = isRoot() ? [] : [join(path, STAGED), io, attachments, ...own];
+    for (const dir of [folder.io, folder.attachments, ...folder.outputs, ...staged]) await mkdir(dir, { mode: 0o755 });
     return folder;
   }
 
@@ -45,30 +60,49 @@ export class CellFolder implements AsyncDisposable {
     this.io = join(path, "io");
     this.attachments = join(path, "attachments");
     this.outputs = Array.from({ length: outputs }, (_, index) => join(path, `out-${index}`));
+    const own = (dir: string): string => (isRoot() ? dir : join(path, STAGED, basename(dir)));
+    this.#own = { io: own(this.io), attachments: own(this.attachments), outputs: this.outputs.map(own) };
   }
 
   /** The plan takes the owner of what can be written for the cell's user. */
   lendOutputsTo({ uid, gid }: WorkerUser): void {
-    for (const dir of this.outputs) fs.chownSync(dir, uid, gid);
+    if (isRoot()) for (const dir of this.outputs) fs.chownSync(dir, uid, gid);
   }
 
   /** Before the first item: from then on only Corral makes entries in these directories themselves. */
-  takeOutputsBack(): void {
+  async takeOutputsBack(startSteward: (dirs: readonly string[]) => Promise<Steward>): Promise<void> {
+    if (!isRoot()) {
+      this.#steward = await startSteward([this.io, this.attachments, ...this.outputs].map((dir) => basename(dir)));
+      await this.#steward.act("begin");
+      return;
+    }
     for (const dir of this.outputs) {
       fs.chownSync(dir, 0, 0);
       fs.chmodSync(dir, 0o755);
     }
   }
 
+  /** All that an item brings has been made: it is in the cell now. */
+  async lay(): Promise<void> {
+    this.#isLaid = true;
+    await this.#steward?.act("lay");
+  }
+
+  /** No process of the item is left: what it left can be read. */
+  async take(): Promise<void> {
+    await this.#steward?.act("take");
+    this.#isLaid = false;
+  }
+
   /** The files that the command's three streams are. That of the input stays if the next item has the same, and is as if it were new. */
   layStreams(input: Uint8Array, user: WorkerUser): void {
-    const path = join(this.io, INPUT);
+    const path = join(this.#own.io, INPUT);
     if (this.#input?.equals(input)) fs.utimesSync(path, new Date(), new Date());
     else {
       if (this.#input !== null) fs.unlinkSync(path);
       this.#input = null;
       fs.writeFileSync(path, input, { flag: "wx", mode: 0o444 });
-      if (input.length <= MAX_KEPT_BYTES) this.#input = Buffer.from(input);
+      if (isRoot() && input.length <= MAX_KEPT_BYTES) this.#input = Buffer.from(input);
     }
     for (const name of ["out", "err"] as const) this.#newStream(name, user);
   }
@@ -84,7 +118,7 @@ export class CellFolder implements AsyncDisposable {
 
   /** A new file for one item's attachment, open for writing. Fails with EEXIST if the item has one of this name. */
   newAttachment(name: string): Descriptor {
-    return Descriptor.create(join(this.attachments, name), 0o600);
+    return Descriptor.create(join(this.#own.attachments, name), 0o600);
   }
 
   /** A folder for one item in the place of a writable mount; `parts` lead to it. */
@@ -99,11 +133,12 @@ export class CellFolder implements AsyncDisposable {
         if (isLast || !hasCode(error, "EEXIST")) throw error;
       }
       if (isLast) fs.chownSync(path, uid, gid);
+      if (!isRoot()) fs.chmodSync(path, isLast ? 0o755 : NO_ITEMS_MODE);
     }
   }
 
   outputAt(index: number, parts: readonly string[]): string {
-    const path = this.outputs[index];
+    const path = this.#own.outputs[index];
     if (path === undefined) throw new RangeError("there is no such writable mount");
     return join(path, ...parts);
   }
@@ -111,13 +146,20 @@ export class CellFolder implements AsyncDisposable {
   /** Removes everything of an item. Quick if there is little, which is nearly always so. */
   async clear(): Promise<void> {
     this.#closeStreams();
-    for (const dir of [this.io, this.attachments, ...this.outputs]) {
+    if (this.#isLaid) await this.#steward?.act("clear");
+    this.#isLaid = false;
+    const { io, attachments, outputs } = this.#own;
+    for (const dir of [io, attachments, ...outputs]) {
       try {
-        const remove = this.outputs.includes(dir) ? fs.rmdirSync : fs.unlinkSync;
+        const remove = outputs.includes(dir) ? fs.rmdirSync : fs.unlinkSync;
         for (const name of fs.readdirSync(dir, { encoding: "buffer" }))
-          if (dir !== this.io || this.#input === null || name.toString("latin1") !== INPUT)
+          if (dir !== io || this.#input === null || name.toString("latin1") !== INPUT)
             removeEntry(Buffer.concat([Buffer.from(`${dir}/`), name]), remove);
       } catch (cause) {
+        if (this.#steward !== null) {
+          await this.#steward.act("clear");
+          return;
+        }
         await removeTree(dir);
         throw new Error("a serving cell's folder could not be emptied", { cause });
       }
@@ -126,13 +168,14 @@ export class CellFolder implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closeStreams();
-    await removeTree(this.path);
+    await using _ = { [Symbol.asyncDispose]: () => removeTree(this.path) };
+    await this.#steward?.[Symbol.asyncDispose]();
   }
 
   #newStream(name: "out" | "err", { uid, gid }: WorkerUser): void {
-    const file = new Descriptor(fs.openSync(join(this.io, name), NEW, 0o600));
+    const file = new Descriptor(fs.openSync(join(this.#own.io, name), NEW, 0o600));
     this.#printed.set(name, file);
-    fs.fchownSync(file.fd, uid, gid);
+    if (isRoot()) fs.fchownSync(file.fd, uid, gid);
   }
 
   #closeStreams(): void {

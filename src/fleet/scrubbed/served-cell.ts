@@ -79,7 +79,7 @@ export class ServedCell implements AsyncDisposable {
     const owner = { ...place, worker: worker.name, attachments: [] };
     const opened = opening.use(await openCell({ job, sandbox, kind, owner, signal, accept: null }, env));
     if (!opened.ok) return { ok: false, violations: opened.violations };
-    folder.takeOutputsBack();
+    await folder.takeOutputsBack((dirs) => env.driver.startSteward({ plan: opened.plan, dir: folder.path, dirs }));
     opening.move();
     return { ok: true, cell: new ServedCell(opened, folder, env, held) };
   }
@@ -115,6 +115,7 @@ export class ServedCell implements AsyncDisposable {
     for (const { index, parts, path } of outputs)
       violations.push(...(await unlessFault(path, () => this.#folder.makeOutput(index, parts, user))));
     for (const attachment of attachments) violations.push(...(await this.#layAttachment(attachment)));
+    if (violations.length === 0) await this.#folder.lay();
     return violations;
   }
 
@@ -125,6 +126,7 @@ export class ServedCell implements AsyncDisposable {
     const served = await cell.serve(who.run);
     const most = limits.outputBytes;
     const [stdout, stderr] = [this.#folder.printed("out", most), this.#folder.printed("err", most)];
+    if (served.kind !== "gone") await this.#folder.take();
     const succeeded = served.kind !== "gone" && served.code === 0;
     const refusal = succeeded ? await this.#bringBack(outputs) : null;
     const exit = await exitOf(served, cell);

@@ -12,8 +12,7 @@ import { EngineTrouble } from "../port/driver.ts";
 import { ANYTHING, answerOf, asked, ContainerState, inTime, isConflict } from "./answers/asked.ts";
 import { engineMessage, engineTrouble, isGone } from "./answers/engine-error.ts";
 import type { Attachment } from "./attachment.ts";
-import { firstProcessOf, measureOf } from "./container-files.ts";
-import { unnamedBytes } from "./unnamed-bytes.ts";
+import { firstProcessOf, measureOf, unnamedBytes } from "./container-files.ts";
 
 /** How long the streams of an ended container may take to drain. */
 const DRAIN_MS = 5000;

@@ -1,9 +1,13 @@
+import { readFile } from "node:fs/promises";
 import type Docker from "dockerode";
+import { z } from "zod";
+import { collectSockets, heldBytes } from "../disk/unnamed-files.ts";
 import { type ControlGroup, findControlGroup, socketBytes } from "../kernel/control-group.ts";
 import { type FirstProcess, findFirstProcess } from "../kernel/first-process.ts";
 import type { Measure } from "../kernel/usage-sampler.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 import type { CellUsageNow } from "../port/cell.ts";
+import { asked } from "./answers/asked.ts";
 
 /** Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither place, as with an Engine that runs in a container. */
 function controlGroupOf(container: string): ControlGroup | null {
@@ -47,4 +51,19 @@ async function askEngine(container: Docker.Container): Promise<CellUsageNow | nu
     cpuMs: Math.round(stats.cpu_stats.cpu_usage.total_usage / 1e6),
     memoryBytesPeak: peak ?? usage ?? null,
   };
+}
+
+const ProcessTable = z.object({ Titles: z.array(z.string()), Processes: z.array(z.array(z.string())) });
+
+/** What a container's processes hold of deleted files; null if this user may not inspect them. */
+export async function unnamedBytes(container: Docker.Container): Promise<number | null> {
+  await collectSockets();
+  const table = await asked(() => container.top(), ProcessTable).catch(() => null);
+  if (table === null) return null;
+  const column = table.Titles.indexOf("PID");
+  const pids = table.Processes.map((process) => Number(process[column]));
+  // A process may have ended and its id been reused: files of the new process are not this cell's.
+  const isItsOwn = async (pid: number): Promise<boolean> =>
+    (await readFile(`/proc/${pid}/cgroup`, "latin1").catch(() => "")).includes(container.id);
+  return await heldBytes(pids, isItsOwn);
 }

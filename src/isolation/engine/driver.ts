@@ -33,6 +33,7 @@ import { pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
 import { dockerSession, execAtTerminal } from "./session.ts";
 import { StartedContainers } from "./started-containers.ts";
+import { startSteward } from "./steward.ts";
 import { Unremoved } from "./unremoved.ts";
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
@@ -71,6 +72,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
         ? starts.add(() => startServer(options, request))
         : starts.add(() => start(options, request)).then((started) => opened(started, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
+    startSteward: (request) => startSteward({ ...options, unremoved }, request),
     list: () => told(listCells(options.docker, options.maker)),
     usage: ({ id }) => told(usageNow(options.docker.getContainer(id))),
     reap: (after) => told(reapedAtLast(options, after)),

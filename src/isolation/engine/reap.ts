@@ -1,10 +1,11 @@
 import type Docker from "dockerode";
 import { z } from "zod";
+import { within } from "../../platform/within.ts";
 import { livingOwners, reapLiveDirs } from "../../state/live-dir.ts";
 import { isDead } from "../../state/owner.ts";
 import { endedFromOutside } from "../kernel/first-process.ts";
 import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
-import { type Maker, RUN_LABEL, readLabels } from "../port/labels.ts";
+import { type Maker, RUN_LABEL, readLabels, STEWARD_LABEL } from "../port/labels.ts";
 import { asked, isConflict, untilGone } from "./answers/asked.ts";
 import { engineMessage } from "./answers/engine-error.ts";
 import { firstProcessOf } from "./container-files.ts";
@@ -22,6 +23,9 @@ export interface ReapScope {
   readonly startedDir: string;
 }
 
+/** How long a steward may take to end by itself. */
+const STEWARD_MS = 10_000;
+
 const ListedContainer = z.object({
   Id: z.string(),
   Names: z.array(z.string()).nullable(),
@@ -32,17 +36,22 @@ const ListedContainer = z.object({
 
 /** Every container that this state directory's orchestrators made, in any state, also `created`. */
 export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
+  return (await listed(docker, maker)).map(({ isSteward: _, ...cell }) => cell);
+}
+
+async function listed(docker: Docker, maker: Maker): Promise<(CellInfo & { readonly isSteward: boolean })[]> {
   const containers = await asked(
     () => docker.listContainers({ all: true, filters: { label: [RUN_LABEL] } }),
     z.array(ListedContainer),
   );
-  const cells: CellInfo[] = [];
+  const cells: (CellInfo & { readonly isSteward: boolean })[] = [];
   for (const { Id, Names, Labels, State, Created } of containers) {
     const labelled = readLabels(maker.sealKey, "container", (Names?.[0] ?? "").replace(/^\//, ""), Labels);
     if (labelled === null) continue;
     const createdAt = new Date(Created * 1000).toISOString();
     const ownerAlive = !isDead(labelled.owner, maker.owner);
-    cells.push({ ...labelled, driver: "engine", id: Id, state: State, createdAt, ownerAlive });
+    const isSteward = Labels?.[STEWARD_LABEL] !== undefined;
+    cells.push({ ...labelled, driver: "engine", id: Id, state: State, createdAt, ownerAlive, isSteward });
   }
   return cells;
 }
@@ -52,12 +61,25 @@ export async function reap(
   { docker, maker, liveDir, startedDir, unremoved }: ReapScope & { readonly unremoved: Pick<Unremoved, "removed"> },
   after?: Promise<unknown>,
 ): Promise<Reaped> {
-  const [listed, oldVolumes] = await Promise.all([
-    listCells(docker, maker),
+  const [all, oldVolumes] = await Promise.all([
+    listed(docker, maker),
     deadVolumes(docker, maker, liveDir),
     after?.catch(() => {}),
   ]);
-  const dead = listed.filter((cell) => !cell.ownerAlive);
+  const dead = all.filter((cell) => !cell.ownerAlive);
+  // Its input has ended with its owner: it gives back what this user could not remove.
+  const stewards = dead.filter(({ isSteward, state }) => isSteward && state === "running");
+  await Promise.all(
+    stewards.map(({ id }) =>
+      within(
+        docker
+          .getContainer(id)
+          .wait()
+          .catch(() => {}),
+        STEWARD_MS,
+      ),
+    ),
+  );
   const cells = await removeEach(dead, async ({ id, run }) => {
     await endedFromOutside(firstProcessOf(id), () =>
       untilGone(() => docker.getContainer(id).remove({ force: true, v: true })),

@@ -28,6 +28,8 @@ export interface Driver {
   startSession(request: StartRequest): Promise<Start<SessionCell>>;
   /** The same for a plan that serves items: it is released already, and waits for the first item. */
   startServing(request: Omit<StartRequest, "onOutput">): Promise<Start<ServingCell>>;
+  /** Rejects with `EngineTrouble`. */
+  startSteward(request: StewardRequest): Promise<Steward>;
   /** Every cell that this state directory's orchestrators made, in any state. */
   list(): Promise<CellInfo[]>;
   /** Measures a cell of {@link Driver.list} now. Null if it does not run any more. */
@@ -43,6 +45,24 @@ export interface Driver {
 
 /** The part of a driver that makes cells. */
 export type CellMaker = Pick<Driver, "start" | "startSession" | "startServing">;
+
+/**
+ * Acts as root on the files of a cell that serves items, for a Corral that is not root. `begin`: its directories become root's; `lay`: an item's files come into them;
+ * `take`: what is left of the item comes out; `clear`: everything is removed. Rejects with `EngineTrouble`. When it is disposed, or this process ends, the directories
+ * are empty, and this process's own.
+ */
+export interface Steward extends AsyncDisposable {
+  act(what: StewardAct): Promise<void>;
+}
+export type StewardAct = "begin" | "lay" | "take" | "clear";
+
+/** `dir`: absolute, with the `dirs` of the cell, and again below `staged`. */
+export interface StewardRequest {
+  /** That of the cell. */
+  readonly plan: Plan;
+  readonly dir: string;
+  readonly dirs: readonly string[];
+}
 
 export interface StartRequest {
   readonly plan: Plan;

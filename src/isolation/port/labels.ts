@@ -4,6 +4,8 @@ import { formatOwner, type Owner, parseOwner, sealOf } from "../../state/owner.t
 import { grantedMounts, type Plan } from "../plan/plan.ts";
 
 const PREFIX = "dev.corral.";
+/** Of a container that acts on a cell's files: when its owner ends, it still gives them back. */
+export const STEWARD_LABEL = `${PREFIX}steward`;
 export const RUN_LABEL = `${PREFIX}run`;
 
 /** A container or volume of the Engine, or a cell that Corral made with runc. */

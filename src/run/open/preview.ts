@@ -121,6 +121,7 @@ function absentEngine(reason: Error): Driver {
     start: fail,
     startSession: fail,
     startServing: fail,
+    startSteward: fail,
     list: fail,
     usage: fail,
     reap: fail,

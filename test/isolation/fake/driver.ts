@@ -44,6 +44,9 @@ export function fakeDriver(options: FakeDriverOptions): Driver {
     startSession: async (request) => waiting(await start(options, engine, request, RESIDENT)),
     startServing: async (request) =>
       waiting(await start(options, engine, { ...request, onOutput: () => {} }, RESIDENT)),
+    startSteward: async () => {
+      throw new EngineTrouble("the fake driver acts on no files");
+    },
     list: async () => cellsOf(engine, maker),
     usage: async () => null,
     async reap() {
