@@ -23,8 +23,8 @@ import { type ProbeNeeds, Runc, type Usable } from "./runc/open.ts";
 export async function openEngine(request: OpenEngineRequest): Promise<EnginePort> {
   const { stateDir, engineEnv, looksOnly = false, triesAgain = false } = request;
   const choice = driverChoice(engineEnv);
-  if (!looksOnly) await makeStateDir(stateDir);
-  const { ground, maker, seccomp, examined, ...engine } = await openDockerEngine(request);
+  const made = looksOnly ? Promise.resolve() : makeStateDir(stateDir);
+  const { ground, maker, seccomp, examined, ...engine } = await openDockerEngine(request, made);
   const runc = new Runc({ stateDir, maker, seccomp, ground });
   const needs: ProbeNeeds = {
     image: () => engine.driver.imageFacts(`${IMAGE_PREFIX}/${BASE_NAME}`),

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { noTerminal } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
@@ -42,6 +43,7 @@ export interface RunOptions extends Omit<Asked, "worker">, ElsewhereOptions {
 export async function runVerb(name: string | undefined, options: RunOptions, terminal: Terminal): Promise<number> {
   // The Engine is asked while the project is read; errors of the project are reported first.
   const engine = openEngine({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
+  await setImmediate();
   const [declared] = await Promise.allSettled([declaredWorker({ ...options, worker: name }, terminal), engine]);
   if (declared.status === "rejected") throw declared.reason;
   const { project, worker, policy, isImplied } = declared.value;

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { access, readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -31,7 +32,7 @@ export const DEFAULT_SOCKET = "/var/run/docker.sock";
 export async function resolveEndpoint(env: Env): Promise<Endpoint> {
   if (env.DOCKER_HOST) return fromDockerHost(env.DOCKER_HOST, env);
   const configDir = env.DOCKER_CONFIG || join(env.HOME || homedir(), ".docker");
-  const context = env.DOCKER_CONTEXT || (await currentContext(configDir));
+  const context = env.DOCKER_CONTEXT || currentContext(configDir);
   if (context && context !== "default") return fromContext(context, configDir);
   return { url: `unix://${DEFAULT_SOCKET}`, source: "default" };
 }
@@ -50,7 +51,7 @@ const ContextMeta = z.object({
 async function fromContext(name: string, configDir: string): Promise<Endpoint> {
   const id = sha256(name);
   const metaFile = join(configDir, "contexts", "meta", id, "meta.json");
-  const meta = ContextMeta.safeParse(await readJson(metaFile));
+  const meta = ContextMeta.safeParse(readJson(metaFile));
   if (!meta.success)
     throw new Error(`the docker context ${JSON.stringify(name)} has no usable description in ${metaFile}`);
   const { Host: host, SkipTLSVerify: skipVerify } = meta.data.Endpoints.docker;
@@ -60,10 +61,10 @@ async function fromContext(name: string, configDir: string): Promise<Endpoint> {
   return { ...endpoint, tls: { ...(await readTlsFiles(tlsDir)), verify: !skipVerify } };
 }
 
-async function currentContext(configDir: string): Promise<string | undefined> {
+function currentContext(configDir: string): string | undefined {
   const config = z
     .object({ currentContext: z.string().optional() })
-    .safeParse(await readJson(join(configDir, "config.json")));
+    .safeParse(readJson(join(configDir, "config.json")));
   return config.data?.currentContext;
 }
 
@@ -87,9 +88,18 @@ async function readTlsFiles(dir: string) {
   return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
+/** Without waiting, so that the Engine is asked before anything else is loaded. */
+function textIfThere(file: string): string | null {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    return nullFor("ENOENT")(error);
+  }
+}
+
 /** `undefined` if the file is missing, which is usual. A file that is not JSON is an error. */
-async function readJson(file: string): Promise<unknown> {
-  const text = await readFile(file, "utf8").catch(nullFor("ENOENT"));
+function readJson(file: string): unknown {
+  const text = textIfThere(file);
   if (!text) return undefined;
   try {
     return JSON.parse(text);

@@ -21,20 +21,20 @@ export interface DockerEngine extends Omit<EnginePort, "itemCells" | "driving" |
   readonly examined: ExaminedImages;
 }
 
-/** The Docker Engine of this machine, as the port that the rest of Corral uses. */
-export async function openDockerEngine({
-  stateDir,
-  engineEnv,
-  looksOnly = false,
-}: OpenEngineRequest): Promise<DockerEngine> {
+/** The Docker Engine of this machine, asked while the state directory is made, as the port that the rest of Corral uses. */
+export async function openDockerEngine(
+  { stateDir, engineEnv, looksOnly = false }: OpenEngineRequest,
+  stateDirMade: Promise<void> = Promise.resolve(),
+): Promise<DockerEngine> {
   const parts = [
     connect(engineEnv),
     // What only looks seals nothing.
-    looksOnly ? randomBytes(KEY_BYTES) : loadSealKey(stateDir),
+    looksOnly ? randomBytes(KEY_BYTES) : stateDirMade.then(() => loadSealKey(stateDir)),
     loadSeccompProfile(),
   ] as const;
   // If one fails, nothing is still being written when the caller learns of it.
-  await Promise.allSettled(parts);
+  await Promise.allSettled([stateDirMade, ...parts]);
+  await stateDirMade;
   const [{ docker, endpoint, socketPath, opened }, sealKey, seccomp] = await Promise.all(parts);
   const { live, names, startedContainers } = statePaths(stateDir);
   const maker: Maker = { owner: currentOwner(), sealKey };
