@@ -19,7 +19,7 @@ export interface Bench extends AsyncDisposable {
   readonly sizes: Sizes;
   /** The number of files in the project's inbox. */
   readonly items: number;
-  /** Corral on each driver that can be used here, the quicker one first. */
+  /** Corral on each driver that can be used here, the default of runs first. */
   readonly ours: readonly [Ours, ...Ours[]];
   readonly peers: Peers;
   /** The contenders that cannot be measured, and why. */

@@ -80,17 +80,15 @@ async function measured({ level, peers: wanted, suites, repeat, command }: Bench
     }
     passes.push(groups);
   }
-  const { driver } = bench.ours[0];
   return {
     version: 2,
     level,
     command,
-    driver,
     startedAt: startedAt.toISOString(),
     durationMs: Date.now() - startedAt.getTime(),
     machine: await machineFacts(bench.docker, loadBefore),
     groups: medianGroups(passes),
-    targets: medianTargets(passes.map((groups) => targetsOf(groups, driver))),
+    targets: medianTargets(passes.map((groups) => targetsOf(groups))),
     notes: [...notes],
   };
 }

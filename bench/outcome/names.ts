@@ -1,10 +1,14 @@
-/** The drivers of Corral, the quicker one first. */
-export const DRIVER_NAMES = ["runc", "engine"] as const;
+/** The drivers of Corral, the default of runs first. */
+export const DRIVER_NAMES = ["engine", "runc"] as const;
 export type DriverName = (typeof DRIVER_NAMES)[number];
 
 /** How rows of Corral begin. */
 export function oursOn(driver: DriverName): string {
-  return `Corral on ${driver === "engine" ? "the Engine" : driver}`;
+  return `Corral ${onDriver(driver)}`;
+}
+
+export function onDriver(driver: DriverName): string {
+  return driver === "engine" ? "on the Engine" : `on ${driver}`;
 }
 
 /** The names of the rows that targets and the picture refer to. */

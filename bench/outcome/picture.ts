@@ -6,10 +6,12 @@ import {
   COLD_LIBRARY,
   DOCKER_EXEC,
   DOCKER_RUN,
+  DRIVER_NAMES,
   ENGINE_API,
   ENGINE_API_DISABLED,
   ENGINE_EXEC,
   FRESH,
+  onDriver,
   oursOn,
   RUNC_EXEC,
   RUNC_RUN,
@@ -29,7 +31,7 @@ interface Chosen {
   readonly group: string;
   readonly title: string;
   readonly others: readonly string[];
-  /** Rows of Corral, without how they begin. */
+  /** Rows of Corral, without how they begin: of each driver that was measured. */
   readonly ours: readonly string[];
 }
 
@@ -70,14 +72,14 @@ export function pictureOf(report: BenchReport): string {
           "* no limit of memory, processors or processes; bwrap has no seccomp filter, sandbox-runtime shows the host's files",
         ]
       : []),
-    `${oursOn(report.driver)}; each cell is verified, and each run is in the audit trail. Medians. Made on ${report.startedAt.slice(0, 10)} by`,
+    `Corral: the bars with a driver. Each of its cells is verified, and each run is in the audit trail. Medians. Made on ${report.startedAt.slice(0, 10)} by`,
     report.command,
     machineText(report.machine),
     loadText(report.machine),
   ]);
 }
 
-function panelOf({ groups, driver }: BenchReport, { group, title, others, ours }: Chosen): Panel {
+function panelOf({ groups }: BenchReport, { group, title, others, ours }: Chosen): Panel {
   const unit = groups.find(({ name }) => name === group)?.unit ?? "ms";
   const bar = (name: string, row: string, kind: Bar["kind"]): Bar[] => {
     const value = medianOf(groups, group, row);
@@ -85,7 +87,9 @@ function panelOf({ groups, driver }: BenchReport, { group, title, others, ours }
   };
   const bars = [
     ...others.flatMap((name) => (WEAKER.includes(name) ? bar(`${name} *`, name, "weaker") : bar(name, name, "other"))),
-    ...ours.flatMap((name) => bar(`Corral: ${name}`, `${oursOn(driver)}: ${name}`, "ours")),
+    ...ours.flatMap((name) =>
+      DRIVER_NAMES.flatMap((driver) => bar(`${name}, ${onDriver(driver)}`, `${oursOn(driver)}: ${name}`, "ours")),
+    ),
   ];
   return { title, unit: unit === "items/s" ? "items a second" : unit, moreIsBetter: moreIsBetter(unit), bars };
 }

@@ -1,5 +1,4 @@
 import type { Series } from "../measure.ts";
-import type { DriverName } from "./names.ts";
 import { percentile } from "./percentile.ts";
 
 export type Unit = "ms" | "µs" | "items/s" | "MB/s" | "KB" | "a second" | "connections";
@@ -59,8 +58,6 @@ export interface BenchReport {
   readonly level: string;
   /** The command that made it, as it was typed. */
   readonly command: string;
-  /** The driver whose rows the targets are about. */
-  readonly driver: DriverName;
   /** ISO 8601, UTC. */
   readonly startedAt: string;
   readonly durationMs: number;

@@ -1,16 +1,13 @@
 import { loadText, machineText } from "./machine-text.ts";
-import { type DriverName, oursOn } from "./names.ts";
 import { numberText } from "./number-text.ts";
 import { type BenchReport, type Group, nameAtAnyConcurrency, type Target } from "./report.ts";
 import { isMet } from "./targets.ts";
 
 /** The report as Markdown that is also readable as plain text. */
-export function tablesOf({ machine, level, driver, durationMs, groups, targets, notes }: BenchReport): string {
+export function tablesOf({ machine, level, durationMs, groups, targets, notes }: BenchReport): string {
   const head = `${machineText(machine)}; ${loadText(machine)}; level ${level}, ${Math.round(durationMs / 1000)} s.`;
   const noteList = notes.map((note) => `- ${note}`).join("\n");
-  return [head, ...groups.map(groupTable), targetTable(targets, driver), noteList]
-    .filter((part) => part !== "")
-    .join("\n\n");
+  return [head, ...groups.map(groupTable), targetTable(targets), noteList].filter((part) => part !== "").join("\n\n");
 }
 
 export function groupTable({ title, unit, rows }: Group): string {
@@ -38,7 +35,7 @@ export function shortTable({ title, unit, rows }: Group): string {
   ]);
 }
 
-function targetTable(targets: readonly Target[], driver: DriverName): string {
+function targetTable(targets: readonly Target[]): string {
   const lines = targets.map((target) => {
     const met = isMet(target);
     return [
@@ -48,7 +45,7 @@ function targetTable(targets: readonly Target[], driver: DriverName): string {
       { true: "met", false: "missed", null: "–" }[`${met}`],
     ];
   });
-  return aligned([[`target, with ${oursOn(driver)}`, "measured", "wanted", ""], ...lines]);
+  return aligned([["target", "measured", "wanted", ""], ...lines]);
 }
 
 function measuredText({ measured, passes = [] }: Target): string {

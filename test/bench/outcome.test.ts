@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { amongItems, type DriverName, oursOn, sideBySide } from "../../bench/outcome/names.ts";
+import { amongItems, sideBySide } from "../../bench/outcome/names.ts";
 import { numberText } from "../../bench/outcome/number-text.ts";
 import { percentile } from "../../bench/outcome/percentile.ts";
 import { medianGroups, medianTargets } from "../../bench/outcome/repeated.ts";
@@ -60,9 +60,9 @@ describe("a group", () => {
 });
 
 /** What is measured of each target: those of a group that has these rows, in the order of the rows. */
-function measuredOf(name: string, rows: Readonly<Record<string, number>>, driver: DriverName = "runc") {
+function measuredOf(name: string, rows: Readonly<Record<string, number>>) {
   const series = Object.entries(rows).map(([row, value]) => ({ name: row, values: [value] }));
-  const targets = targetsOf([groupOf(name, "", "ms", series)], driver);
+  const targets = targetsOf([groupOf(name, "", "ms", series)]);
   return Object.fromEntries(targets.flatMap(({ what, measured }) => (measured === null ? [] : [[what, measured]])));
 }
 
@@ -76,45 +76,53 @@ describe("targets", () => {
     expect(isMet({ ...target, bound: "at least", measured: null })).toBeNull();
   });
 
-  it("compare the rows that they name, on the driver that is asked for, and no row that is called nearly the same", () => {
-    for (const driver of ["runc", "engine"] as const) {
-      const ours = oursOn(driver);
-      const other = oursOn(driver === "runc" ? "engine" : "runc");
-      const runs = {
-        "docker run": 100,
-        "sandbox-runtime": 20,
-        [`${other}: cold run, library`]: 70,
-        [`${ours}: cold run, library`]: 30,
-        [`${ours}: cold run, command line`]: 90,
-        [`${ours}: warm claim to first byte`]: 2,
-        [`${ours}: warm claim to result`]: 8,
-      };
-      expect(measuredOf("runs", runs, driver)).toEqual({
-        "cold run, library / docker run": 0.3,
-        "cold run, library / sandbox-runtime": 1.5,
-        "cold run, command line / docker run": 0.9,
-        "warm claim to first byte / docker run": 0.02,
-        "warm claim to result / docker run": 0.08,
-      });
-      const exec = { "docker exec": 9, "Engine API: exec": 20, [`${ours}: exec in a session`]: 5 };
-      expect(measuredOf("exec", exec, driver)).toEqual({ "exec in a session / the Engine's exec": 0.25 });
-      const rates = {
-        "docker run, 2 at once": 10,
-        "runc run, 4 at once": 50,
-        [`${other}: fleet, fresh cells`]: 1,
-        [`${ours}: fleet, fresh cells`]: 40,
-        [`${ours}: fleet, scrubbed cells`]: 500,
-      };
-      expect(measuredOf("rates", rates, driver)).toEqual({
-        "fresh fleet / docker run at its best": 4,
-        "fresh fleet / bare runc run at its best": 0.8,
-        "scrubbed fleet / docker run at its best": 50,
-      });
-      const growth = [10, 1000, 10_000].map((items) => [`${ours}: ${amongItems(items)}`, items + 1] as const);
-      expect(measuredOf("growth", Object.fromEntries(growth), driver)).toEqual({
-        "an item among 10,000 / among 1,000": 10_001 / 1001,
-      });
-    }
+  it("compare the rows that they name, on the driver that they name, and no row that is called nearly the same", () => {
+    const runs = {
+      "docker run": 100,
+      "sandbox-runtime": 20,
+      "Corral on the Engine: cold run, library": 70,
+      "Corral on runc: cold run, library": 30,
+      "Corral on the Engine: cold run, command line": 110,
+      "Corral on runc: cold run, command line": 90,
+      "Corral on the Engine: warm claim to first byte": 7,
+      "Corral on runc: warm claim to first byte": 2,
+      "Corral on runc: warm claim to result": 8,
+    };
+    expect(measuredOf("runs", runs)).toEqual({
+      "cold run, library, on the Engine / docker run": 0.7,
+      "cold run, library, on runc / docker run": 0.3,
+      "cold run, library, on runc / sandbox-runtime": 1.5,
+      "cold run, command line, on the Engine / docker run": 1.1,
+      "cold run, command line, on runc / docker run": 0.9,
+      "warm claim to first byte, on runc / docker run": 0.02,
+      "warm claim to result, on runc / docker run": 0.08,
+    });
+    const exec = {
+      "docker exec": 9,
+      "Engine API: exec": 20,
+      "Corral on runc: exec in a session": 4,
+      "Corral on the Engine: exec in a session": 5,
+    };
+    expect(measuredOf("exec", exec)).toEqual({ "exec in a session, on the Engine / the Engine's exec": 0.25 });
+    const rates = {
+      "docker run, 2 at once": 10,
+      "runc run, 4 at once": 50,
+      "Corral on the Engine: fleet, fresh cells": 1,
+      "Corral on runc: fleet, fresh cells": 40,
+      "Corral on the Engine: fleet, scrubbed cells": 500,
+      "Corral on runc: fleet, scrubbed cells": 600,
+    };
+    expect(measuredOf("rates", rates)).toEqual({
+      "fresh fleet, on runc / docker run at its best": 4,
+      "fresh fleet, on runc / bare runc run at its best": 0.8,
+      "scrubbed fleet, on the Engine / docker run at its best": 50,
+    });
+    const growth = [10, 1000, 10_000].map(
+      (items) => [`Corral on the Engine: ${amongItems(items)}`, items + 1] as const,
+    );
+    expect(measuredOf("growth", Object.fromEntries(growth))).toEqual({
+      "an item among 10,000, on the Engine / among 1,000": 10_001 / 1001,
+    });
   });
 
   it("are those of the table in docs/bench.md", async () => {
@@ -122,7 +130,7 @@ describe("targets", () => {
     const table = page.slice(page.indexOf("| work ")).split("\n\n", 1)[0] ?? "";
     const rows = [...table.matchAll(/^\| (.+?) +\| (at (?:most|least) [\d.]+) +\|$/gm)];
     const documented = rows.map(([, what = "", wanted]) => [what.replaceAll("`", ""), wanted]);
-    expect(documented).toEqual(targetsOf([], "runc").map(({ what, bound, wanted }) => [what, `${bound} ${wanted}`]));
+    expect(documented).toEqual(targetsOf([]).map(({ what, bound, wanted }) => [what, `${bound} ${wanted}`]));
   });
 
   it("of the network compare a tunnel with the host's own network", () => {
@@ -205,9 +213,9 @@ describe("what is printed", () => {
       "2 cores (A & B), 8 GB, Linux 6.1.0, Docker Engine 20.10.24, runc 1.1.5, Node 24.0.0; load 0.3 before, 3.0 after",
     );
     expect(text).toContain("| docker run                               |    210 | 400 |      ×1 |      3 |");
-    expect(text).toMatch(/target, with Corral on runc +\| +measured/);
-    expect(text).toMatch(/scrubbed fleet \/ docker run at its best +\| +120 \| +at least 60 \| +met \|/);
-    expect(text).toMatch(/warm claim to result \/ docker run +\| +0\.238 \| +at most 0\.08 \| missed \|/);
+    expect(text).toMatch(/target +\| +measured/);
+    expect(text).toMatch(/scrubbed fleet, on the Engine \/ docker run at its best +\| +120 \| +at least 60 \| +met \|/);
+    expect(text).toMatch(/warm claim to result, on runc \/ docker run +\| +0\.238 \| +at most 0\.08 \| missed \|/);
     expect(text).toContain("- a peer was not measured");
     for (const table of text.split("\n\n").filter((part) => part.startsWith("|")))
       expect(new Set(table.split("\n").map((line) => line.length)).size).toBe(1);

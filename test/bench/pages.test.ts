@@ -32,22 +32,22 @@ describe("what pages show of the bench", () => {
     expect(shown).toMatch(/^\| One run +\| +ms \| to docker run \|$/m);
     expect(shown).toMatch(/^\| docker run +\| +210 \| +×1 \|$/m);
     expect(shown).toMatch(/^\| Corral on runc: warm claim to result +\| +50 \| +×0\.238 \|$/m);
-    expect(shown).toMatch(/^\| Corral on runc: fleet, scrubbed cells +\| +1,200 \| +×120 \|$/m);
+    expect(shown).toMatch(/^\| Corral on the Engine: fleet, scrubbed cells +\| +1,200 \| +×120 \|$/m);
   });
 });
 
 describe("several reports", () => {
   it("are one: the groups of all, of one that both have the last, and each target from the one that measured it", () => {
     const growth = groupOf("growth", "G", "ms", [
-      { name: "Corral on runc: an item among 1,000", values: [2] },
-      { name: "Corral on runc: an item among 10,000", values: [3] },
+      { name: "Corral on the Engine: an item among 1,000", values: [2] },
+      { name: "Corral on the Engine: an item among 10,000", values: [3] },
     ]);
     const runs = groupOf("runs", "R", "ms", [{ name: "docker run", values: [99] }]);
     const later = {
       ...smallReport(),
       command: "second",
       groups: [runs, growth],
-      targets: targetsOf([runs, growth], "runc"),
+      targets: targetsOf([runs, growth]),
     };
     const report = joined([smallReport(), { ...later, machine: { ...later.machine, kernel: "newer" } }]);
     expect(report.machine.kernel).toBe(`${smallReport().machine.kernel} and newer`);
@@ -56,8 +56,8 @@ describe("several reports", () => {
     expect(report.command).toBe("npm run bench -- --quick; second");
     expect(report.durationMs).toBe(122_000);
     const measured = Object.fromEntries(report.targets.map(({ what, measured }) => [what, measured]));
-    expect(measured["an item among 10,000 / among 1,000"]).toBe(1.5);
-    expect(measured["scrubbed fleet / docker run at its best"]).toBe(120);
+    expect(measured["an item among 10,000, on the Engine / among 1,000"]).toBe(1.5);
+    expect(measured["scrubbed fleet, on the Engine / docker run at its best"]).toBe(120);
     // An older report does not know of newer targets.
     const older = { ...smallReport(), targets: smallReport().targets.filter(({ what }) => !what.includes("among")) };
     expect(joined([older, later]).targets.find(({ what }) => what.includes("among 10,000"))?.measured).toBe(1.5);

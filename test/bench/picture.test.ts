@@ -5,11 +5,11 @@ import { groupOf } from "../../bench/outcome/report.ts";
 import { smallReport } from "./report-fixture.ts";
 
 describe("the picture of a bench", () => {
-  it("has a panel for each comparison that was measured, with Corral on the driver that it prefers", () => {
+  it("has a panel for each comparison that was measured, with Corral on each driver", () => {
     const svg = pictureOf(smallReport());
     expect(svg.match(/class="title"/g)).toHaveLength(3);
     expect(svg).toContain("One command in a new container");
-    expect(svg).toContain(">Corral: warm claim to result<");
+    expect(svg).toContain(">warm claim to result, on runc<");
     expect(svg.match(/<rect class="ours"/g)).toHaveLength(2);
     expect(svg.match(/<rect class="(other|weaker)"/g)).toHaveLength(4);
   });

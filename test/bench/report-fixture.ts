@@ -13,14 +13,13 @@ export function smallReport(): BenchReport {
     ]),
     groupOf("rates", "Many <items>", "items/s", [
       { name: "docker run, 2 at once", values: [10, 12, 8] },
-      { name: "Corral on runc: fleet, scrubbed cells", values: [1200, 1500, 1100] },
+      { name: "Corral on the Engine: fleet, scrubbed cells", values: [1200, 1500, 1100] },
     ]),
   ];
   return {
     version: 2,
     level: "quick",
     command: "npm run bench -- --quick",
-    driver: "runc",
     startedAt: "2026-01-02T03:04:05.000Z",
     durationMs: 61_000,
     machine: {
@@ -35,7 +34,7 @@ export function smallReport(): BenchReport {
       loadAfter: 3,
     },
     groups,
-    targets: targetsOf(groups, "runc"),
+    targets: targetsOf(groups),
     notes: ["a peer was not measured: it is not installed."],
   };
 }
