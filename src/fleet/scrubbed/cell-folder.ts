@@ -72,7 +72,7 @@ export class CellFolder implements AsyncDisposable {
   /** Before the first item: from then on only Corral makes entries in these directories themselves. */
   async takeOutputsBack(startSteward: (dirs: readonly string[]) => Promise<Steward>): Promise<void> {
     if (!isRoot()) {
-      this.#steward = await startSteward([this.io, this.attachments, ...this.outputs].map((dir) => basename(dir)));
+      this.#steward = await startSteward(this.outputs.map((dir) => basename(dir)));
       await this.#steward.act("begin");
       return;
     }
@@ -102,6 +102,7 @@ export class CellFolder implements AsyncDisposable {
       if (this.#input !== null) fs.unlinkSync(path);
       this.#input = null;
       fs.writeFileSync(path, input, { flag: "wx", mode: 0o444 });
+      if (!isRoot()) fs.chmodSync(path, 0o444);
       if (isRoot() && input.length <= MAX_KEPT_BYTES) this.#input = Buffer.from(input);
     }
     for (const name of ["out", "err"] as const) this.#newStream(name, user);

@@ -19,38 +19,46 @@ const END_MS = 10_000;
 const MEMORY_BYTES = 64 * 1024 ** 2;
 
 /**
- * A shell of Corral's own static program, in the directory of one cell that serves items. Its words: the cell's user and group, those of this process, and
- * the names of the directories that the cell has. What is to come into one of these is made by Corral in the directory of the same name below
- * `staged`, and what an item left is moved there. Each is renamed as a whole, and no process of the cell runs meanwhile.
+ * A shell of Corral's own static program, in the directory of one cell that serves items. Its words: the cell's user and group, those of this
+ * process, and the names of the directories that the cell has beside `io` and `attachments`. What is to come into one of them is made by Corral
+ * in the directory of the same name below `staged`, and what an item left is moved there. Each is renamed as a whole, and no process of the cell
+ * runs meanwhile. The programs are the shell's own, which takes less than to start them.
  *
  * A directory that no item may change is root's: Corral, which has the worker's number, gives it the mode 0750.
  * When its input ends, with its orchestrator, it removes everything and gives the directories back.
  */
 const SCRIPT = `
-set -f
-gate=$0 worker=$1 own=$2 place=$3
+worker=$1 own=$2 place=$3
 shift 3
 cd "$place" || exit 1
-emptied() { "$gate" find "$1" -mindepth 1 -maxdepth 1 -exec "$gate" rm -rf -- {} + ; }
-moved() { "$gate" find "$1" -mindepth 1 -maxdepth 1 -exec "$gate" mv -t "$2" {} + ; }
-begin() { for dir; do "$gate" chown 0:0 "$dir" && "$gate" chmod 755 "$dir" || return 1; done; }
+holds() {
+  set -- "$1"/* "$1"/.[!.]* "$1"/..?*
+  for one; do if [ -e "$one" ] || [ -L "$one" ]; then return 0; fi; done
+  return 1
+}
+emptied() { ! holds "$1" || find "$1" -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + ; }
+moved() { find "$1" -mindepth 1 -maxdepth 1 -exec mv -t "$2" {} + ; }
+begin() { for dir in io attachments "$@"; do chown 0:0 "$dir" && chmod 755 "$dir" || return 1; done; }
 lay() {
-  "$gate" chown "$worker" staged/io/out staged/io/err &&
-  "$gate" chown 0:0 staged/io/in && "$gate" chmod 444 staged/io/in &&
-  "$gate" find staged/attachments -mindepth 1 -exec "$gate" chown 0:0 {} + -exec "$gate" chmod 444 {} + || return 1
+  [ "$worker" = "$own" ] || chown "$worker" staged/io/out staged/io/err || return 1
+  chown 0:0 staged/io/in && mv -t io staged/io/in staged/io/out staged/io/err || return 1
+  if holds staged/attachments; then
+    chown -R 0:0 staged/attachments && moved staged/attachments attachments && chown "$own" staged/attachments || return 1
+  fi
   for dir; do
-    "$gate" find "staged/$dir" -mindepth 1 -type d -perm 0750 -exec "$gate" chown 0:0 {} + -exec "$gate" chmod 755 {} + &&
-    moved "staged/$dir" "$dir" || return 1
+    holds "staged/$dir" || continue
+    find "staged/$dir" -mindepth 1 -type d -perm 0750 -exec chown 0:0 {} + -exec chmod 755 {} + && moved "staged/$dir" "$dir" || return 1
   done
 }
 take() {
-  emptied io && emptied attachments || return 1
+  rm -f io/in io/out io/err && emptied attachments || return 1
   for dir; do
-    "$gate" find "$dir" -mindepth 1 -type d -user 0 -exec "$gate" chown "$own" {} + && moved "$dir" "staged/$dir" || return 1
+    holds "$dir" || continue
+    find "$dir" -mindepth 1 -type d -user 0 -exec chown "$own" {} + && moved "$dir" "staged/$dir" || return 1
   done
 }
-clear() { for dir; do emptied "$dir" && emptied "staged/$dir" || return 1; done; }
-end() { clear "$@"; for dir; do "$gate" chown "$own" "$dir" "staged/$dir"; done; }
+clear() { for dir in io attachments "$@"; do emptied "$dir" && emptied "staged/$dir" || return 1; done; }
+end() { clear "$@"; for dir in io attachments "$@"; do chown "$own" "$dir" "staged/$dir"; done; }
 echo ready
 while IFS= read -r act; do
   case $act in begin | lay | take | clear) ;; *) break ;; esac
@@ -101,6 +109,8 @@ export async function startSteward(
         WorkingDir: "/",
         Entrypoint: [gate, "sh", "-c", SCRIPT, gate, ...words],
         Cmd: [],
+        // No program of the image has a name here.
+        Env: ["PATH=/dev/null"],
         Healthcheck: { Test: ["NONE"] },
         OpenStdin: true,
         StdinOnce: true,

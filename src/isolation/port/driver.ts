@@ -56,7 +56,7 @@ export interface Steward extends AsyncDisposable {
 }
 export type StewardAct = "begin" | "lay" | "take" | "clear";
 
-/** `dir`: absolute, with the `dirs` of the cell, and again below `staged`. */
+/** `dir`: absolute, with `io`, `attachments` and the `dirs` of the cell, and each again below `staged`. */
 export interface StewardRequest {
   /** That of the cell. */
   readonly plan: Plan;
