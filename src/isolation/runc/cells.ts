@@ -20,7 +20,7 @@ export function runcCells(given: RuncOptions): RuncCells {
     ...given,
     nameFiles: new NameFileSet(given.namesDir),
     filters: new OciFilters(given.seccomp),
-    launchers: new Launchers({ owner: given.maker.owner, paths: given.paths, runc: given.programs.runc }),
+    launchers: new Launchers({ owner: given.maker.owner, paths: given.paths, programs: given.programs }),
   };
   // More starts at once do not end sooner: each needs a processor for most of its time.
   const starts = new PQueue({ concurrency: Math.max(4, 2 * availableParallelism()) });

@@ -174,7 +174,7 @@ describe("places that wait", () => {
   it("are let go after a while, also while those of another image are taken", async () => {
     const { plan } = await runc.plan({ command: ["true"] });
     const { owner } = runc.maker;
-    const launchers = new Launchers({ owner, paths: runc.paths, runc: "/usr/sbin/runc" });
+    const launchers = new Launchers({ owner, paths: runc.paths, programs: { runc: "/usr/sbin/runc" } });
     const image = await imageOf(plan.image.id);
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const take = async (one: ImageRoot) => {
@@ -210,7 +210,7 @@ describe("a launcher", () => {
     return await Launcher.start({
       owner,
       paths: runc.paths,
-      runc: "/no/runc",
+      programs: { runc: "/no/runc" },
       gate,
       image: { dir: "/", layers: ["usr"], mark: "" },
       places: 2,

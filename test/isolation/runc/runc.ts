@@ -32,7 +32,7 @@ export async function openRunc() {
     images,
     seccomp,
     namesDir: engine.namesDir,
-    programs: { runc: "/usr/sbin/runc", init: "/usr/bin/docker-init" },
+    programs: { runc: "/usr/sbin/runc", init: "/usr/bin/docker-init", env: "/usr/bin/env" },
   });
   const driverOf = (maker: Maker, more: Partial<RuncOptions> = {}): Driver => ({
     ...engine.driverOf(maker),

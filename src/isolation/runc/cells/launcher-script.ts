@@ -5,14 +5,14 @@
  * file system, in memory, before the shell reads the request of its place; then that is made read-only. A device of the image is never opened there.
  *
  * Each place has three descriptors from 3 on, which become the streams of its runc, and ends without one if its input ends. It
- * holds no descriptor of another place. What is in the background ignores SIGINT; runc undoes that for the cell.
+ * holds no descriptor of another place. What is in the background ignores SIGINT, and so would a worker (docs/architecture.md, fact: ignored-interrupts).
  *
  * The shell waits for runc, since the kernel reports an exit to the parent: `PLACE CODE`, and in the log of the place the name of the
  * signal, if one ended runc itself.
  */
 export const LAUNCHER_SCRIPT = `
 umask 022
-gate=$0 images=$1 layers=$2 cells=$3 state=$4 runc=$5 memory=$6 places=$7 last=$((3 * $7 + 2))
+gate=$0 images=$1 layers=$2 cells=$3 state=$4 runc=$5 memory=$6 places=$7 intact=$8 last=$((3 * $7 + 2))
 
 prepared() {
   cd "$memory" || return
@@ -42,7 +42,7 @@ place() {
   IFS=' ' read -r run id root || exit
   (
     bundle=$memory/$1
-    set -- $3 $4 "$runc" --root "$state" --log "$bundle/log" --log-format json run --keep --bundle "$bundle" "$id"
+    set -- $3 $4 $intact "$runc" --root "$state" --log "$bundle/log" --log-format json run --keep --bundle "$bundle" "$id"
     cd "$cells/$run" || exit
     exec >&$1 2>&$2
     eval "exec $1>&- $2>&-"

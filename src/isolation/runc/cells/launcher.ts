@@ -11,6 +11,7 @@ import type { MountPoint } from "../../plan/mount-points.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { ImageRoot } from "../model/images.ts";
 import { launcherName, type RuncPaths } from "../model/layout.ts";
+import type { RuncPrograms } from "../model/options.ts";
 import { LAUNCHER_SCRIPT } from "./launcher-script.ts";
 import { makeMountPoints } from "./mount-points.ts";
 import { asByTheEngine } from "./passed-on.ts";
@@ -18,7 +19,7 @@ import { asByTheEngine } from "./passed-on.ts";
 export interface LauncherRequest {
   readonly owner: Owner;
   readonly paths: RuncPaths;
-  readonly runc: string;
+  readonly programs: Pick<RuncPrograms, "runc" | "env">;
   /** The static binary that starts every cell. */
   readonly gate: string;
   readonly image: ImageRoot;
@@ -91,16 +92,17 @@ export class Launcher {
     return new Launcher(dir, request);
   }
 
-  private constructor(dir: string, { paths, runc, gate, image, places }: LauncherRequest) {
+  private constructor(dir: string, { paths, programs, gate, image, places }: LauncherRequest) {
     this.#dir = dir;
     const words = [
       image.dir,
       image.layers.map((layer) => `l/${layer}`).join(":"),
       paths.cells,
       paths.state,
-      runc,
+      programs.runc,
       paths.memory,
       String(places),
+      programs.env === undefined ? "" : `${programs.env} --default-signal=INT`,
     ];
     const pipes = Array.from({ length: 3 * places }, () => "pipe" as const);
     this.#codes = Array.from({ length: places }, () => Promise.withResolvers<number | null>());

@@ -25,12 +25,12 @@ interface Waiting {
 
 /** The launchers of a process. It asks for as many places at once as it has used already, so that a single run makes one. */
 export class Launchers {
-  readonly #common: Pick<LauncherRequest, "owner" | "paths" | "runc">;
+  readonly #common: Pick<LauncherRequest, "owner" | "paths" | "programs">;
   /** By the image and the gate; the one that was used last is the last. */
   readonly #waiting = new Map<string, Waiting>();
   #starting: Promise<unknown> = Promise.resolve();
 
-  constructor(common: Pick<LauncherRequest, "owner" | "paths" | "runc">) {
+  constructor(common: Pick<LauncherRequest, "owner" | "paths" | "programs">) {
     this.#common = common;
   }
 

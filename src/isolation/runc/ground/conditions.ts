@@ -1,5 +1,5 @@
 import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import type { EngineFacts } from "../../port/ground.ts";
 import type { RuncPrograms } from "../model/options.ts";
 
@@ -25,9 +25,14 @@ export function conditionsFor(facts: EngineFacts): Judged {
   const init = trustedProgram(facts.init);
   if (init === null)
     return { ok: false, reason: `the program ${facts.init} was not found, or another user than root can write it` };
+  // Elsewhere it is a name of a program that has not this option.
+  const env = trustedProgram("env");
   // The Engine loads this profile when it starts.
   const apparmor = facts.security.includes("apparmor") ? "docker-default" : null;
-  return { ok: true, conditions: { programs: { runc, init }, apparmor } };
+  return {
+    ok: true,
+    conditions: { programs: { runc, init, ...(env !== null && basename(env) === "env" ? { env } : {}) }, apparmor },
+  };
 }
 
 /** What an Engine's containers have and this driver cannot give must not be lost without a word. */

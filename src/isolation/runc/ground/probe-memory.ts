@@ -37,7 +37,7 @@ export async function rememberProbe(file: string, of: string, probed: Probed, no
 
 /** Names all on which the outcome depends: the kernel, the programs, the Engine, and Corral itself. */
 export function probeConditions({ programs, apparmor }: Conditions, engineVersion: string): string {
-  const files = [programs.runc, programs.init].map((path) => {
+  const files = Object.values(programs).map((path) => {
     const { ino, size, mtimeMs } = statSync(path);
     return [path, ino, size, mtimeMs];
   });

@@ -21,4 +21,6 @@ export interface RuncPrograms {
   readonly runc: string;
   /** The static init that the Engine's containers have as their first process, e.g. `/usr/bin/docker-init`. */
   readonly init: string;
+  /** GNU's `env`, which undoes that a signal is ignored; absent if this machine has none. */
+  readonly env?: string;
 }
