@@ -139,6 +139,11 @@ describe.skipIf(process.getuid?.() !== 0)("a layer of an image", () => {
         { name: "x", type: "link", linkname: "l/passwd" },
       ],
     ],
+    [
+      "a deleted file below a link",
+      "no directory",
+      [{ name: "l/.wh.x" }, { name: "l", type: "symlink", linkname: "/tmp" }],
+    ],
     ["a sparse file", "sparse", [{ name: "x", text: "1\n0\n1\n", pax: { "GNU.sparse.major": "1" } }]],
     ["a replaced root", "replaces all", [{ name: ".wh..wh..opq" }]],
   ])("with %s is unfit, and nothing is written outside", async (_, reason, entries) => {

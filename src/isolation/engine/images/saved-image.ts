@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { z } from "zod";
+import { within } from "../../../platform/within.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { SavedImage } from "../../port/ground.ts";
 import { asked } from "../answers/asked.ts";
@@ -10,6 +11,9 @@ const Layered = z.looseObject({
   Id: z.string(),
   RootFS: z.looseObject({ Layers: z.array(z.string().regex(/^sha256:[0-9a-f]{64}$/)).nullish() }),
 });
+
+/** An Engine may copy all of an image before it answers. */
+const ANSWER_MS = 600_000;
 
 /** An image as `docker save` has it, from any Engine; null if there is no such image. Rejects with `EngineTrouble`. */
 export async function savedImage(docker: Docker, image: string): Promise<SavedImage | null> {
@@ -22,6 +26,15 @@ export async function savedImage(docker: Docker, image: string): Promise<SavedIm
   if (found.Id !== image) throw new EngineTrouble("the Engine described another image than the one that was asked for");
   return {
     layers: found.RootFS.Layers ?? [],
-    content: async () => (await told(docker.getImage(image).get().catch(orNull))) as Readable | null,
+    async content() {
+      const getting = told(docker.getImage(image).get().catch(orNull)) as Promise<Readable | null>;
+      const got = await within(
+        getting.then((content) => ({ content })),
+        ANSWER_MS,
+      );
+      if (got !== null) return got.content;
+      void getting.then((content) => content?.destroy()).catch(() => {});
+      throw new EngineTrouble(`the Engine did not begin to save the image for ${ANSWER_MS / 60_000} minutes`);
+    },
   };
 }

@@ -13,6 +13,9 @@ export interface LayerTaker {
   take(name: string, layer: AsyncIterable<Uint8Array>): Promise<void>;
 }
 
+/** An Engine that sends nothing for so long has failed, or this machine writes nothing. */
+const SILENCE_MS = 600_000;
+const SILENT = `the Engine sent nothing of the image for ${SILENCE_MS / 60_000} minutes`;
 /** Entries of an archive, and what is read of its JSON files: two for each layer and some for the image. */
 const MAX_ENTRIES = 10_000;
 const MAX_JSON_BYTES = 4 * 1024 * 1024;
@@ -40,6 +43,9 @@ export async function readSavedImage(
     "close",
     () => archive.readableEnded || reading.destroy(new EngineTrouble("the Engine broke off while it saved the image")),
   );
+  const fail = (): void => void reading.destroy(new EngineTrouble(SILENT));
+  const silence = setTimeout(fail, SILENCE_MS);
+  archive.on("data", () => silence.refresh());
   archive.pipe(reading as unknown as NodeJS.WritableStream);
   const documents = new Map<string, unknown>();
   let entries = 0;
@@ -63,6 +69,7 @@ export async function readSavedImage(
       } else for await (const _ of kind.content);
     }
   } finally {
+    clearTimeout(silence);
     archive.destroy();
   }
   const found = layersOf(id, documents, 0).some((layers) => layers.join() === expected.join());

@@ -148,9 +148,7 @@ class LayerFilter {
       return;
     }
     const type = typeOf(header);
-    for (let dir = above; dir !== "."; dir = split(dir).above)
-      if (this.#headers.get(dir) === null)
-        throw new UnfitLayer(`it has files below ${shown(dir)}, which is no directory`);
+    this.#judgeAbove(above);
     const { size, mtime, linkname, devmajor, devminor } = header;
     const passed: Entry = { ...{ name: path, type, size, mtime, devmajor, devminor }, ...metadataOf(header) };
     if (type === "symlink") passed.linkname = linkname;
@@ -166,19 +164,26 @@ class LayerFilter {
 
   /** Deleted files are devices 0:0, and an attribute says that nothing of lower layers is seen in a directory. */
   end(): void {
+    if (this.#opaque.has(".")) throw new UnfitLayer("it has a layer that replaces all below it");
+    for (const path of [...this.#deleted, ...this.#opaque]) this.#judgeAbove(split(path).above);
     for (const path of this.#deleted) {
       const seen = this.#headers.get(path);
       if (seen != null) this.#opaque.add(path);
       else if (seen === undefined)
         this.#to.entry({ ...OF_ROOT, name: path, type: "character-device", devmajor: 0, devminor: 0 });
     }
-    if (this.#opaque.has(".")) throw new UnfitLayer("it has a layer that replaces all below it");
     for (const path of this.#opaque) {
       const header = this.#headers.get(path);
       if (header === null) continue;
       const pax = { ...(header?.pax as object), "SCHILY.xattr.trusted.overlay.opaque": "y" };
       this.#to.entry({ ...(header ?? { ...OF_ROOT, mode: 0o755, name: path, type: "directory" }), pax });
     }
+  }
+
+  #judgeAbove(above: string): void {
+    for (let dir = above; dir !== "."; dir = split(dir).above)
+      if (this.#headers.get(dir) === null)
+        throw new UnfitLayer(`it has files below ${shown(dir)}, which is no directory`);
   }
 
   async #write(header: Entry, content: Readable): Promise<void> {
