@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openFleetStore } from "../../src/fleet/open-store.ts";
+import { layerName } from "../../src/isolation/runc/ground/layers.ts";
 import { cancelFleet } from "../../src/operations/fleets.ts";
 import { measured } from "../../src/operations/stored/stored-kind.ts";
 import { collectState, measureState } from "../../src/operations/stored/stored-state.ts";
@@ -99,6 +100,35 @@ describe("collecting it", () => {
     await utimes(join(machine.stateDir, `git/${PROJECT}/r.git`), 1, 1);
     await makeOwnerDir(join(machine.stateDir, "live"), currentOwner());
     expect(await removedOf(await collectState(machine))).toEqual([]);
+  });
+
+  it("removes what was unpacked of images that no process used for long, as it was measured before", async () => {
+    const layer = `sha256:${"c".repeat(64)}`;
+    const file = join("runc/layers", layerName(layer));
+    await add(`${file}/etc/name`, 5);
+    const note = JSON.stringify({ layer, saved: "blobs/c", bytes: 5 });
+    await writeFile(join(machine.stateDir, `${file}.json`), note);
+    const image = `runc/images/${"d".repeat(64)}.json`;
+    await add(image, 0);
+    await writeFile(join(machine.stateDir, image), JSON.stringify({ layers: [layer] }));
+    const withEngine = { ...machine, engineEnv: process.env };
+    const measure = async () =>
+      (await measureState(withEngine)).find(({ name }) => name === "unpacked images")?.measured;
+    const collect = async (dryRun: boolean) =>
+      (await collectState(withEngine, { dryRun })).find(({ name }) => name === "unpacked images")?.removed;
+    const used = async (days: number) => {
+      const at = (Date.now() - days * DAY_MS) / 1000;
+      await utimes(join(machine.stateDir, image), at, at);
+    };
+    expect(await measure()).toEqual({ bytes: 5, count: 1, complete: true });
+    await used(29);
+    expect(await collect(false)).toEqual([]);
+    await used(31);
+    const removed = [{ what: `sha256:${"d".repeat(64)}`, bytes: 5, why: expect.stringContaining("stays") }];
+    expect(await collect(true)).toEqual(removed);
+    expect(await collect(false)).toEqual(removed);
+    expect(await measure()).toEqual({ bytes: 0, count: 0, complete: true });
+    expect(await readdir(join(machine.stateDir, "runc/layers"))).toEqual([]);
   });
 
   it("removes fleets only if it is told an age, and none that has not ended", async () => {
