@@ -46,6 +46,7 @@ export const SLOW = [
   "test/attacks/images.test.ts",
   "test/cli/map.test.ts",
   "test/cli/run.test.ts",
+  "test/containers/servers.test.ts",
   "test/examples/ci.test.ts",
   "test/examples/inbox.test.ts",
   "test/faults/faults.test.ts",
