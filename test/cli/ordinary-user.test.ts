@@ -1,25 +1,22 @@
-import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { chown, cp, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, writeFile } from "node:fs/promises";
+import { chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join, relative } from "node:path";
+import { join } from "node:path";
 import { pack } from "tar-stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
+import { asOther, packageIn, started } from "../engine-user.ts";
 import { nodeIn, OTHER } from "../other-user.ts";
-import { PROGRAM } from "./program.ts";
-
-const ROOT = join(dirname(PROGRAM), "../..");
 
 let base: string;
 let node: string;
+let program: string;
 
 beforeAll(async () => {
   base = await mkdtemp(join(tmpdir(), "cu-"));
   // A copy that this user can reach, wherever the checkout is.
   node = nodeIn(base);
-  for (const part of ["package.json", "dist/cli", "policies", "images"])
-    await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
+  program = await packageIn(base);
   await mkdir(join(base, "p/workers"), { recursive: true });
   const network = "network: { allow: [a.example:443] }";
   await writeFile(
@@ -35,20 +32,12 @@ afterAll(async () => {
 
 /** What it prints, on both streams. */
 async function asUser(...args: readonly string[]): Promise<string> {
-  return await (await startAsUser(...args)).printed;
+  return (await (await startAsUser(args)).ended).text;
 }
 
-async function startAsUser(...args: readonly string[]) {
-  const { socketPath } = await connect(process.env);
-  if (socketPath === null) throw new Error("an Engine over TCP has no group");
-  const { gid } = await stat(await realpath(socketPath));
-  const path = `PATH=${base}:/usr/bin`;
-  const env = [`HOME=${base}`, `CORRAL_STATE_DIR=${join(base, "s")}`, `DOCKER_HOST=unix://${socketPath}`, path];
-  const guise = [`--reuid=${OTHER}`, `--regid=${OTHER}`, `--groups=${gid}`, "env", "-i", ...env];
-  const line = [...guise, node, join(base, "c", relative(ROOT, PROGRAM)), ...args];
-  const { promise: printed, resolve } = Promise.withResolvers<string>();
-  const child = execFile("setpriv", line, { cwd: join(base, "p") }, (_, stdout, stderr) => resolve(stdout + stderr));
-  return { child, printed };
+async function startAsUser(args: readonly string[], cwd = join(base, "p")) {
+  const env = { HOME: base, CORRAL_STATE_DIR: join(base, "s"), PATH: `${base}:/usr/bin` };
+  return started([...(await asOther(env)), node, program, ...args], cwd);
 }
 
 it("has an allow list, and is told by doctor and explain that a second container makes its network", async () => {
@@ -69,6 +58,43 @@ it("runs a command without a project at once: its private files are read, and wh
   expect(await stat(join(base, "p/out/b"))).toMatchObject({ uid: OTHER, gid: OTHER });
   expect(await asUser("run", "--ro", "in", "--ro", "roots", "--", "cat", "/in/a")).toBe("private\n");
 });
+
+it.each(["documents", "batch", "agent", "ci"])(
+  "has a project for %s whose next two commands work, and its check",
+  async (kind) => {
+    const ran = async (line: string, cwd: string): Promise<string> => {
+      const { status, text } = await (await startAsUser(line.split(" "), cwd)).ended;
+      expect(status, text).toBe(0);
+      return text;
+    };
+    const written = await ran(`init ${kind} t/${kind}`, base);
+    const [, next = ""] = /\nNext:\n {2}cd \S+\n([\s\S]*)$/.exec(written) ?? [];
+    const commands = next.trim().split(/\s*\n\s*/);
+    expect(commands).toHaveLength(2);
+    for (const command of [...commands, "corral check"])
+      await ran(command.replace(/^corral /, ""), join(base, "t", kind));
+  },
+);
+
+it("has an office file as PDF", async () => {
+  await mkdir(join(base, "p/office"));
+  await chown(join(base, "p/office"), OTHER, OTHER);
+  const script =
+    "cd /out && printf 'a,b\\n1,2\\n' > t.csv && soffice --headless --convert-to docx --infilter=CSV t.csv || true; printf '<p>Hello' > h.html; soffice --headless --convert-to odt h.html && soffice --headless --convert-to pdf h.odt && head -c 5 h.pdf";
+  const text = await asUser(
+    "run",
+    "--image",
+    "corral/documents",
+    "--rw",
+    "office=out",
+    "--apply",
+    "--",
+    "sh",
+    "-c",
+    script,
+  );
+  expect(text).toContain("%PDF-");
+}, 120_000);
 
 describe("cells that serve many items", () => {
   const script = `tr -d '"' > /tmp/input; d=/out/$(cat /tmp/input)/deeper; ls -A /tmp /out /attachments $d > /tmp/seen
@@ -133,7 +159,7 @@ describe("cells that serve many items", () => {
   });
 
   it("leave nothing that the user cannot remove, also if Corral is killed in the middle", async () => {
-    const { child } = await startAsUser("map", "--project", q(""), "--fleet", "slow");
+    const { child } = await startAsUser(["map", "--project", q(""), "--fleet", "slow"]);
     const running = async (): Promise<number> => (await asUser("ps", "--json")).split('"running"').length - 1;
     await expect.poll(running, { timeout: 30_000 }).toBe(2);
     const [pid = ""] = (await readdir(join(base, "s/live"))).map(

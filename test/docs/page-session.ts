@@ -1,7 +1,8 @@
 import { execFile } from "node:child_process";
-import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { OTHER } from "../other-user.ts";
 import { giveGate } from "../tiers/give-gate.ts";
 
 /** Commands of a page, and what the page says that they print. */
@@ -27,20 +28,26 @@ export function stepsOf(page: string): Step[] {
   return steps;
 }
 
+/** As {@link OTHER}, with a Node that it can start. `line`: the beginning of a command line, with this environment. */
+export interface AsUser {
+  readonly node: string;
+  readonly line: (env: Readonly<Record<string, string>>) => Promise<string[]>;
+}
+
 const MARK = "---- end of step ----";
 
 /**
  * Runs all steps in one shell, in an empty folder, with `program` as `corral`; returns what each printed on both streams, in
  * the order in which it came.
  */
-export async function runSteps(steps: readonly Step[], program: string): Promise<string[]> {
+export async function runSteps(steps: readonly Step[], program: string, asUser?: AsUser): Promise<string[]> {
   const dir = await mkdtemp(join(tmpdir(), "corral-reader-"));
   try {
     const [bin, stateDir, home] = [join(dir, "bin"), join(dir, "state"), join(dir, "home")];
     await mkdir(bin);
     await mkdir(home);
     await giveGate(stateDir);
-    await writeFile(join(bin, "corral"), `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
+    await writeFile(join(bin, "corral"), `#!/bin/sh\nexec '${asUser?.node ?? process.execPath}' '${program}' "$@"\n`);
     await chmod(join(bin, "corral"), 0o755);
     const script = steps.map(({ commands }) => `${commands}\necho '${MARK}'\n`).join("");
     // Where the Engine is can be in the home directory of the user who runs the test.
@@ -53,10 +60,17 @@ export async function runSteps(steps: readonly Step[], program: string): Promise
       HOME: home,
       DOCKER_CONFIG: docker,
     };
+    const own = { PATH: env.PATH, CORRAL_STATE_DIR: stateDir, NO_COLOR: "1", HOME: home };
+    const [file = "", ...words] = [
+      ...(asUser === undefined ? [] : await asUser.line(own)),
+      "sh",
+      "-c",
+      `exec 2>&1\n${script}`,
+    ];
+    if (asUser !== undefined) for (const path of [dir, home]) await chown(path, OTHER, OTHER);
+    if (asUser !== undefined) await rm(stateDir, { recursive: true });
     const printed = await new Promise<string>((resolve) => {
-      const shell = execFile("sh", ["-c", `exec 2>&1\n${script}`], { cwd: home, env, timeout: 100_000 }, (_, stdout) =>
-        resolve(stdout),
-      );
+      const shell = execFile(file, words, { cwd: home, env, timeout: 100_000 }, (_, stdout) => resolve(stdout));
       shell.stdin?.end();
     });
     return printed.split(`${MARK}\n`).slice(0, -1);

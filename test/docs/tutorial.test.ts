@@ -1,20 +1,32 @@
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { PROGRAM } from "../cli/program.ts";
+import { asOther, packageIn } from "../engine-user.ts";
+import { nodeIn, OTHER } from "../other-user.ts";
 import { isShown, runSteps, stepsOf } from "./page-session.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 
+let base: string;
+beforeAll(async () => {
+  base = await mkdtemp(join(tmpdir(), "ct-"));
+});
+afterAll(() => rm(base, { recursive: true, force: true }));
+
 describe("docs/tutorial.md", () => {
-  it("has commands that print what the page shows", async () => {
+  it.each(["root", "an ordinary user"])("has commands that print what the page shows, for %s", async (who) => {
     const steps = stepsOf(await readFile(join(ROOT, "docs/tutorial.md"), "utf8"));
     expect(steps.length).toBeGreaterThan(12);
-    const printed = await runSteps(steps, PROGRAM);
+    const printed = await (who === "root"
+      ? runSteps(steps, PROGRAM)
+      : runSteps(steps, await packageIn(base), { node: nodeIn(base), line: asOther }));
     expect(printed).toHaveLength(steps.length);
     for (const [index, { shown, line }] of steps.entries()) {
       const text = printed[index] ?? "";
-      expect(isShown(text, shown ?? ""), `line ${line}; printed:\n${text}`).toBe(true);
+      const expected = (shown ?? "").replace(/^65532$/m, who === "root" ? "65532" : `${OTHER}`);
+      expect(isShown(text, expected), `line ${line}; printed:\n${text}`).toBe(true);
     }
   });
 });
