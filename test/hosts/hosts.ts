@@ -23,8 +23,8 @@ export const HOSTS: readonly Host[] = [
   },
 ];
 
-/** What tests start, beside the Engine. */
-const PACKAGES = "docker.io,docker-cli,iptables,ca-certificates,procps,git,curl";
+/** What tests start, beside the Engine. Debian 12 has Docker's command line in `docker.io`. */
+const PACKAGES = "docker.io,iptables,ca-certificates,procps,git,curl";
 /** An ordinary user, who may use the Engine. */
 export const USER = "dev";
 
@@ -39,7 +39,11 @@ export async function rootDirectory(suite: string, cache: string): Promise<strin
   const draft = `${root}.new`;
   rmSync(draft, { recursive: true, force: true });
   const { mirror } = await readHostApt(suite);
-  const options = ["--mode=root", "--variant=minbase", `--include=${PACKAGES}`];
+  const options = [
+    "--mode=root",
+    "--variant=minbase",
+    `--include=${PACKAGES}${suite === "bookworm" ? "" : ",docker-cli"}`,
+  ];
   const apt = ['APT::Install-Recommends "false"', 'Acquire::Check-Valid-Until "false"'];
   const left = ["/usr/share/doc/*", "/usr/share/locale/*"];
   const more = [...apt.map((line) => `--aptopt=${line}`), ...left.map((path) => `--dpkgopt=path-exclude=${path}`)];

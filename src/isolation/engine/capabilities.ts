@@ -22,6 +22,8 @@ const EngineInfo = z.object({
   Runtimes: z.record(z.string(), z.looseObject({ path: z.string().nullish() }).nullish()).nullish(),
   DefaultRuntime: z.string().nullish(),
   InitBinary: z.string().nullish(),
+  /** Podman's answer has it, Docker's has not. */
+  BuildahVersion: z.string().nullish(),
 });
 
 const EngineVersion = z.object({
@@ -42,7 +44,6 @@ export async function capabilities(docker: Docker): Promise<Capabilities> {
     [info.PidsLimit, "limits of processes (the kernel's pids control group)"],
     [info.CpuCfsQuota, "limits of processor time"],
     [security.includes("name=seccomp"), "seccomp filters"],
-    [!security.includes("name=rootless"), "pinned mounts under a rootless Engine (not tested)"],
   ];
   return {
     engine: "docker",
@@ -95,6 +96,8 @@ export interface OpenedEngine {
   /** Directories with the Engine's own data, which no mount may show. */
   readonly dataDirs: readonly string[];
   readonly facts: Omit<EngineFacts, "isLocal">;
+  /** For people: why no cell of this Engine can be as planned, and what to do. Null if that is not known beforehand. */
+  readonly unfit: string | null;
 }
 
 export async function openedEngine(docker: Docker): Promise<OpenedEngine> {
@@ -109,7 +112,23 @@ export async function openedEngine(docker: Docker): Promise<OpenedEngine> {
       runc: runtime === "runc" ? (info.Runtimes?.runc?.path ?? "runc") : null,
       init: info.InitBinary || "docker-init",
     },
+    unfit: unfitFor(info),
   };
+}
+
+/** What was tried, and is refused before anything starts. Each cell would be refused by its gate as well. */
+function unfitFor(
+  info: Pick<z.infer<typeof EngineInfo>, "BuildahVersion" | "SecurityOptions" | "ServerVersion">,
+): string | null {
+  const security = (info.SecurityOptions ?? []).join(" ");
+  const other = "or name another Engine with DOCKER_HOST or a Docker context";
+  if (typeof info.BuildahVersion === "string")
+    return `it is Podman ${info.ServerVersion}, which takes no seccomp profile by Docker's API. Install and start Docker, ${other}`;
+  if (/\bname=rootless\b/.test(security))
+    return `it is rootless, and cannot mount the directories that Corral holds open. Use the Docker of the system, ${other}`;
+  if (/\bname=userns\b/.test(security))
+    return `its containers have users of their own (userns-remap), and so mounts and owners that are not as planned. Take userns-remap out of its daemon.json and start it again, ${other}`;
+  return null;
 }
 
 const OPENED = {
@@ -119,6 +138,7 @@ const OPENED = {
   DefaultRuntime: true,
   Runtimes: true,
   InitBinary: true,
+  BuildahVersion: true,
 } as const;
 
 /** False for a text that is no version. */

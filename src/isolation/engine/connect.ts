@@ -36,7 +36,9 @@ export async function connect(env: Env): Promise<EngineConnection> {
     const asking = openedEngine(docker);
     // Even a busy Engine answers the ping, so one that does not is not there.
     if ((await within(asking, PATIENCE_MS)) === null) await Promise.all([asked(() => ping(docker), ANYTHING), asking]);
-    return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, opened: await asking };
+    const opened = await asking;
+    if (opened.unfit !== null) throw new UnfitEngine(opened.unfit);
+    return { docker, endpoint, socketPath: socketPathOf(endpoint) ?? null, opened };
   } catch (cause) {
     throw engineUnavailable(endpoint, cause);
   }
@@ -112,7 +114,10 @@ export function engineUnavailable(endpoint: Endpoint | null, cause: unknown): En
   return new EngineUnavailableError(describe(endpoint, reason, cause), { reason, source, cause });
 }
 
+class UnfitEngine extends Error {}
+
 function reasonOf(cause: unknown): UnavailableReason {
+  if (cause instanceof UnfitEngine) return "unfit";
   const { code, name } = cause as NodeJS.ErrnoException;
   if (code === "ENOENT" || code === "ENOTDIR") return "no_socket";
   if (code === "EACCES" || code === "EPERM") return "permission";
@@ -126,7 +131,8 @@ function describe(endpoint: Endpoint | null, reason: UnavailableReason, cause: u
   const detail = cause instanceof Error ? cause.message : String(cause);
   if (endpoint === null)
     return `No container Engine: ${detail}. Correct that setting, or unset it to use the local Engine.`;
-  return `No container Engine at ${describeEndpoint(endpoint)}: ${WHY[reason](detail)}`;
+  const what = reason === "unfit" ? "The container Engine at" : "No container Engine at";
+  return `${what} ${describeEndpoint(endpoint)}${reason === "unfit" ? " cannot be used" : ""}: ${WHY[reason](detail)}`;
 }
 
 const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
@@ -137,5 +143,6 @@ const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
     "permission denied. Add this user to the group docker (usermod -aG docker NAME, then log in again), or run as root.",
   refused: () => "nothing listens on it. Start the Engine (systemctl start docker, or dockerd).",
   timeout: () => "it accepted the connection and did not answer in time. Check the Engine's log, then restart it.",
+  unfit: (detail) => `${detail}.`,
   other: (detail) => `${detail}. Check the Engine's log and DOCKER_HOST.`,
 };

@@ -74,7 +74,7 @@ export interface OpenEngineRequest {
 }
 
 /** Why no engine answered: `setting` is a wrong setting, before anything was tried. */
-export type UnavailableReason = "setting" | "no_socket" | "permission" | "refused" | "timeout" | "other";
+export type UnavailableReason = "setting" | "no_socket" | "permission" | "refused" | "timeout" | "unfit" | "other";
 
 /** No engine answered. The message says what was tried, why it failed, and what to do. */
 export class EngineUnavailableError extends Error {

@@ -141,6 +141,21 @@ describe("connect", () => {
     }
   });
 
+  it.each([
+    ["Podman", { BuildahVersion: "1.28.2" }, "Podman"],
+    ["rootless", { SecurityOptions: ["name=seccomp,profile=builtin", "name=rootless"] }, "rootless"],
+    ["of other users", { SecurityOptions: ["name=userns"] }, "userns-remap"],
+  ])("refuses an Engine that is %s before anything starts, and says what to do", async (_, more, named) => {
+    engine.removeAllListeners("request");
+    engine.on("request", (_, response) => response.end(JSON.stringify({ ...INFO, ...more })));
+    const error = await failure({ DOCKER_HOST: `unix://${socket}` });
+    expect(error.reason).toBe("unfit");
+    expect(error.message).toContain("The container Engine at");
+    expect(error.message).toContain(named);
+    expect(error.message).toContain("another Engine with DOCKER_HOST");
+    expect(error.message.split("\n")).toHaveLength(1);
+  });
+
   it("says so where a context is named that does not exist", async () => {
     expect((await failure({ DOCKER_CONFIG: dir, DOCKER_CONTEXT: "gone" })).message).toContain('"gone"');
   });
