@@ -10,8 +10,8 @@ export interface UserRequest extends Pick<MountRequest, "sandbox" | "sources"> {
 
 /**
  * The cell's user: the one owner of the writable mounts, so that what it writes belongs to them. Without writable
- * mounts, the one unprivileged owner of what it reads (an ordinary user's private files stay readable, as the
- * validator says they are), else 65532. A group 0 of the owner is replaced unless the policy allows root: members of
+ * mounts, the user of Corral if that is an ordinary one and owns some of what it reads (private files stay readable, as the validator says they
+ * are), else the one unprivileged owner of what it reads, else 65532. A group 0 of the owner is replaced unless the policy allows root: members of
  * that group may write what the image's root group may.
  */
 export function planUser(request: UserRequest, mounts: readonly PlannedMount[], violations: Violation[]): PlannedUser {
@@ -54,10 +54,11 @@ function refuseGreatIds({ uid, gid }: PlannedUser, violations: Violation[]): voi
 }
 
 function readerOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser {
-  const [user, ...others] = ownersOf(request, mounts).filter(({ uid }) => uid !== 0);
-  const alone = user !== undefined && others.length === 0;
-  const allowed = alone && (request.orchestratorUid === 0 || user.uid === request.orchestratorUid);
-  return allowed ? user : { uid: CELL_USER_ID, gid: CELL_USER_ID };
+  const owners = ownersOf(request, mounts).filter(({ uid }) => uid !== 0);
+  // What an ordinary user's Corral shows is what that user may read, private files too.
+  const [own] = request.orchestratorUid === 0 ? [] : owners.filter(({ uid }) => uid === request.orchestratorUid);
+  const alone = request.orchestratorUid === 0 && owners.length === 1 ? owners[0] : undefined;
+  return own ?? alone ?? { uid: CELL_USER_ID, gid: CELL_USER_ID };
 }
 
 function ownersOf(request: UserRequest, mounts: readonly PlannedMount[]): PlannedUser[] {

@@ -344,6 +344,12 @@ describe("the user of a cell that writes nothing", () => {
 
   it.each([
     ["the one owner of what it reads", { "/host/a": 1000, "/host/b": 1000 }, 1000, 1000],
+    [
+      "corral's own, if that is an ordinary one, where there are several",
+      { "/host/a": 1001, "/host/b": 1000 },
+      1000,
+      1000,
+    ],
     ["nobody where there are several", { "/host/a": 1000, "/host/b": 1001 }, 0, 65532],
     ["nobody where that is root", { "/host/a": 0 }, 0, 65532],
     ["nobody where corral may not speak for the owner", { "/host/a": 1001 }, 1000, 65532],
