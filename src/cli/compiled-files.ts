@@ -15,6 +15,12 @@ import { dirname, join } from "node:path";
 import { Script } from "node:vm";
 
 type Module = (exports: object, load: (name: string) => unknown, module: object, file: string, dir: string) => void;
+interface Pack {
+  readonly path: string;
+  /** By their names in the program. */
+  readonly modules: Readonly<Record<string, Module>>;
+}
+
 /** What V8 compiled, by the name of the file. */
 type Forms = ReadonlyMap<string, Buffer>;
 
@@ -33,10 +39,10 @@ const NAMED_BY_CONTENT = /^(.*)-[\w-]{8}\.cjs$/;
 export function compiledFiles(dir: string, keptIn: string | null): (name: string) => unknown {
   const kept = keptIn === null ? new Map<string, Buffer>() : readForms(keptIn);
   const files = new Map(readdirSync(dir).map((file) => [NAMED_BY_CONTENT.exec(file)?.[1], file]));
-  const packs = new Map<string, Readonly<Record<string, Module>>>();
+  const packs = new Map<string, Pack>();
   const modules = new Map<string, { exports: object }>();
   const fresh = new Map<string, Script>();
-  const packOf = (file: string): Readonly<Record<string, Module>> => {
+  const packOf = (file: string): Pack => {
     const known = packs.get(file);
     if (known !== undefined) return known;
     const path = join(dir, file);
@@ -44,7 +50,7 @@ export function compiledFiles(dir: string, keptIn: string | null): (name: string
     // The build writes ASCII.
     const script = new Script(readFileSync(path, "latin1"), { filename: path, ...(cachedData && { cachedData }) });
     if (!cachedData || script.cachedDataRejected) fresh.set(file, script);
-    const pack = script.runInThisContext();
+    const pack: Pack = { path, modules: script.runInThisContext() };
     packs.set(file, pack);
     return pack;
   };
@@ -52,11 +58,12 @@ export function compiledFiles(dir: string, keptIn: string | null): (name: string
     const known = modules.get(name);
     if (known !== undefined) return known.exports;
     const file = files.get(name.slice(0, name.indexOf(":")));
-    const run = file === undefined ? undefined : packOf(file)[name];
-    if (file === undefined || run === undefined) return builtin(name);
+    const pack = file === undefined ? undefined : packOf(file);
+    const run = pack?.modules[name];
+    if (pack === undefined || run === undefined) return builtin(name);
     const module = { exports: {} };
     modules.set(name, module);
-    run(module.exports, load, module, join(dir, file), dir);
+    run(module.exports, load, module, pack.path, dir);
     return module.exports;
   };
   if (keptIn !== null)
