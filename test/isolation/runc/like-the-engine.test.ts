@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -148,8 +149,11 @@ describe("a cell of runc and one of the Engine, of the same plan", () => {
         signal: new AbortController().signal,
       });
       await using cell = cellOf(start);
-      const dir = `/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/${cell.id}`;
-      const { linux } = JSON.parse(await readFile(`${dir}/config.json`, "utf8"));
+      // Of a containerd that the Engine started, or of the machine's.
+      const configs = ["docker/containerd/daemon", "containerd"].map(
+        (of) => `/run/${of}/io.containerd.runtime.v2.task/moby/${cell.id}/config.json`,
+      );
+      const { linux } = JSON.parse(await readFile(configs.find((file) => existsSync(file)) ?? "", "utf8"));
       // The Engine leaves out a second value of 0, which is what runc takes for none.
       const ours = JSON.stringify(ociSeccomp(plannedSeccomp(plan, strictest), process.arch)).replaceAll(
         ',"valueTwo":0',

@@ -3,10 +3,11 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
-import { savedImage } from "../../../src/isolation/engine/images/saved-image.ts";
+import { openDockerEngine } from "../../../src/isolation/engine/open.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import type { Maker } from "../../../src/isolation/port/labels.ts";
 import { runcCells } from "../../../src/isolation/runc/cells.ts";
+import { conditionsFor } from "../../../src/isolation/runc/ground/conditions.ts";
 import { UnpackedImages } from "../../../src/isolation/runc/ground/unpacked-images.ts";
 import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { recordedCells } from "../../../src/isolation/runc/ledger/recorded-cells.ts";
@@ -24,7 +25,11 @@ export async function openRunc() {
   await giveImages(engine.stateDir);
   const seccomp = await loadSeccompProfile();
   const { images: dir, layers: layersDir } = paths;
-  const ground = { savedImage: (id: string) => savedImage(engine.docker, id) };
+  // What this machine's cells are made with, AppArmor too.
+  const { ground } = await openDockerEngine({ stateDir: engine.stateDir, engineEnv: {} });
+  const judged = conditionsFor(ground.facts);
+  if (!judged.ok) throw new Error(judged.reason);
+  const { programs, apparmor } = judged.conditions;
   const images = new UnpackedImages({ dir, layersDir, ground, owner: engine.maker.owner });
   const options = (maker: Maker) => ({
     maker,
@@ -32,7 +37,8 @@ export async function openRunc() {
     images,
     seccomp,
     namesDir: engine.namesDir,
-    programs: { runc: "/usr/sbin/runc", init: "/usr/bin/docker-init", env: "/usr/bin/env" },
+    programs,
+    ...(apparmor === null ? {} : { apparmor }),
   });
   const driverOf = (maker: Maker, more: Partial<RuncOptions> = {}): Driver => ({
     ...engine.driverOf(maker),
