@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
@@ -11,6 +11,7 @@ import { UnpackedImages } from "../../src/isolation/runc/ground/unpacked-images.
 import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { currentOwner } from "../../src/state/owner.ts";
 import { pinnedPlan } from "../isolation/pinned-plan.ts";
+import { linkImages } from "./give-gate.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -32,9 +33,9 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
   const remove = (): Promise<void> => rm(stateDir, { recursive: true });
   try {
     const engine = await openEngine({ stateDir, engineEnv: { ...process.env, CORRAL_DRIVER } });
+    await lookAtImages(stateDir, await engine.gate(), CORRAL_DRIVER !== "engine" && process.getuid?.() === 0);
     const { driver, why } = await engine.driving("runs");
     if (driver === null) throw new Error(why);
-    await lookAtImages(stateDir, await engine.gate(), driver);
     tier.provide("cellsBy", driver);
   } catch (error) {
     await remove();
@@ -45,10 +46,11 @@ export default async function engineTier(tier: TestProject): Promise<() => Promi
 }
 
 /** Or each test that begins with a state directory of its own would look at them, and unpack them, again. */
-async function lookAtImages(stateDir: string, gate: string, by: DriverName): Promise<void> {
+async function lookAtImages(stateDir: string, gate: string, unpacks: boolean): Promise<void> {
   const { driver, examined, ground } = await openDockerEngine({ stateDir, engineEnv: process.env });
-  const { images: dir, layers: layersDir } = runcPaths(stateDir);
-  const unpacked = new UnpackedImages({ dir, layersDir, ground, owner: currentOwner() });
+  const kept = runcPaths(KEPT);
+  const unpacked = new UnpackedImages({ dir: kept.images, layersDir: kept.layers, ground, owner: currentOwner() });
+  if (unpacks) await prepareKept(unpacked);
   const policy = await loadPolicy("untrusted", { dirs: [] });
   for (const name of ["base", "documents", "node", "python"]) {
     const image = await driver.imageFacts(`corral/${name}`);
@@ -56,8 +58,22 @@ async function lookAtImages(stateDir: string, gate: string, by: DriverName): Pro
     const { plan } = await pinnedPlan({ command: ["true"], image, policy, plumbing: { gate, socket: gate } });
     const objection = await examined.objection(plan);
     if (objection !== null) throw new Error(JSON.stringify(objection));
-    if (by === "runc") (await unpacked.use(image.id))?.[Symbol.dispose]();
+    if (unpacks) (await unpacked.use(image.id))?.[Symbol.dispose]();
   }
+  if (unpacks) await linkImages(KEPT, stateDir);
+}
+
+/** What the tests of this machine have unpacked of images: each layer is there by its digest, so it is that of any run. */
+const KEPT = `/var/tmp/corral-test-images-${process.getuid?.()}`;
+const KEPT_MS = 7 * 86_400_000;
+
+async function prepareKept(unpacked: UnpackedImages): Promise<void> {
+  await mkdir(KEPT, { recursive: true, mode: 0o700 });
+  const { uid, mode } = await lstat(KEPT);
+  if (uid !== process.getuid?.() || (mode & 0o170077) !== 0o040000)
+    throw new Error(`${KEPT} is not this user's own directory`);
+  await unpacked.reap();
+  await unpacked.letGo({ usedBefore: Date.now() - KEPT_MS });
 }
 
 /** What the processes load that tests start and kill: a process that is killed leaves nothing in the cache of compiled code. */

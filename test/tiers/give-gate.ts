@@ -30,8 +30,11 @@ export async function giveGate(stateDir: string): Promise<void> {
 /** What was unpacked of images. Whatever a test does to its own layers, it removes no more than a link. */
 export async function giveImages(stateDir: string): Promise<void> {
   const taken = inject("stateWithGate");
-  if (taken === undefined) return;
-  const [theirs, ours] = [runcPaths(taken), runcPaths(stateDir)];
+  if (taken !== undefined) await linkImages(taken, stateDir);
+}
+
+export async function linkImages(from: string, to: string): Promise<void> {
+  const [theirs, ours] = [runcPaths(from), runcPaths(to)];
   for (const kind of ["images", "layers"] as const) {
     if (!existsSync(theirs[kind]) || existsSync(ours[kind])) continue;
     await mkdir(ours[kind], { recursive: true, mode: 0o700 });
@@ -43,7 +46,7 @@ export async function giveImages(stateDir: string): Promise<void> {
 
 /** An image's file, or a layer that is complete. */
 const isGiven = (entry: Dirent): boolean =>
-  entry.name.endsWith(".json") || (entry.isDirectory() && !entry.name.startsWith("."));
+  entry.name.endsWith(".json") || (/^[\w-]{22}$/.test(entry.name) && !entry.isFile());
 
 /** What the built program has compiled for a command is there for its next start, in any state directory of the tests. */
 export async function giveCompiled(stateDir: string): Promise<void> {
