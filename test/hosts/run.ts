@@ -24,6 +24,7 @@ const unknown = positionals.filter((name) => HOSTS.every((host) => host.name !==
 if (unknown.length > 0)
   giveUp(`unknown: ${unknown.join(", ")}. The hosts are ${HOSTS.map(({ name }) => name).join(", ")}.`);
 if (process.getuid?.() !== 0) giveUp("a second Engine needs root.");
+if (values.write && values.check !== "") giveUp("--write needs all checks: a row of the table has each of them.");
 
 const checks = CHECKS.filter(({ name }) => name.includes(values.check));
 const packed = await pack();
