@@ -10,6 +10,8 @@ export interface Host {
   readonly suite: string;
   /** Of `daemon.json`. */
   readonly settings: Readonly<Record<string, unknown>>;
+  /** A virtual machine with its own kernel, systemd, cgroup v2 and AppArmor. */
+  readonly isMachine?: boolean;
 }
 
 export const HOSTS: readonly Host[] = [
@@ -21,10 +23,14 @@ export const HOSTS: readonly Host[] = [
     suite: "sid",
     settings: { "storage-driver": "overlayfs", features: { "containerd-snapshotter": true } },
   },
+  { name: "trixie-machine", suite: "trixie", settings: { "storage-driver": "overlay2" }, isMachine: true },
 ];
 
 /** What tests start, beside the Engine. Debian 12 has Docker's command line in `docker.io`. */
 const PACKAGES = "docker.io,iptables,ca-certificates,procps,git,curl";
+/** What a machine needs besides. */
+const MACHINE_PACKAGES =
+  "systemd,systemd-sysv,dbus,libpam-systemd,udev,kmod,linux-image-cloud-amd64,initramfs-tools,apparmor,iproute2,openssh-server";
 /** An ordinary user, who may use the Engine. */
 export const USER = "dev";
 
@@ -32,8 +38,8 @@ export const USER = "dev";
  * The root directory of a release, made once. What a stopped run left half made is made again. Debian's sid is tested as it was when it was
  * fetched, so its dates are not checked; the signatures are.
  */
-export async function rootDirectory(suite: string, cache: string): Promise<string> {
-  const root = join(cache, suite);
+export async function rootDirectory({ suite, isMachine = false }: Host, cache: string): Promise<string> {
+  const root = join(cache, isMachine ? `${suite}-machine` : suite);
   if (existsSync(root)) return root;
   await mkdir(cache, { recursive: true });
   const draft = `${root}.new`;
@@ -42,7 +48,7 @@ export async function rootDirectory(suite: string, cache: string): Promise<strin
   const options = [
     "--mode=root",
     "--variant=minbase",
-    `--include=${PACKAGES}${suite === "bookworm" ? "" : ",docker-cli"}`,
+    `--include=${PACKAGES}${suite === "bookworm" ? "" : ",docker-cli"}${isMachine ? `,${MACHINE_PACKAGES}` : ""}`,
   ];
   const apt = ['APT::Install-Recommends "false"', 'Acquire::Check-Valid-Until "false"'];
   const left = ["/usr/share/doc/*", "/usr/share/locale/*"];

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { CHECKS, type Outcome, outcomeOf } from "./checks.ts";
 import { HOSTS, type Host, rootDirectory, USER } from "./hosts.ts";
+import { startMachine } from "./machine.ts";
 import { ran, startHost } from "./second-engine.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -45,9 +46,10 @@ async function tryHost(host: Host): Promise<void> {
   const began = Date.now();
   const say = (text: string): void => void process.stderr.write(`hosts: ${host.name}: ${text}\n`);
   say(`root directory of ${host.suite}`);
-  const root = await rootDirectory(host.suite, CACHE);
+  const root = await rootDirectory(host, CACHE);
   say("its Engine, and the images");
-  await using running = await startHost(host, { root, cache: CACHE, packed, images: IMAGES });
+  const request = { root, cache: CACHE, packed, images: IMAGES };
+  await using running = await (host.isMachine === true ? startMachine(host, request) : startHost(host, request));
   const version = async (...command: string[]): Promise<string> => (await running.run("root", command)).output.trim();
   const versions = [
     await version("docker", "info", "--format", "{{.ServerVersion}}, {{.Driver}}, control groups v{{.CgroupVersion}}"),
@@ -56,7 +58,7 @@ async function tryHost(host: Host): Promise<void> {
   for (const user of ["root", USER]) {
     const shown: string[] = [];
     for (const check of checks) {
-      const outcome = await outcomeOf(running, check, user, join(CACHE, `${host.name}.data/tmp`));
+      const outcome = await outcomeOf(host, running, check, user);
       say(`${user}: ${check.name}: ${outcome.shown}`);
       noted(host.name, user, check.name, outcome);
       shown.push(outcome.shown);

@@ -23,7 +23,7 @@ export interface Ended {
 const START_TIMEOUT_MS = 60_000;
 const ROOT = join(import.meta.dirname, "../..");
 /** Node is not in Debian's root directories: the checkout's own. */
-const PATH =
+export const PATH =
   "/corral/node_modules/.bin:/packed/node_modules/.bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 export async function startHost(
@@ -156,7 +156,7 @@ export async function ran(program: string, args: readonly string[], cwd?: string
   return output;
 }
 
-async function ended(child: ChildProcess): Promise<Ended> {
+export async function ended(child: ChildProcess): Promise<Ended> {
   const exit = once(child, "exit");
   const [stdout, stderr] = await Promise.all(
     [child.stdout, child.stderr].map((stream) => (stream ? text(stream) : "")),

@@ -8,8 +8,8 @@ import { EngineTrouble } from "../../port/driver.ts";
 import type { RuncCells } from "../model/cells.ts";
 import type { Probed } from "./probe-memory.ts";
 
-/** Longer than any start takes. */
-const PROBE_MS = 60_000;
+/** Longer than any start takes, also on a slow machine that has yet to unpack the image. */
+const PROBE_MS = 10 * 60_000;
 
 /**
  * Makes a cell under the strictest policy, as a worker with no files would get, and compares it with its plan from inside. It
