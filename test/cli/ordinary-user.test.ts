@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { pack } from "tar-stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../src/isolation/engine/connect.ts";
+import { STEWARD_LABEL } from "../../src/isolation/port/labels.ts";
 import { asOther, packageIn, started } from "../engine-user.ts";
 import { nodeIn, OTHER } from "../other-user.ts";
 
@@ -170,6 +171,22 @@ describe("cells that serve many items", () => {
     await expect
       .poll(async () => [await asUser("reap"), ...(await leftBehind())].at(-1), { timeout: 30_000 })
       .toBe("There is nothing to remove.\n");
+    expect(await leftBehind()).toEqual([]);
+  });
+
+  it("leave nothing either if another client of the Engine ends the container that acts as root", async () => {
+    const { ended } = await startAsUser(["map", "--project", q(""), "--fleet", "all", "--no-cache"]);
+    const { docker } = await connect(process.env);
+    const steward = async () =>
+      (
+        await docker.listContainers({
+          filters: { label: [STEWARD_LABEL, `dev.corral.project=${q("")}`.replace(/\/$/, "")] },
+        })
+      )[0];
+    await expect.poll(steward, { timeout: 30_000, interval: 20 }).toBeDefined();
+    await docker.getContainer((await steward())?.Id ?? "").kill();
+    const { text } = await ended;
+    expect(text).toMatch(/did not do so|3 {2}succeeded/);
     expect(await leftBehind()).toEqual([]);
   });
 

@@ -39,6 +39,7 @@ export class CellFolder implements AsyncDisposable {
   /** The same directories, where this process makes and reads their content. */
   readonly #own: { readonly io: string; readonly attachments: string; readonly outputs: readonly string[] };
   #steward: Steward | null = null;
+  #another: (() => Promise<Steward>) | null = null;
   /** Something of an item is in the cell's own directories. */
   #isLaid = false;
   /** The item's streams, held open since they were made: to read them waits for no lease that it has on them. */
@@ -72,7 +73,8 @@ export class CellFolder implements AsyncDisposable {
   /** Before the first item: from then on only Corral makes entries in these directories themselves. */
   async takeOutputsBack(startSteward: (dirs: readonly string[]) => Promise<Steward>): Promise<void> {
     if (!isRoot()) {
-      this.#steward = await startSteward(this.outputs.map((dir) => basename(dir)));
+      this.#another = () => startSteward(this.outputs.map((dir) => basename(dir)));
+      this.#steward = await this.#another();
       await this.#steward.act("begin");
       return;
     }
@@ -169,8 +171,16 @@ export class CellFolder implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closeStreams();
-    await using _ = { [Symbol.asyncDispose]: () => removeTree(this.path) };
-    await this.#steward?.[Symbol.asyncDispose]();
+    try {
+      await this.#steward?.[Symbol.asyncDispose]();
+      await removeTree(this.path);
+    } catch (error) {
+      if (this.#another === null) throw error;
+      // The steward may have been ended by someone else, before it gave the directories back.
+      const another = await this.#another();
+      await another[Symbol.asyncDispose]();
+      await removeTree(this.path);
+    }
   }
 
   #newStream(name: "out" | "err", { uid, gid }: WorkerUser): void {
