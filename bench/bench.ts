@@ -2,7 +2,7 @@ import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type Docker from "dockerode";
-import { connect } from "../src/isolation/engine/connect.ts";
+import { connect } from "../src/isolation/engine/open.ts";
 import type { Plan } from "../src/isolation/plan/plan.ts";
 import { openPeers, type Peers } from "./contenders/open-peers.ts";
 import { type Ours, openOurs } from "./contenders/ours.ts";

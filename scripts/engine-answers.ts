@@ -2,7 +2,7 @@
  * Checks if an Engine answers. Exit status: 0 if one answers; 3 if there is none at the default place, so that one can be
  * installed or started; 1 if that would not help (a wrong setting, no permission).
  */
-import { connect } from "../src/isolation/engine/connect.ts";
+import { connect } from "../src/isolation/engine/open.ts";
 import { EngineUnavailableError } from "../src/isolation/port/engine.ts";
 
 try {

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { type Job, runJob } from "../examples/inbox/host/job.ts";
 import { triedIn } from "../examples/inbox/host/tried.ts";
-import { LiveTree } from "../src/cli/run/live-tree.ts";
+import { LiveTree } from "../src/cli/run/live-screen.ts";
 import { drawTree } from "../src/cli/run/tree.ts";
 import { Witness } from "../src/cli/run/witness.ts";
 import { colorsFor, terminalOf } from "../src/cli/terminal/terminal.ts";

@@ -26,9 +26,9 @@ export { EngineUnavailableError, type UnavailableReason } from "./isolation/port
 export { ImageBuildError } from "./isolation/port/images.ts";
 export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
 export type { FileSandbox } from "./library/file-sandbox.ts";
-// Begin here.
-export { type OpenProjectOptions, openProject } from "./library/open-project.ts";
 export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun, WorkerPlan } from "./library/opened-project.ts";
+// Begin here.
+export { type OpenProjectOptions, openProject } from "./library/opened-project.ts";
 export type {
   ApplyOptions,
   ContinueOptions,
@@ -46,6 +46,7 @@ export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from ".
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 export type { Approval, ApprovalAnswer } from "./operations/approvals.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
+export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
 export type {
   AppliedChangeset,
   ForeseenChangeset,
@@ -53,8 +54,7 @@ export type {
   ListedChangeset,
   RuledPart,
   ShownChangeset,
-} from "./operations/changeset-facts.ts";
-export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
+} from "./operations/foreseen-changes.ts";
 export type { ListedCell as CellInfo } from "./operations/machine.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
 export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";

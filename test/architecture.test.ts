@@ -117,8 +117,8 @@ describe("the check of the layers", () => {
     [
       "a driver above its port",
       "run/x.ts",
-      'import type { A } from "../isolation/engine/connect.ts";',
-      "imports isolation/engine/connect.ts",
+      'import type { A } from "../isolation/engine/open.ts";',
+      "imports isolation/engine/open.ts",
     ],
     [
       "a driver beside its folder, on demand",
@@ -216,7 +216,7 @@ describe("the check of the layers", () => {
     ["an attribute of OpenTelemetry", "run/x.ts", 'span.setAttribute("process.exit.code", 1);'],
     ["what a string says", "run/x.ts", 'const text = "see https://example.org // no comment";\nconst b = "it\'s";'],
     ["its own names, exported in a list", "run/x.ts", "const a = 1;\nexport { a };"],
-    ["the barrel naming the library", "index.ts", 'export { o } from "./library/open-project.ts";'],
+    ["the barrel naming the library", "index.ts", 'export { o } from "./library/opened-project.ts";'],
     ["imports downwards", "run/x.ts", 'import { derive } from "../sandbox/derive.ts";'],
     [
       "imports within a folder",

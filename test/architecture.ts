@@ -106,15 +106,13 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "fleet/postgres/queue-url.ts": "reads the certificate that the address of the queue names",
   "fleet/items/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
-  "operations/package-version.ts": "reads the version from the package's own `package.json`",
   "serve/http/listener.ts": "makes the service's own socket, and removes one that a dead service left",
   "serve/page/page-files.ts": "reads the page that the build has made, below Corral's own package",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",
   "run/cell/broker.ts": "makes and removes the socket of one run",
-  "run/open/repositories.ts": "looks whether an owner's directory is still there",
-  "run/session/captured-output.ts":
-    "writes what a command printed into Corral's own directory, which no worker can write",
-  "run/session/output-dir.ts": "makes and removes that directory",
+  "run/open/corral.ts": "looks whether an owner's directory is still there",
+  "run/session/exec-command.ts": "writes what a command printed into Corral's own directory, which no worker can write",
+  "run/session/write-room.ts": "makes and removes that directory",
   "secrets/read-secret.ts": "reads the one line of a user's file, which no worker sees or writes",
   "run/cell/prepare.ts": "looks at the gate's binary, for its identity in the plan",
 };
@@ -284,15 +282,10 @@ const MAX_FILES = 16;
 const GENERATED = ["serve/web/api/shapes.ts"];
 /** Folders that have more files than a reader holds, and how many at most until they are parted or their files merged. */
 const FULL_FOLDERS: Readonly<Record<string, number>> = {
-  operations: 36,
   "cli/verbs": 26,
-  "cli/fleet": 21,
   sandbox: 21,
   "fleet/postgres": 20,
-  "isolation/engine": 20,
-  "run/session": 20,
-  "isolation/engine/images": 17,
-  "run/model": 17,
+  operations: 20,
 };
 
 function longFile(path: string, text: string): Breach[] {

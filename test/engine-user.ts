@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { chown, cp, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { connect } from "../src/isolation/engine/connect.ts";
+import { connect } from "../src/isolation/engine/open.ts";
 import { OTHER } from "./other-user.ts";
 
 const ROOT = join(import.meta.dirname, "..");

@@ -9,12 +9,21 @@ import {
   type ToolSet,
   tool,
 } from "ai";
-import { isTooDeep } from "../json/parse-json.ts";
-import { charactersIn } from "../json/size.ts";
+import { charactersIn, isTooDeep } from "../json/parse-json.ts";
 import { formatDuration } from "../sandbox/units.ts";
-import type { RedactedPieces } from "../secrets/redactor.ts";
-import type { AgentTool, Answer, AnswerEnd, AskedCall, Tokens } from "./conversation.ts";
-import { type AgentEvent, type AgentFailure, ModelFailure, nestedTooDeep, OwnFault } from "./events.ts";
+import type { RedactedPieces } from "../secrets/read-secret.ts";
+import {
+  type AgentEvent,
+  type AgentFailure,
+  type AgentTool,
+  type Answer,
+  type AnswerEnd,
+  type AskedCall,
+  ModelFailure,
+  nestedTooDeep,
+  OwnFault,
+  type Tokens,
+} from "./events.ts";
 import type { OpenedModel } from "./spending.ts";
 
 const MAX_SHOWN_CHARACTERS = 1000;

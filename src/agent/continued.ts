@@ -1,5 +1,5 @@
 import type { ModelMessage, ToolModelMessage } from "ai";
-import type { AgentToolAnswer, AskedCall } from "./conversation.ts";
+import type { AgentToolAnswer, AskedCall } from "./events.ts";
 import type { OpenedModel } from "./spending.ts";
 import type { TranscriptEntry, TranscriptHead } from "./transcript.ts";
 

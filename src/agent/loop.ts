@@ -1,11 +1,9 @@
 import type { ModelMessage } from "ai";
-import { parseJson } from "../json/parse-json.ts";
-import { charactersIn } from "../json/size.ts";
+import { charactersIn, parseJson } from "../json/parse-json.ts";
 import { formatBytes } from "../sandbox/units.ts";
 import { askAgain, type OnAsking, PATIENCE, type Patience } from "./asked-again.ts";
 import { type AnsweredCall, resultMessages } from "./continued.ts";
-import type { AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./conversation.ts";
-import type { AgentEvent, AgentFailure } from "./events.ts";
+import type { AgentEvent, AgentFailure, AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./events.ts";
 import type { OpenedModel, Spending } from "./spending.ts";
 import type { Transcript } from "./transcript.ts";
 

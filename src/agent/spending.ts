@@ -1,8 +1,7 @@
 import type { wrapLanguageModel } from "ai";
 import type { AgentBudget } from "../declarations/worker/worker-yaml.ts";
-import type { RedactedPieces } from "../secrets/redactor.ts";
-import type { Tokens } from "./conversation.ts";
-import type { AgentFailure } from "./events.ts";
+import type { RedactedPieces } from "../secrets/read-secret.ts";
+import type { AgentFailure, Tokens } from "./events.ts";
 
 /** US dollars per million tokens. */
 export interface Price {

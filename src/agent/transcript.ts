@@ -1,4 +1,4 @@
-import type { AgentToolAnswer, Answer, AskedCall } from "./conversation.ts";
+import type { AgentToolAnswer, Answer, AskedCall } from "./events.ts";
 
 /** The run of a transcript. */
 export interface TranscriptHead {

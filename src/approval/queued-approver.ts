@@ -1,4 +1,4 @@
-import { MAX_TIMER_MS } from "../platform/max-timer.ts";
+import { MAX_TIMER_MS } from "../platform/within.ts";
 import {
   type Answer,
   type ApprovalRequest,

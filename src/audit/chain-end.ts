@@ -3,7 +3,7 @@ import fs, { constants } from "node:fs";
 import { type FileHandle, rename, rm } from "node:fs/promises";
 import { promisify } from "node:util";
 import { hasCode, nullFor } from "../platform/errno.ts";
-import { openRegularNow } from "../platform/open-regular.ts";
+import { openRegularNow } from "../platform/write-file.ts";
 import { linesOf } from "./lines.ts";
 import { GENESIS, type Head, type SealedRecord, sealedHead, unsealed, unsealedHead } from "./seal.ts";
 

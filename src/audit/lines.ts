@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { hasCode } from "../platform/errno.ts";
-import { openRegular } from "../platform/open-regular.ts";
+import { openRegular } from "../platform/write-file.ts";
 
 /** Opens a trail for reading. Null if there is none. */
 export async function openTrail(path: string): Promise<FileHandle | null> {

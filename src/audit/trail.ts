@@ -3,7 +3,7 @@ import fs, { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { hasCode } from "../platform/errno.ts";
-import { openRegular, openRegularNow } from "../platform/open-regular.ts";
+import { openRegular, openRegularNow } from "../platform/write-file.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { type ChainEnd, chainEnd, intactEnd, type ReadHead, readHead, writeHead } from "./chain-end.ts";

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { Descriptor } from "../files/host/descriptor.ts";
 import { type BlobStore, checked, type Digest } from "./blob.ts";
 import { fillFile, piecesOf } from "./file-content.ts";
-import type { RawPath, Tree, TreeEntry } from "./tree.ts";
+import type { RawPath, Tree, TreeEntry } from "./manifest.ts";
 
 type FileEntry = Extract<TreeEntry, { type: "file" }>;
 

@@ -7,11 +7,10 @@ import { codeOf, hasCode } from "../platform/errno.ts";
 import { checkRead } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import { covers, joinVirtual, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { type Blob, BlobRefused, type BlobStore, type Digest, digestOf, putBytes } from "./blob.ts";
+import { type Blob, BlobRefused, type BlobStore, type Digest, digestOf, inParallel, putBytes } from "./blob.ts";
 import { blobOf, piecesOf } from "./file-content.ts";
-import { inParallel } from "./in-parallel.ts";
-import { formatManifest } from "./manifest.ts";
 import {
+  formatManifest,
   pathFault,
   type RawPath,
   shownPath,
@@ -21,7 +20,7 @@ import {
   type TreeEntry,
   type TreeLimits,
   TreeRefused,
-} from "./tree.ts";
+} from "./manifest.ts";
 
 /** What a mount shows, and what of it cannot travel. */
 export interface ReadTree {

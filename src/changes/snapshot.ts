@@ -5,8 +5,7 @@ import { dirname, join } from "node:path";
 import { contentOf, copyContent } from "../files/host/content.ts";
 import { Descriptor, isRoot } from "../files/host/descriptor.ts";
 import { hasCode } from "../platform/errno.ts";
-import type { Change, Changeset, EntryFacts } from "./model/changeset.ts";
-import { factsOf } from "./model/raw-name.ts";
+import { type Change, type Changeset, type EntryFacts, factsOf } from "./model/changeset.ts";
 
 /** The part of a file that is held in memory at a time. */
 const PIECE_BYTES = 1024 ** 2;

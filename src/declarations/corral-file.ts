@@ -6,7 +6,7 @@ import { APPROVAL_MODE_NAMES, INBOX_MODE_NAMES } from "../sandbox/approval.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/repo.ts";
-import { models } from "./models/models-yaml.ts";
+import { models } from "./models/models.ts";
 import { faultOf } from "./place/host-place.ts";
 import { sandboxYaml } from "./terms/declaration.ts";
 import { nameFault, secrets } from "./terms/names.ts";

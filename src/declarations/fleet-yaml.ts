@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { nameFault } from "./terms/names.ts";
 import { present } from "./terms/present.ts";
-import { parseTemplate } from "./terms/template-text.ts";
+import { parseTemplate } from "./terms/sandbox-form.ts";
 import { hostPath } from "./terms/terms.ts";
 import { byKind, duration, kindOf, map } from "./yaml/shape.ts";
 

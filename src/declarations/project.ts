@@ -1,28 +1,37 @@
 import { join, resolve } from "node:path";
+import { namesBeforeColon } from "../sandbox/access.ts";
 import type { ApprovalMode, InboxMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
+import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env, SecretSource } from "../secrets/read-secret.ts";
 import type { ApprovalRuleYaml } from "./approval-rules.ts";
 import { type CorralFile, type DeclaredTexts, folderAt, readCorral, subfolder, writtenFolder } from "./corral-file.ts";
 import type { FleetManner } from "./fleet-yaml.ts";
-import type { GitRepo } from "./git/repo.ts";
+import { type GitRepo, type GitYaml, parseGitUrl } from "./git/repo.ts";
 import { type ModelProvider, placesOfKeys, resolveModels } from "./models/models.ts";
 import { kindsOf } from "./network/package-rules.ts";
 import { type RegistryMap, readRegistries } from "./network/registries/read-registries.ts";
 import type { RawAllowList, RawNetwork } from "./network/rule-terms.ts";
+import { corralsOwn } from "./place/found-project.ts";
 import { filesAround, ownFilesOf, stillToBe, withOwnFilesReadOnly } from "./place/own-files.ts";
-import { corralsOwn } from "./place/package-root.ts";
 import type { NewZone } from "./place/zone-folder.ts";
-import { placesOnHost, resolveGitRepos, unknownRepos } from "./repos.ts";
 import { resolveSecrets, unknownSecrets } from "./secrets/secrets.ts";
 import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";
-import { secretNameFault } from "./terms/names.ts";
-import { type Exposure, secretsPlace, shownFolders, writableFolders } from "./worker/exposure.ts";
+import { secretNameFault, sourceOf } from "./terms/names.ts";
+import {
+  type Exposure,
+  exposureFault,
+  secretFault,
+  secretsPlace,
+  shownFolders,
+  writableFolders,
+} from "./worker/exposure.ts";
 import { environmentKinds, imageFiles } from "./worker/image-files.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
 import { type CheckedWorkers, type KnownNames, readWorkers, readWorkerTexts, withoutFaults } from "./worker/workers.ts";
 import type { Checked } from "./yaml/check.ts";
+import type { KeyPath, YamlDocument } from "./yaml/document.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
 
 /** What is wrong in the files of a project, and the workers with whose own files nothing is. None of them may be run. */
@@ -307,4 +316,72 @@ function unnamedFleets(projectDir: string, mounts: readonly Mount[]): string | n
   const folder = join(projectDir, "fleets");
   const writable = mounts.some(({ mode, host }) => mode === "rw" && (host === folder || folder.startsWith(`${host}/`)));
   return writable ? null : folder;
+}
+
+type ProblemAt = YamlDocument["problemAt"];
+
+/**
+ * The I/O step of the section `git`. A repository on this machine runs its hooks where it is pushed to, and a program that
+ * prints a secret is run as it is: neither may be where a worker could change it.
+ */
+async function resolveGitRepos(
+  { repos }: GitYaml,
+  declaration: ProjectDeclaration,
+  exposure: Exposure,
+  problemAt: ProblemAt,
+): Promise<Checked<ReadonlyMap<string, GitRepo>>> {
+  const problems: Problem[] = [];
+  const resolved = new Map<string, GitRepo>();
+  for (const [name, { url, branch, at, credentials = {}, author }] of repos) {
+    const key = (...rest: KeyPath): KeyPath => ["git", "repos", name, ...rest];
+    const address = parseGitUrl(url);
+    const place = placeIn(declaration, at);
+    if (!place.ok) problems.push(problemAt(key("at"), place.fault));
+    if (!address.ok || !place.ok) continue;
+    const twin = [...resolved.values()].find((other) => covers(other.at, place.path) || covers(place.path, other.at));
+    if (twin !== undefined) problems.push(problemAt(key("at"), `overlaps with ${twin.at} of \`${twin.name}\``));
+    const fault = address.protocol === "file" ? await exposureFault(address.url, exposure.writable) : null;
+    if (fault !== null) problems.push(problemAt(key("url"), fault));
+    const wrong = await secretFault(sourceOf(credentials), exposure);
+    if (wrong !== null) problems.push(problemAt(key("credentials", ...wrong.at), wrong.fault));
+    if (Object.keys(credentials).length > 0 && !address.protocol.startsWith("http"))
+      problems.push(problemAt(key("credentials"), "are only for https: ssh uses its own keys, and a path needs none"));
+    resolved.set(name, {
+      name,
+      url: address.url,
+      protocol: address.protocol,
+      branch,
+      at: place.path,
+      credentials: sourceOf(credentials),
+      author: author ?? null,
+    });
+  }
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, value: resolved };
+}
+
+/** What Corral itself runs or pushes to on this machine: as much the project's own as `corral.yaml`. */
+function placesOnHost(repos: ReadonlyMap<string, GitRepo> | null, home: string | undefined): string[] {
+  return [...(repos?.values() ?? [])].flatMap(({ protocol, url, credentials }) => [
+    ...(protocol === "file" ? [url] : []),
+    ...[secretsPlace(credentials, home)].filter((place) => place !== null),
+  ]);
+}
+
+/** Workers that name a repository which the project does not have. */
+function unknownRepos(workers: ReadonlyMap<string, WorkerDefinition>, repos: ReadonlyMap<string, unknown>): Problem[] {
+  return [...workers.values()].flatMap(({ file, git = [] }) =>
+    git
+      .filter((name) => !repos.has(name))
+      .map((name) => {
+        const known = repos.size === 0 ? "corral.yaml has none" : `there are: ${[...repos.keys()].join(", ")}`;
+        return { file, line: 1, column: 1, path: "git", message: `there is no repository \`${name}\`; ${known}` };
+      }),
+  );
+}
+
+type VirtualPlace = { readonly ok: true; readonly path: VirtualPath } | { readonly ok: false; readonly fault: string };
+
+function placeIn({ mounts }: ProjectDeclaration, raw: string): VirtualPlace {
+  const parsed = parseVirtualPath(raw, { mountNames: namesBeforeColon(mounts) });
+  return parsed.ok ? parsed : { ok: false, fault: parsed.reason };
 }

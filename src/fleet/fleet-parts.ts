@@ -21,7 +21,7 @@ import type { ItemExecutor } from "./item-result.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { type FleetJob, itemJob, readByAll } from "./items/item-job.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
-import { throwawayStore } from "./journal/throwaway.ts";
+import { throwawayStore } from "./journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult, Reuse } from "./model/item.ts";
 import type { FleetQueue, Intent, Settlement } from "./model/queue.ts";
 import type { ApplyingItem, FleetStore, LoadProblem } from "./model/store.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { BlobStore } from "../blobs/blob.ts";
-import { StoredFiles } from "../blobs/stored-file.ts";
+import { StoredFiles } from "../blobs/fetched-files.ts";
 import type { ImageFacts } from "../isolation/plan/plan-for.ts";
 import { type Driver, EngineTrouble } from "../isolation/port/driver.ts";
 import { pinSources } from "../isolation/sources/pin.ts";
@@ -13,7 +13,6 @@ import { finishBegun } from "./begun-effects.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
 import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";
 import type { OnFleetEvent } from "./events.ts";
-import { withFetchedAttachments } from "./fetched-attachments.ts";
 import {
   type Elsewhere,
   type FleetPermission,
@@ -27,6 +26,7 @@ import type { ItemExecutor } from "./item-result.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { attachedHost, begunItems, type FleetJob, readByAll } from "./items/item-job.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
+import { withFetchedAttachments } from "./items-here.ts";
 import { imageAsk } from "./model/image-ask.ts";
 import { ATTACHED_LIMITS, type FleetSpec, type ItemAttachment, type ItemRequest } from "./model/item.ts";
 import type { ApplyingItem, FleetStore, LoadProblem, TakenOver } from "./model/store.ts";

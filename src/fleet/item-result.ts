@@ -1,4 +1,4 @@
-import { bugText } from "../platform/bug-text.ts";
+import { bugText } from "../platform/errno.ts";
 import type { Job } from "../run/model/job.ts";
 import type { RunResult } from "../run/model/result.ts";
 import { itemFiller } from "./items/fill-template.ts";

@@ -1,6 +1,6 @@
 import { EngineTrouble } from "../isolation/port/driver.ts";
-import { isHostTrouble } from "../platform/host-trouble.ts";
-import { UnfinishedChanges } from "../run/model/unfinished-changes.ts";
+import { isHostTrouble } from "../platform/errno.ts";
+import { UnfinishedChanges } from "../run/model/result.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
 import { type FleetSpec, type ItemResult, isFailure } from "./model/item.ts";
 import { type ClaimedItem, LONGEST_DELAY_MS, type Settlement, type Urgency } from "./model/queue.ts";

@@ -1,4 +1,4 @@
-import { inParallel } from "../blobs/in-parallel.ts";
+import { inParallel } from "../blobs/blob.ts";
 import { newRunId } from "../run/model/job.ts";
 import { Deliveries } from "./deliveries.ts";
 import type { FleetSummary } from "./events.ts";

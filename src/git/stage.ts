@@ -4,7 +4,7 @@ import { openRoots, type Roots } from "../files/host/descriptor.ts";
 import { openRegular } from "../files/host/read.ts";
 import { walk } from "../files/host/walk.ts";
 import { unfit, withRefusals } from "../files/model/refusals.ts";
-import { readAll } from "../files/read/byte-source.ts";
+import { readAll } from "../files/read/read-text.ts";
 import { sha256 } from "../platform/sha256.ts";
 import { NotFoundError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";

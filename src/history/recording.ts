@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { closeSync, constants, mkdirSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { hasCode } from "../platform/errno.ts";
-import { openRegular } from "../platform/open-regular.ts";
+import { openRegular } from "../platform/write-file.ts";
 import type { HistoryEntry } from "./entry.ts";
 import { type StreamName, StreamWriter } from "./kept-stream.ts";
 import { removeRunFolder } from "./run-folders.ts";

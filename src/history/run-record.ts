@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { lstat, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../platform/errno.ts";
-import { openRegular } from "../platform/open-regular.ts";
+import { openRegular } from "../platform/write-file.ts";
 import {
   type AttachmentEntry,
   type BeginEntry,

@@ -3,7 +3,7 @@ import fs, { constants } from "node:fs";
 import { basename, join } from "node:path";
 import type { Question } from "../approval/approver.ts";
 import { hasCode, nullFor } from "../platform/errno.ts";
-import { openRegularNow } from "../platform/open-regular.ts";
+import { openRegularNow } from "../platform/write-file.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "../state/owner.ts";
 import { projectMark } from "../state/state-paths.ts";
 import { lookAlikeTexts } from "../text/look-alike.ts";

@@ -1,17 +1,125 @@
+import type { Violation, ViolationCode } from "../sandbox/violation.ts";
 import { makeStateDir } from "../state/state-dir.ts";
-import { bothDrivers, type Chosen } from "./both-drivers.ts";
 import { openDockerEngine } from "./engine/open.ts";
-import type { Driver } from "./port/driver.ts";
+import type { Plan } from "./plan/plan.ts";
+import type { CellUsageNow } from "./port/cell.ts";
+import { type CellInfo, type CellMaker, type Driver, EngineTrouble, type Reaped, type Start } from "./port/driver.ts";
 import {
   DRIVER_CHOICES,
   type DriverChoice,
+  DriverUnavailableError,
   type DriverUse,
+  type Driving,
   type EnginePort,
   EngineUnavailableError,
   type OpenEngineRequest,
 } from "./port/engine.ts";
 import { BASE_NAME, type EngineImages, IMAGE_PREFIX, ImageBuildError } from "./port/images.ts";
 import { type ProbeNeeds, Runc, type Usable } from "./runc/open.ts";
+
+/** The driver beside the Engine's. */
+export interface OtherDriver {
+  /** Why it cannot carry this plan; null if it can. */
+  objection(plan: Plan): Promise<string | null>;
+  list(): Promise<CellInfo[]>;
+  usage(id: string): CellUsageNow | null;
+  /** Answers with the runs whose cells were removed. */
+  reap(): Promise<string[]>;
+}
+
+/** What images have that cells must not, whichever driver makes them. */
+export interface ImageJudge {
+  /** Why no cell of the plan's image is made; null if there is no reason. */
+  objection(plan: Plan): Promise<Violation | null>;
+  /** The plan with a name for the cell's user, if the image has none for that number. */
+  named(plan: Plan): Promise<Plan>;
+  /** Why the Engine did not make mounts where they were planned, if that is the image's doing; else null. */
+  obstacle(plan: Plan): Promise<Violation | null>;
+}
+
+/** Which driver makes cells, with what makes them if it is not the Engine. `demanded`: no other may take its place. */
+export interface Chosen {
+  readonly driving: Driving;
+  readonly cells: CellMaker | null;
+  readonly demanded: boolean;
+}
+
+/** Refusals of a cell whose mounts are not where they were planned. */
+const OF_MOUNTS: ReadonlySet<ViolationCode> = new Set(["MOUNT_SOURCE_REFUSED", "ENFORCEMENT_MISSING"]);
+
+/**
+ * One driver over both: each plan goes to the one that was chosen, or to the Engine if the other cannot carry it and was not
+ * demanded. Cells of both are listed and reaped, whichever makes new ones.
+ */
+export function bothDrivers(
+  engine: Driver,
+  other: OtherDriver,
+  { choose, images }: { readonly choose: () => Promise<Chosen>; readonly images: ImageJudge },
+): Driver {
+  const onEngine = async (plan: Plan, start: (cells: CellMaker) => Promise<Start>): Promise<Start> => {
+    const started = await start(engine).catch((error: unknown) => {
+      if (error instanceof EngineTrouble) return error;
+      throw error;
+    });
+    if (
+      !(started instanceof EngineTrouble) &&
+      (started.ok || !started.violations.some(({ code }) => OF_MOUNTS.has(code)))
+    )
+      return started;
+    const obstacle = await images.obstacle(plan).catch(() => null);
+    if (obstacle !== null) return { ok: false, violations: [obstacle] };
+    if (started instanceof EngineTrouble) throw started;
+    return started;
+  };
+  const starting = async <Request extends { readonly plan: Plan }>(
+    asked: Request,
+    startWith: (cells: CellMaker, request: Request) => Promise<Start>,
+  ): Promise<Start> => {
+    // Both may make a cell of their own, the first time. Nothing is left behind that still makes one.
+    const [chosen, judged] = await Promise.allSettled([choose(), images.objection(asked.plan)]);
+    if (chosen.status === "rejected") throw chosen.reason;
+    const { driving, cells, demanded } = chosen.value;
+    if (driving.driver === null) throw new EngineTrouble(new DriverUnavailableError(driving.why).message);
+    if (judged.status === "rejected") throw judged.reason;
+    const refused = judged.value;
+    if (refused !== null) return { ok: false, violations: [refused] };
+    const plan = await images.named(asked.plan);
+    const start = (maker: CellMaker): Promise<Start> => startWith(maker, { ...asked, plan });
+    if (cells === null) return await onEngine(plan, start);
+    const against = await other.objection(plan);
+    if (against === null) return await start(cells);
+    if (!demanded) return await onEngine(plan, start);
+    return {
+      ok: false,
+      violations: [
+        { code: "ENFORCEMENT_MISSING", missing: [`${driving.driver}, which CORRAL_DRIVER asks for: ${against}`] },
+      ],
+    };
+  };
+  return {
+    ...engine,
+    start: (request) => starting(request, (cells, named) => cells.start(named)) as ReturnType<Driver["start"]>,
+    startSession: (request) =>
+      starting(request, (cells, named) => cells.startSession(named)) as ReturnType<Driver["startSession"]>,
+    startServing: (request) =>
+      starting(request, (cells, named) => cells.startServing(named)) as ReturnType<Driver["startServing"]>,
+    list: async () => (await Promise.all([engine.list(), other.list()])).flat(),
+    usage: async (cell) => (cell.driver === "engine" ? await engine.usage(cell) : other.usage(cell.id)),
+    reap: () => reapBoth(engine, other),
+  };
+}
+
+/**
+ * The other's cells first: what is left of an owner's directory goes when all that could use it has ended. The Engine is asked
+ * meanwhile what it has.
+ */
+async function reapBoth(engine: Driver, other: OtherDriver): Promise<Reaped> {
+  const first = other.reap();
+  const [ours, theirs] = await Promise.allSettled([first, engine.reap(first)]);
+  if (theirs.status === "rejected") throw theirs.reason;
+  if (ours.status === "rejected") throw ours.reason;
+  return { ...theirs.value, cells: [...ours.value, ...theirs.value.cells] };
+}
 
 /**
  * Opens the engine of this machine in this process's name, and makes the state directory if it is missing and needed. The one

@@ -1,3 +1,76 @@
+import { z } from "zod";
+
+export interface TextLimits {
+  readonly maxBytes: number;
+  /** Called with the size of each chunk. False: there is no room for it. */
+  readonly take?: (bytes: number) => boolean;
+  /** How much of a longer text is still read and dropped, so that its sender can read the answer. Absent: nothing. */
+  readonly maxDroppedBytes?: number;
+}
+
+/** Reads a stream as UTF-8 text. Null if it is too long. */
+export async function boundedText(
+  chunks: AsyncIterable<Buffer | string>,
+  { maxBytes, take = () => true, maxDroppedBytes = 0 }: TextLimits,
+): Promise<string | null> {
+  const kept: Buffer[] = [];
+  let bytes = 0;
+  let fits = true;
+  for await (const chunk of chunks) {
+    const buffer = typeof chunk === "string" ? Buffer.from(chunk) : chunk;
+    bytes += buffer.length;
+    fits &&= bytes <= maxBytes && take(buffer.length);
+    if (fits) kept.push(buffer);
+    else kept.length = 0;
+    if (!fits && bytes > maxDroppedBytes) break;
+  }
+  return fits ? Buffer.concat(kept).toString("utf8") : null;
+}
+
+/** Counts the bytes of all open requests of a server, from their first byte until they are answered. */
+export class OpenBytes {
+  readonly #max: number;
+  #bytes = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** False if there is no room for the bytes, which are then not counted. */
+  take(bytes: number): boolean {
+    if (this.#bytes + bytes > this.#max) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#bytes -= bytes;
+  }
+}
+
+/** Up to so many values, every fault is looked for. In a larger value the first one is enough: each fault costs more than its value. */
+const MAX_VALUES_WITH_ALL_FAULTS = 1000;
+const MAX_FAULTS = 20;
+const MAX_CHARS = 4000;
+/** What `z.validate` sets, which says only whether there is a fault. */
+const AT_THE_FIRST: z.core.ParseContext<z.core.$ZodIssue> & { readonly abortEarly: true } = { abortEarly: true };
+
+/** What a stranger sent, as its schema has it. The time that this takes is bounded by the size of the value, whatever is wrong with it. */
+export function examine<Schema extends z.ZodType>(
+  schema: Schema,
+  raw: unknown,
+): z.ZodSafeParseResult<z.output<Schema>> {
+  return schema.safeParse(raw, hasMoreValues(raw, MAX_VALUES_WITH_ALL_FAULTS) ? AT_THE_FIRST : undefined);
+}
+
+/** The first faults, for who sent the value. `describe` writes them. */
+export function firstFaults(
+  { issues }: z.ZodError,
+  describe: (issues: readonly z.core.$ZodIssue[]) => string = (some) => z.prettifyError({ issues: [...some] }),
+): string {
+  return describe(issues.slice(0, MAX_FAULTS)).slice(0, MAX_CHARS);
+}
+
 /** The value of a JSON text, or why it has none. */
 export type ParsedJson =
   | { readonly ok: true; readonly value: unknown }
@@ -175,4 +248,51 @@ function partsOf(value: object): readonly unknown[] {
 
 function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
+}
+
+/** Where a text stops being JSON, as an offset from 0. The parser's message contains it for some faults; of an unexpected token it contains only the text. */
+export function jsonFaultOffset(text: string, message: string): number {
+  const told = / at position (\d+)/.exec(message)?.[1];
+  if (told !== undefined) return Number(told);
+  if (!message.startsWith("Unexpected token")) return text.length;
+  // Every beginning that holds the token has the same fault, and no shorter one has it.
+  let [sound, faulty] = [0, text.length];
+  while (faulty - sound > 1) {
+    const middle = (sound + faulty) >> 1;
+    if (hasUnexpectedToken(text.slice(0, middle))) faulty = middle;
+    else sound = middle;
+  }
+  return sound;
+}
+
+function hasUnexpectedToken(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return false;
+  } catch (error) {
+    return (error as Error).message.startsWith("Unexpected token");
+  }
+}
+
+/**
+ * The characters of all texts and field names of a value, plus one for each value: about its length as JSON, without
+ * serializing it. It goes level by level, so it cannot overflow the stack.
+ */
+export function charactersIn(json: unknown): number {
+  let characters = 0;
+  for (let level: readonly unknown[] = [json]; level.length > 0; ) {
+    const next: unknown[] = [];
+    for (const value of level) {
+      characters += typeof value === "string" ? value.length + 1 : 1;
+      if (typeof value !== "object" || value === null) continue;
+      if (Array.isArray(value)) for (const part of value) next.push(part);
+      else
+        for (const [name, part] of Object.entries(value)) {
+          characters += name.length;
+          next.push(part);
+        }
+    }
+    level = next;
+  }
+  return characters;
 }

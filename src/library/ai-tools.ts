@@ -1,6 +1,6 @@
 import { dynamicTool, jsonSchema } from "ai";
 import { modelOutput } from "../agent/continued.ts";
-import type { AgentTool, AgentToolAnswer } from "../agent/conversation.ts";
+import type { AgentTool, AgentToolAnswer } from "../agent/events.ts";
 
 /**
  * Starts calls in the order in which they came: calls that change nothing run in parallel, every other call runs alone. The

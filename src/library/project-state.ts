@@ -19,13 +19,6 @@ import {
   type ProjectPlace,
   verifyAudit,
 } from "../operations/audit.ts";
-import type {
-  AppliedChangeset,
-  ApplyRequest,
-  ForeseenChangeset,
-  ListedChangeset,
-  ShownChangeset,
-} from "../operations/changeset-facts.ts";
 import { Changesets } from "../operations/changesets.ts";
 import type { FleetStart } from "../operations/fleet-start.ts";
 import {
@@ -38,12 +31,19 @@ import {
   fleetResults,
   type ListedFleet,
   listFleets,
+  pendingItems,
   removeFleets,
   showFleet,
   showItem,
 } from "../operations/fleets.ts";
+import type {
+  AppliedChangeset,
+  ApplyRequest,
+  ForeseenChangeset,
+  ListedChangeset,
+  ShownChangeset,
+} from "../operations/foreseen-changes.ts";
 import { listGrants, revokeGrant } from "../operations/grants.ts";
-import { pendingItems } from "../operations/pending-items.ts";
 import { type OutputPiece, runOutput } from "../operations/run-output.ts";
 import {
   listRuns,

@@ -6,13 +6,11 @@ import {
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-import { packageVersion } from "../operations/package-version.ts";
+import { packageVersion } from "../operations/machine.ts";
 import { type Exchange, exchangeOf, type WhenRead } from "./connection/call.ts";
 import type { Connection } from "./connection/connection.ts";
-import { toolDescription } from "./connection/offered-tools.ts";
-import { URI_TEMPLATE } from "./connection/resource-uri.ts";
-import { hasResources, listResources, readResource } from "./connection/sandbox-resources.ts";
-import { toolAnswer } from "./connection/tool-answer.ts";
+import { hasResources, listResources, readResource, URI_TEMPLATE } from "./connection/sandbox-resources.ts";
+import { toolAnswer, toolDescription } from "./connection/tool-answer.ts";
 
 /** Of a message, on stdio and over HTTP. */
 export const MAX_MESSAGE_BYTES = 16 * 1024 ** 2;

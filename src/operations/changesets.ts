@@ -14,30 +14,29 @@ import type { ChangesetStore } from "../changes/store/changeset-store.ts";
 import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-folder.ts";
 import { FleetStores } from "../fleet/fleet-stores.ts";
 import { ruledChange } from "../run/changes/decisions.ts";
-import { finishInterrupted, recordingApplied } from "../run/changes/finish-interrupted.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
-import { withheldAs } from "../run/changes/settle.ts";
-import { openTrail } from "../run/recorded/open-trail.ts";
+import { finishInterrupted, recordingApplied, withheldAs } from "../run/changes/settle.ts";
+import { openTrail } from "../run/recorded/run-history.ts";
+import { covers, parseVirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env } from "../secrets/read-secret.ts";
 import { lookAlikeTexts } from "../text/look-alike.ts";
 import { printableLine } from "../text/visible.ts";
-import { ChangeDeciders } from "./change-deciders.ts";
-import type {
-  AppliedChange,
-  AppliedChangeset,
-  ApplyRequest,
-  ForeseenChangeset,
-  KeptChange,
-  ListedChangeset,
-  RuledPart,
-  ShownChangeset,
-} from "./changeset-facts.ts";
+import { ChangeDeciders } from "./approvals.ts";
 import { chosenId, LATEST, noneText } from "./chosen-id.ts";
-import { foreseen } from "./foreseen-changes.ts";
+import {
+  type AppliedChange,
+  type AppliedChangeset,
+  type ApplyRequest,
+  type ForeseenChangeset,
+  foreseen,
+  type KeptChange,
+  type ListedChangeset,
+  type RuledPart,
+  type ShownChangeset,
+  withDirectories,
+} from "./foreseen-changes.ts";
 import { RequestError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
-import { chosenChanges, selectChanges } from "./selected-changes.ts";
-import { expectEnded } from "./unended-item.ts";
 
 /**
  * The changesets of a state directory: changes of runs that were not applied yet. Opening finishes what a dead process had
@@ -307,4 +306,45 @@ function facts({ index, path, kind, type }: Change): Pick<Change, "index" | "pat
 function withheldChange(change: Change, decision: Decision | undefined): AppliedChange {
   const outcome = decision === undefined ? "denied" : withheldAs(decision);
   return { ...facts(change), outcome, reason: decision?.reason ?? "nothing decided on it" };
+}
+
+/**
+ * What an item left whose process died belongs to its fleet, which finishes it, or runs the item again.
+ *
+ * @throws RequestError CHANGESET_BUSY if the item has not ended, or if that cannot be found out
+ */
+async function expectEnded({ id, run, project, fleet }: Changeset, stores: FleetStores): Promise<void> {
+  if (fleet === undefined) return;
+  const why = await stores.withStoreOf(fleet, project, async (store) => {
+    if (store === "removed") return null;
+    if (store === "elsewhere")
+      return `fleet ${fleet.id} in the database ${printableLine(fleet.store ?? "")}, which is not in use now: name it as \`queue\` in corral.yaml, or in CORRAL_QUEUE`;
+    const [item] = await store.items(fleet.id, {}, { after: fleet.item - 1, limit: 1 });
+    if (item?.index !== fleet.item || item.run !== run || item.state === "done") return null;
+    return `item ${printableLine(item.key)} of fleet ${fleet.id}, which has not ended; if it does not run any more, \`corral fleet resume\` ends it`;
+  });
+  if (why !== null) throw new RequestError("CHANGESET_BUSY", id, `changeset ${id} is of ${why}`);
+}
+
+/** What does not wait any more, another process has decided on. */
+function chosenChanges(waiting: Changeset, which: readonly number[]): ReturnType<typeof selectChanges> {
+  const wanted = new Set(which);
+  const chosen = new Set(waiting.changes.filter(({ index }) => wanted.has(index)));
+  return { changes: withDirectories(waiting, chosen), unmatched: [] };
+}
+
+/** The changes at or below some paths, and the directories that they need. Absent: all of them; an empty list chooses none. */
+function selectChanges(
+  { changes: waiting }: Changeset,
+  asked: readonly string[] | undefined,
+): { readonly changes: readonly Change[]; readonly unmatched: readonly string[] } {
+  if (asked === undefined) return { changes: waiting, unmatched: [] };
+  const parsed = asked.map((raw) => ({ raw, place: parseVirtualPath(raw) }));
+  const paths = parsed.flatMap(({ place }) => (place.ok ? [place.path] : []));
+  const chosen = new Set(waiting.filter(({ path }) => paths.some((wanted) => covers(wanted, path))));
+  const changes = withDirectories({ changes: waiting }, chosen);
+  const unmatched = parsed
+    .filter(({ place }) => !place.ok || !waiting.some(({ path }) => covers(place.path, path)))
+    .map(({ raw }) => raw);
+  return { changes, unmatched };
 }

@@ -1,11 +1,19 @@
 import { FleetStores } from "../fleet/fleet-stores.ts";
-import type { FailureGroup, ItemFilter, ItemLog, ItemResult, ListedItem, StoredItem } from "../fleet/model/item.ts";
+import type {
+  FailureGroup,
+  ItemFilter,
+  ItemLog,
+  ItemResult,
+  ListedItem,
+  PendingItem,
+  StoredItem,
+} from "../fleet/model/item.ts";
 import type { FleetRecord, FleetStore, Pace, SummaryLine } from "../fleet/model/store.ts";
-import type { Machine } from "../fleet/model/work.ts";
+import type { Machine, MachineFleet } from "../fleet/model/work.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { junitXml } from "../fleet/report/junit.ts";
-import { STATUSES } from "../fleet/report/measures/outcome.ts";
+import { STATUSES } from "../fleet/report/measures/gathered.ts";
 import { resultsCsv } from "../fleet/report/results-export.ts";
 import { openEngine } from "../isolation/open-engine.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
@@ -14,6 +22,75 @@ import type { ProjectPlace } from "./audit.ts";
 import { chosenId, ENOUGH_CANDIDATES, LATEST, noneText } from "./chosen-id.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
+
+/** Longer than the pause between two readings of metrics. */
+const IDLE_MS = 5 * 60_000;
+
+/** A machine of a queue. Its fleets are those of the project, with the project's folder. */
+export interface ListedMachine extends Omit<Machine, "fleets"> {
+  readonly fleets: readonly (MachineFleet & { readonly projectDir: string })[];
+}
+
+/** The machines of a project's queue, in the order of their names. @throws RequestError NO_QUEUE, QueueError */
+export async function listMachines(place: FleetPlace): Promise<ListedMachine[]> {
+  await using queues = new QueueMachines(place.stateDir, place.engineEnv);
+  const machines = await queues.list([place.projectDir]);
+  if (machines === null) throw new RequestError("NO_QUEUE", place.projectDir, NO_QUEUE);
+  return machines;
+}
+
+/** The machines of queues, for a process that asks again and again: each queue is opened once, and asked once at a time. */
+export class QueueMachines implements AsyncDisposable {
+  readonly #stores: FleetStores;
+  /** By the folder of the project. */
+  readonly #asked = new Map<string, Promise<ListedMachine[] | null>>();
+
+  /** `env`: Corral's own environment. */
+  constructor(stateDir: string, env: FleetPlace["engineEnv"]) {
+    this.#stores = new FleetStores(stateDir, env, IDLE_MS);
+  }
+
+  /** Of several projects, each once, in the order of their names. Null: none of them has a queue. @throws QueueError */
+  async list(projectDirs: readonly string[]): Promise<ListedMachine[] | null> {
+    const known = new Map<string, ListedMachine>();
+    let hasQueue = false;
+    for (const projectDir of projectDirs) {
+      const machines = await this.#of(projectDir);
+      hasQueue ||= machines !== null;
+      for (const machine of machines ?? [])
+        known.set(machine.id, { ...machine, fleets: [...(known.get(machine.id)?.fleets ?? []), ...machine.fleets] });
+    }
+    return hasQueue ? [...known.values()].toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)) : null;
+  }
+
+  /** Who asks while an earlier question waits for the database gets the answer to that one. */
+  async #of(projectDir: string): Promise<ListedMachine[] | null> {
+    const earlier = this.#asked.get(projectDir);
+    if (earlier !== undefined) return await earlier;
+    const asked = this.#stores.withQueueOf(projectDir, async ({ work }) => {
+      const machines = (await work?.machines()) ?? null;
+      return (
+        machines?.map((machine) => ({
+          ...machine,
+          fleets: machine.fleets.map((fleet) => ({ ...fleet, projectDir })),
+        })) ?? null
+      );
+    });
+    this.#asked.set(projectDir, asked);
+    try {
+      return await asked;
+    } finally {
+      this.#asked.delete(projectDir);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stores[Symbol.asyncDispose]();
+  }
+}
+
+const NO_QUEUE =
+  "the project has no queue, so no other machine runs its items: write `queue: postgres://user@host/database` into corral.yaml, or set CORRAL_QUEUE";
 
 export interface FleetPlace extends ProjectPlace {
   /** Environment variables that locate the Engine and the queue. */
@@ -291,4 +368,41 @@ async function storeAt({ stateDir, projectDir, engineEnv }: FleetPlace): Promise
   await using stores = new FleetStores(stateDir, engineEnv);
   await recordEnded(changesetStore(stateDir), stores);
   return await openFleetStore(stateDir, projectDir, engineEnv);
+}
+
+/** The items of a fleet whose changes wait. The run of an item is the id of its changeset. */
+export interface PendingItems {
+  readonly fleet: string;
+  readonly count: number;
+  /** In the order of the manifest, read in pages: few are in memory, and each caller iterates anew. */
+  each(): AsyncGenerator<PendingItem, void, undefined>;
+}
+
+/**
+ * `asked`: the fleet's id, a prefix of it, or `latest`. `decides`: for a command that decides on them; only then an item whose
+ * changes are not there ends as discarded. @throws RequestError UNKNOWN_FLEET, AMBIGUOUS_ID
+ */
+export async function pendingItems(
+  { stateDir, projectDir, engineEnv }: FleetPlace,
+  asked: string,
+  { decides = false }: { readonly decides?: boolean } = {},
+): Promise<PendingItems> {
+  const changesets = changesetStore(stateDir);
+  await using stores = new FleetStores(stateDir, engineEnv);
+  await recordEnded(changesets, stores);
+  await using store = await openFleetStore(stateDir, projectDir, engineEnv);
+  const { id, counts } = await fleetIn(store, asked);
+  return {
+    fleet: id,
+    count: counts.pending,
+    async *each() {
+      await using reading = await openFleetStore(stateDir, projectDir, engineEnv);
+      for await (const item of reading.pending(id)) {
+        if (changesets.isKnown(item.run)) yield item;
+        // It was removed by hand, or another process recorded its end since the page was read; then this changes nothing.
+        else if (decides)
+          await reading.reviewed([{ fleet: id, item: item.index, run: item.run, counts: { discarded: 1 } }]);
+      }
+    },
+  };
 }

@@ -7,12 +7,16 @@ import { IMAGE_PREFIX, type ImageStatus, MADE_PREFIX, type OnImageProgress } fro
 import { type ReachedParts, reachParts } from "../run/images/worker-images.ts";
 import type { PartOfImage } from "../run/model/worker-images.ts";
 import { openCorralFor } from "../run/open/corral.ts";
-import { imagePlaceOf } from "../run/open/image-place.ts";
+import { imagePlaceOf } from "../run/open/options.ts";
 import { projectMark } from "../state/state-paths.ts";
-import { removeEnvironment, storedEnvironments } from "../state/stored-environments.ts";
+import {
+  removeEnvironment,
+  removeUnfinished,
+  type StoredEnvironment,
+  storedEnvironments,
+} from "../state/stored-environments.ts";
 import { printableLine } from "../text/visible.ts";
-import type { Machine } from "./machine.ts";
-import { IMAGES_DIR } from "./package-version.ts";
+import { IMAGES_DIR, type Machine } from "./machine.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 
 /** An image, or what is prepared on one. */
@@ -231,4 +235,30 @@ function refuseUnknown(names: readonly string[], known: readonly string[]): void
 
 function withoutPrefix(raw: string): string {
   return raw.startsWith(`${IMAGE_PREFIX}/`) ? raw.slice(IMAGE_PREFIX.length + 1) : raw;
+}
+
+/** The packages that were prepared for the workers of all projects, the least recently used first. */
+export async function listEnvironments({ stateDir }: Pick<Machine, "stateDir">): Promise<StoredEnvironment[]> {
+  return await storedEnvironments(stateDir);
+}
+
+/**
+ * Removes those that no process has used for this long and that none uses now, and what dead processes left unfinished. A run
+ * that needs one again prepares it again. Returns what was removed.
+ */
+export async function removeUnusedEnvironments(
+  { stateDir }: Pick<Machine, "stateDir">,
+  {
+    unusedMs,
+    now = Date.now(),
+    dryRun = false,
+  }: { readonly unusedMs: number; readonly now?: number; readonly dryRun?: boolean },
+): Promise<StoredEnvironment[]> {
+  if (!dryRun) await removeUnfinished(stateDir);
+  const removed: StoredEnvironment[] = [];
+  for (const one of await storedEnvironments(stateDir)) {
+    if (now - one.usedAt < unusedMs) continue;
+    if (dryRun || (await removeEnvironment(stateDir, one.digest))) removed.push(one);
+  }
+  return removed;
 }

@@ -1,3 +1,6 @@
+/** The longest delay of a timer in Node, about 24 days. A longer one would fire at once. Milliseconds. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** What the promise settles to, or null if it takes longer than `ms`. What it does then is no longer awaited. */
 export async function within<T>(promise: Promise<T>, ms: number): Promise<T | null> {
   let timer: NodeJS.Timeout | undefined;
@@ -9,4 +12,11 @@ export async function within<T>(promise: Promise<T>, ms: number): Promise<T | nu
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Calls `act` when the signal is aborted, or at once if it already is; not any more after it is disposed of. */
+export function onAbort(signal: AbortSignal, act: () => void): Disposable {
+  signal.addEventListener("abort", act, { once: true });
+  if (signal.aborted) act();
+  return { [Symbol.dispose]: () => signal.removeEventListener("abort", act) };
 }

@@ -1,18 +1,17 @@
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Pins } from "../isolation/sources/pin.ts";
-import { bugText } from "../platform/bug-text.ts";
+import { bugText } from "../platform/errno.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { Calls } from "./calls/calls.ts";
 import { openRunNetwork } from "./cell/run-network.ts";
-import { openStage, refusedMounts } from "./changes/open-stage.ts";
+import { openStage, refusedMounts } from "./changes/lent-attachments.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
-import { keptRun } from "./kept-run.ts";
-import { Disposables } from "./model/disposables.ts";
-import type { RunEnvironment } from "./model/environment.ts";
+import { Disposables, type RunEnvironment } from "./model/environment.ts";
 import { Grantee } from "./model/grantee.ts";
 import { identityOf, type Job, type Narrow, newRunId, rootJob } from "./model/job.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type DescribedViolation, describeAll } from "./model/result.ts";
+import { keptRun } from "./recorded-run.ts";
 import { perform } from "./run.ts";
 import { Session } from "./session/session.ts";
 

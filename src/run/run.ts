@@ -3,32 +3,34 @@ import { planLimits } from "../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { type CallRequest, nameViolations } from "./calls/call.ts";
 import { Calls } from "./calls/calls.ts";
-import { workerCell } from "./cell/cell-kinds.ts";
-import { openCell } from "./cell/open-cell.ts";
+import { openCell, supervise, workerCell } from "./cell/open-cell.ts";
+import { sandboxView } from "./cell/prepare.ts";
 import { openRunNetwork, type RunNetwork } from "./cell/run-network.ts";
-import { sandboxView } from "./cell/sandbox-view.ts";
-import { supervise } from "./cell/supervise.ts";
-import { lentAttachments } from "./changes/lent-attachments.ts";
-import { openStage } from "./changes/open-stage.ts";
+import { lentAttachments, openStage } from "./changes/lent-attachments.ts";
 import { settledRun } from "./changes/settled-run.ts";
-import { endedResult } from "./ended.ts";
 import { requestAccess } from "./grants/access-request.ts";
-import { learningNetwork } from "./grants/learned-network.ts";
+import { learningNetwork } from "./grants/judge-host.ts";
 import { readingRefused } from "./grants/reading-first.ts";
 import { surroundingsOf } from "./grants/surroundings.ts";
-import { keptRun } from "./kept-run.ts";
 import type { RunEnvironment } from "./model/environment.ts";
 import { emitRefusal } from "./model/events.ts";
 import { Grantee } from "./model/grantee.ts";
-import { type Attachment, type Continued, identityOf, inputBytes, type Job, newRunId, rootJob } from "./model/job.ts";
+import {
+  type Attachment,
+  BoundedOutput,
+  type Continued,
+  identityOf,
+  inputBytes,
+  inputViolations,
+  type Job,
+  newRunId,
+  rootJob,
+} from "./model/job.ts";
 import { MaskedOutput } from "./model/masked-output.ts";
-import { BoundedOutput } from "./model/output.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type RunResult, refusedResult } from "./model/result.ts";
-import { inputViolations } from "./model/schema-check.ts";
-import { recordedRun } from "./recorded-run.ts";
-import { LazySession } from "./session/lazy-session.ts";
-import type { Session } from "./session/session.ts";
+import { endedResult, keptRun, recordedRun } from "./recorded-run.ts";
+import { LazySession, type Session } from "./session/session.ts";
 import type { SessionParts } from "./session/session-hands.ts";
 
 /** A request of a user or a program: one worker of the project, run by itself. */

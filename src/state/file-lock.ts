@@ -4,7 +4,7 @@ import { link, lstat, readdir, rm, unlink, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { nullFor } from "../platform/errno.ts";
-import { openRegular } from "../platform/open-regular.ts";
+import { openRegular } from "../platform/write-file.ts";
 
 /** The process that takes a lock, and how it recognizes owners that have certainly ended. */
 export interface LockOwner {

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { examine, firstFaults } from "../json/examine.ts";
-import { hasMoreValues, isTooDeep, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "../json/parse-json.ts";
+import { examine, firstFaults, hasMoreValues, isTooDeep, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
 import { type Tool, ToolRefusal, type ToolResult } from "./tool.ts";

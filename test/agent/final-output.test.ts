@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { finalOutput } from "../../src/agent/loop.ts";
-import { Redactor } from "../../src/secrets/redactor.ts";
+import { Redactor } from "../../src/secrets/read-secret.ts";
 
 const fits = () => null;
 const asItIs = (value: unknown): unknown => value;

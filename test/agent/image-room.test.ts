@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { AgentToolAnswer } from "../../src/agent/conversation.ts";
+import type { AgentToolAnswer } from "../../src/agent/events.ts";
 import { ImageRoom, MAX_IMAGE_CHARACTERS } from "../../src/agent/loop.ts";
 
 const withImage = (characters: number): AgentToolAnswer => ({

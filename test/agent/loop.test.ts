@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { AgentTool, AgentToolAnswer } from "../../src/agent/conversation.ts";
-import type { AgentEvent } from "../../src/agent/events.ts";
+import type { AgentEvent, AgentTool, AgentToolAnswer } from "../../src/agent/events.ts";
 import { type AgentTask, runAgent } from "../../src/agent/loop.ts";
 import { type ScriptedAnswer, ScriptModel } from "../../src/agent/open-script.ts";
 import { type LanguageModel, type ModelRequest, type ModelStream, Spending } from "../../src/agent/spending.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Tokens } from "../../src/agent/conversation.ts";
+import type { Tokens } from "../../src/agent/events.ts";
 import { type Price, Spending } from "../../src/agent/spending.ts";
 import type { AgentBudget } from "../../src/declarations/worker/worker-yaml.ts";
 

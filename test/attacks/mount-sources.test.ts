@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { loadProject } from "../../src/declarations/project.ts";
 import { openedEngine } from "../../src/isolation/engine/capabilities.ts";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { pinSources } from "../../src/isolation/sources/pin.ts";
 import { type RefusedSources, refusedSourcesFor } from "../../src/isolation/sources/refused-sources.ts";
 

@@ -3,7 +3,7 @@
  * `{stateDir, projectDir, name, count, size}`; without a `count` it appends until it is killed. Prints a line for each
  * record of which it was told that it is on disk.
  */
-import { openTrail } from "../../src/run/recorded/open-trail.ts";
+import { openTrail } from "../../src/run/recorded/run-history.ts";
 
 const {
   stateDir,

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { auditKey, recordsOf, type SealedRecord } from "../../src/audit/seal.ts";
 import { verifyTrail } from "../../src/audit/verify.ts";
-import { openTrail } from "../../src/run/recorded/open-trail.ts";
+import { openTrail } from "../../src/run/recorded/run-history.ts";
 import { loadSealKey } from "../../src/state/owner.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
 

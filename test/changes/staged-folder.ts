@@ -1,7 +1,6 @@
 import fs from "node:fs";
 import { dirname, join } from "node:path";
-import type { Change, Changeset } from "../../src/changes/model/changeset.ts";
-import { factsOf } from "../../src/changes/model/raw-name.ts";
+import { type Change, type Changeset, factsOf } from "../../src/changes/model/changeset.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { SealedRecord } from "../../src/audit/seal.ts";
-import { auditTable } from "../../src/cli/trail/audit-text.ts";
+import { auditTable } from "../../src/cli/trail/audit.ts";
 
 it("the audit table has the hosts of a network, refused ones first", () => {
   const egress = { type: "egress", at: "2026-11-22T00:00:00.000Z", run: "aaaaaaaaaaaa", worker: "a" };

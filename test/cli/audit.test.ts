@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openTrail } from "../../src/run/recorded/open-trail.ts";
+import { openTrail } from "../../src/run/recorded/run-history.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
 

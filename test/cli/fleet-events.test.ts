@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { EventSink } from "../../src/cli/fleet/event-sink.ts";
-import { commandWords, notified } from "../../src/cli/fleet/notify.ts";
+import { commandWords, notified } from "../../src/cli/fleet/ran-fleet.ts";
 import type { FleetSummary } from "../../src/fleet/events.ts";
 
 let dir: string;

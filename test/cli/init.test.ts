@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { PROJECT_KINDS } from "../../src/operations/new-project.ts";
+import { PROJECT_KINDS } from "../../src/operations/implied-project.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
 
 const KINDS = Object.keys(PROJECT_KINDS);

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { readInput } from "../../src/cli/run/input.ts";
+import { readInput } from "../../src/cli/run/attachments.ts";
 
 const terminal = { cwd: "/", stdin: Readable.from([]) as unknown as NodeJS.ReadStream };
 

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { namesOf } from "../../src/cli/shell/known-names.ts";
+import { namesOf } from "../../src/cli/shell/complete.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import { projectPaths, statePaths } from "../../src/state/state-paths.ts";
 import { loadedFleet } from "../fleet/journal/journal-fixture.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { type LearnRequest, refuseLearning } from "../../src/cli/run/learned-network.ts";
+import { type LearnRequest, refuseLearning } from "../../src/cli/run/run.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { loadProject } from "../../src/declarations/project.ts";
 import { projectFolder } from "../declarations/project-folder.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pack } from "tar-stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { STEWARD_LABEL } from "../../src/isolation/port/labels.ts";
 import { asOther, packageIn, started } from "../engine-user.ts";
 import { nodeIn, OTHER } from "../other-user.ts";

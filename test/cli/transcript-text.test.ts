@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { TranscriptEntry } from "../../src/agent/transcript.ts";
-import { transcriptText } from "../../src/cli/trail/transcript-text.ts";
+import { transcriptText } from "../../src/cli/trail/transcripts.ts";
 
 it("a transcript tells a terminal nothing, whatever a model said, called or named a tool", () => {
   const hostile = "\u001b]0;title\u0007\u001b[2J\u009b1A\u202e\nrun 0 of nobody";

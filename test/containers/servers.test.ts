@@ -6,7 +6,7 @@ import { pack } from "tar-stream";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openQueue } from "../../src/fleet/postgres/open-queue.ts";
 import { connectServer } from "../../src/fleet/postgres/server.ts";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { listImages, pullImage, removableImages, removeImages } from "../../src/operations/images.ts";
 import { loadedFleet, runAll } from "../fleet/journal/journal-fixture.ts";
 import { openProject } from "../run/project-fixture.ts";

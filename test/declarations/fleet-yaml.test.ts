@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { fleetNamed, fleetNames, parseFleet } from "../../src/declarations/fleet.ts";
 import { loadProject } from "../../src/declarations/project.ts";
-import { parseTemplate } from "../../src/declarations/terms/template-text.ts";
+import { parseTemplate } from "../../src/declarations/terms/sandbox-form.ts";
 import { DeclarationError } from "../../src/declarations/yaml/problem.ts";
 import { projectFolder } from "./project-folder.ts";
 

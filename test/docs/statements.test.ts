@@ -10,7 +10,7 @@ import { ANYTHING, asked } from "../../src/isolation/engine/answers/asked.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { OpenedProject } from "../../src/library/opened-project.ts";
 import { Grants, ProjectAudit, ProjectChangesets, ProjectFleets } from "../../src/library/project-state.ts";
-import { sandboxView } from "../../src/run/cell/sandbox-view.ts";
+import { sandboxView } from "../../src/run/cell/prepare.ts";
 import type { Job } from "../../src/run/model/job.ts";
 import { unstartedResult } from "../../src/run/model/result.ts";
 import { deliveryOf } from "../../src/sandbox/expand.ts";

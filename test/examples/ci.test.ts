@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { checkProject } from "../../src/operations/checked-project.ts";
+import { checkProject } from "../../src/operations/implied-project.ts";
 import { type BranchJob, branchJob, type Step } from "../attacks/ci/branch-job.ts";
 import { liveRegistry } from "../run/packages/live-registry.ts";
 

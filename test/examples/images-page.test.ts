@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { loadProject } from "../../src/declarations/project.ts";
-import { openProject } from "../../src/library/open-project.ts";
-import { checkProject } from "../../src/operations/checked-project.ts";
+import { openProject } from "../../src/library/opened-project.ts";
 import { listImages, removeImages } from "../../src/operations/images.ts";
+import { checkProject } from "../../src/operations/implied-project.ts";
 
 const PAGE = join(import.meta.dirname, "../../docs/images.md");
 

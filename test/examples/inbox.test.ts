@@ -10,7 +10,7 @@ import { type Evidence, findLeaks, wholeTree } from "../../examples/inbox/host/l
 import { snapshot } from "../../examples/inbox/host/snapshot.ts";
 import type { SealedRecord } from "../../src/audit/seal.ts";
 import type { RunEvent, RunResult } from "../../src/index.ts";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/inbox");
 

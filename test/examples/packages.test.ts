@@ -2,8 +2,8 @@ import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { openProject } from "../../src/library/open-project.ts";
-import { checkProject } from "../../src/operations/checked-project.ts";
+import { openProject } from "../../src/library/opened-project.ts";
+import { checkProject } from "../../src/operations/implied-project.ts";
 import { liveRegistry } from "../run/packages/live-registry.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/packages");

@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { listVolumes, ownerOfVolume } from "../../src/isolation/engine/pinned-volume.ts";
 import { listCells } from "../../src/isolation/engine/reap.ts";
 import { currentOwner, loadSealKey } from "../../src/state/owner.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pack } from "tar-stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { openProject, type ProjectFixture, sh, writable } from "../run/project-fixture.ts";
 import { AT_LENGTH } from "../tiers/at-length.ts";
 import { type Call, type FaultyEngine, openFaultyEngine } from "./faulty-engine.ts";

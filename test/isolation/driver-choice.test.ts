@@ -3,15 +3,18 @@ import { mkdir, readFile, utimes } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { bothDrivers } from "../../src/isolation/both-drivers.ts";
 import { openDockerEngine } from "../../src/isolation/engine/open.ts";
-import { openEngine as openPort } from "../../src/isolation/open-engine.ts";
+import { bothDrivers, openEngine as openPort } from "../../src/isolation/open-engine.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type CellMaker, type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
-import type { EngineFacts } from "../../src/isolation/port/ground.ts";
+import type { EngineFacts } from "../../src/isolation/port/images.ts";
 import { conditionsFor } from "../../src/isolation/runc/ground/conditions.ts";
-import { probeCell } from "../../src/isolation/runc/ground/probe-cell.ts";
-import { probeConditions, rememberedProbe, rememberProbe } from "../../src/isolation/runc/ground/probe-memory.ts";
+import {
+  probeCell,
+  probeConditions,
+  rememberedProbe,
+  rememberProbe,
+} from "../../src/isolation/runc/ground/probe-cell.ts";
 import { makeOwnerDir } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
 import { statePaths } from "../../src/state/state-paths.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { boundedText } from "../../src/json/bounded-text.ts";
+import { boundedText } from "../../src/json/parse-json.ts";
 
 /** Yields chunks, and counts how many were read. */
 function stream(...chunks: (Buffer | string)[]) {

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { examine, firstFaults } from "../../src/json/examine.ts";
-import { parseJson } from "../../src/json/parse-json.ts";
+import { examine, firstFaults, parseJson } from "../../src/json/parse-json.ts";
 
 const texts = z.strictObject({ list: z.array(z.union([z.string(), z.record(z.string(), z.string())])) });
 

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { ApprovalRequest, Approver } from "../../src/approval/approver.ts";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
-import type { AppliedChangeset } from "../../src/operations/changeset-facts.ts";
 import { Changesets } from "../../src/operations/changesets.ts";
+import type { AppliedChangeset } from "../../src/operations/foreseen-changes.ts";
 import { type StagedFolder, stagedFolder, treeAt } from "../changes/staged-folder.ts";
 
 const ID = "0123456789ab";

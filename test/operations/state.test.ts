@@ -4,7 +4,13 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Database } from "../../src/fleet/journal/database.ts";
 import { openFleetStore } from "../../src/fleet/open-store.ts";
-import { auditRecords, newestAuditRecords, verifyAudit } from "../../src/operations/audit.ts";
+import {
+  auditRecords,
+  listTranscripts,
+  newestAuditRecords,
+  readTranscript,
+  verifyAudit,
+} from "../../src/operations/audit.ts";
 import {
   cancelFleet,
   fleetReport,
@@ -14,10 +20,9 @@ import {
   showFleet,
 } from "../../src/operations/fleets.ts";
 import { listGrants, revokeGrant } from "../../src/operations/grants.ts";
-import { workerNamed } from "../../src/operations/named-worker.ts";
 import { RequestError } from "../../src/operations/request-error.ts";
-import { listTranscripts, readTranscript } from "../../src/operations/transcripts.ts";
-import { openTrail } from "../../src/run/recorded/open-trail.ts";
+import { workerNamed } from "../../src/operations/workers.ts";
+import { openTrail } from "../../src/run/recorded/run-history.ts";
 import { currentOwner, formatOwner } from "../../src/state/owner.ts";
 import { projectPaths } from "../../src/state/state-paths.ts";
 import { loadedFleet as loadedIn } from "../fleet/journal/journal-fixture.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { onAbort } from "../../src/platform/on-abort.ts";
+import { onAbort } from "../../src/platform/within.ts";
 
 describe("onAbort", () => {
   it("acts when the signal is aborted, and at once if it already is", () => {

@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import type Docker from "dockerode";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { PROGRAM } from "../cli/program.ts";
 import { openAwayEngine } from "../faults/away-engine.ts";

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { finished } from "node:stream/promises";
 import { promisify } from "node:util";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { findControlGroup } from "../../src/isolation/kernel/control-group.ts";
 import { findFirstProcess } from "../../src/isolation/kernel/first-process.ts";
 import type { CellInfo, Driver } from "../../src/isolation/port/driver.ts";

@@ -2,7 +2,7 @@ import { chown } from "node:fs/promises";
 import { join } from "node:path";
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { explanationText } from "../../src/cli/project/explain-text.ts";
+import { explanationText } from "../../src/cli/project/explain.ts";
 import { type ExplainedRun, explain } from "../../src/run/explain/explain.ts";
 import { openPreview } from "../../src/run/open/preview.ts";
 import { openSession } from "../../src/run/open-session.ts";

@@ -7,7 +7,7 @@ import type { Approver } from "../../src/approval/approver.ts";
 import { loadProject } from "../../src/declarations/project.ts";
 import { removeTree } from "../../src/files/host/remove-tree.ts";
 import type { RunEvent, RunResult } from "../../src/index.ts";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { EnginePort } from "../../src/isolation/port/engine.ts";
 import type { NetworkHost } from "../../src/run/model/environment.ts";

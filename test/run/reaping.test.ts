@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type Docker from "dockerode";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { openCorral } from "../../src/run/open/corral.ts";
 import { isAgain } from "../tiers/again.ts";

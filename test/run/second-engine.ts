@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import Docker from "dockerode";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 
 /** An Engine of a test's own, which may be stopped in the middle. It has the image corral/base. Needs root. */
 export interface SecondEngine extends AsyncDisposable {

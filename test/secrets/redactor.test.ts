@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { MaskedBytes, Masking, REDACTED, Redactor } from "../../src/secrets/redactor.ts";
+import { MaskedBytes, Masking, REDACTED, Redactor } from "../../src/secrets/read-secret.ts";
 
 const KEY = 'sk-"canary"/+key=';
 

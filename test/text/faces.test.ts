@@ -2,7 +2,7 @@ import { stripVTControlCharacters } from "node:util";
 import fc from "fast-check";
 import pc from "picocolors";
 import { describe, expect, it } from "vitest";
-import { diffText } from "../../src/cli/changes/changes-text.ts";
+import { diffText } from "../../src/cli/changes/targets.ts";
 import { textDiff } from "../../src/files/diff/text-diff.ts";
 import { escaped } from "../../src/fleet/report/measures/escaped.ts";
 import { questionForm } from "../../src/mcp/connection/client-approver.ts";

@@ -1,12 +1,12 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { connect } from "../../src/isolation/engine/connect.ts";
+import { connect } from "../../src/isolation/engine/open.ts";
 import { ENGINE_ONLY, filesByDriver, ONCE } from "./drivers.ts";
 import { LONG, namedIn, SLOW, tierOf, tiersOf } from "./tiers.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
-const CONNECTS = "src/isolation/engine/connect.ts";
+const CONNECTS = "src/isolation/engine/open.ts";
 
 describe("the tier of a test", () => {
   it.each([

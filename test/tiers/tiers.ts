@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 export type Tier = "unit" | "long" | "engine";
 
 /** A test that loads one of these, however far down, or starts it as a process, can reach the Engine. */
-const REACHES_ENGINE = ["src/isolation/open-engine.ts", "src/isolation/engine/connect.ts", "test/cli/program.ts"];
+const REACHES_ENGINE = ["src/isolation/open-engine.ts", "src/isolation/engine/open.ts", "test/cli/program.ts"];
 /** Tests that use the built package, or the examples with it; no import shows that. A fresh clone has no `dist/`, and `npm run test:unit` makes none. */
 const USES_PACKAGE = ["test/package.test.ts", "test/public-types.test.ts", "test/examples/"];
 /** Tests that try something thousands of times, start hundreds of programs, write huge files or wait for real limits. */

@@ -2,8 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ExecOutcome } from "../../src/tools/exec-hints/failures.ts";
-import { hintsFor } from "../../src/tools/exec-hints/hints.ts";
-import type { ExecFacts } from "../../src/tools/exec-hints/wording.ts";
+import { type ExecFacts, hintsFor } from "../../src/tools/exec-hints/wording.ts";
 
 const FACTS: ExecFacts = {
   readablePaths: ["/data", "/out"],

@@ -1,8 +1,13 @@
 import { posix } from "node:path";
 import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Change, ChangedMount, ChangeOutcome, Changeset } from "../model/changeset.ts";
-import { linkTextFault } from "../model/link-text.ts";
+import {
+  type Change,
+  type ChangedMount,
+  type ChangeOutcome,
+  type Changeset,
+  linkTextFault,
+} from "../model/changeset.ts";
 
 /** The outcome of a change and, if it was not applied, the reason: text for people, with virtual paths only. */
 export interface Verdict {

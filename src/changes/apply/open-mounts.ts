@@ -3,8 +3,7 @@ import PQueue from "p-queue";
 import { sync } from "../../files/host/content.ts";
 import { Descriptor, mountIdOf, pinned } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
-import type { Change, Changeset, EntryFacts } from "../model/changeset.ts";
-import { factsOf } from "../model/raw-name.ts";
+import { type Change, type Changeset, type EntryFacts, factsOf } from "../model/changeset.ts";
 import { conflict, isVerdict, refused, type Verdict } from "./fitness.ts";
 
 /** Files that are flushed at once. */

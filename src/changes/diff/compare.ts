@@ -3,8 +3,7 @@ import type { Descriptor } from "../../files/host/descriptor.ts";
 import { conflict, isVerdict, type Verdict } from "../apply/fitness.ts";
 import { isFolderThere } from "../apply/make.ts";
 import { currentEntry, isAsItWas, type OpenMounts, openContent, whyConflict } from "../apply/open-mounts.ts";
-import type { Change } from "../model/changeset.ts";
-import { factsOf } from "../model/raw-name.ts";
+import { type Change, factsOf } from "../model/changeset.ts";
 
 /** Why a change cannot be applied to the target now; null if it can. */
 export function whyNot(change: Change, mounts: OpenMounts): Verdict | null {

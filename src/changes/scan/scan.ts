@@ -5,11 +5,10 @@ import { contentOf } from "../../files/host/content.ts";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { codeOf, hasCode } from "../../platform/errno.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { EntryFacts } from "../model/changeset.ts";
-import { factsOf, type RawName, rawChild, rawNamesIn, rawPath, rawStat } from "../model/raw-name.ts";
+import { type EntryFacts, factsOf, type RawName, rawChild, rawNamesIn, rawPath, rawStat } from "../model/changeset.ts";
 import { type BaseNode, type BaseTree, MAX_STAGED_DEPTH } from "../view/base-tree.ts";
 import type { View } from "../view/view.ts";
-import { type Draft, MAX_CHANGES, TooManyChanges } from "./draft.ts";
+import { type Draft, MAX_CHANGES, TooManyChanges } from "./judge.ts";
 
 const PIECE_BYTES = 256 * 1024;
 

@@ -10,10 +10,11 @@ import { BrokenApplyLog } from "../apply/apply-log.ts";
 import type { Settled } from "../apply/fitness.ts";
 import { flushContent } from "../apply/open-mounts.ts";
 import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
-import { applyAgreed, applyKept, finishApplication, type KeptApplication, type RecordApplied } from "./apply-kept.ts";
 import {
   type Applied,
   agreedIn,
+  applyAgreed,
+  applyKept,
   BrokenRecord,
   type Completed,
   changed,
@@ -21,13 +22,16 @@ import {
   digestOf,
   EndedChangesets,
   type Finished,
+  finishApplication,
   isThere,
+  type KeptApplication,
   KeptFolder,
   type Listed,
   type Loaded,
   missing,
   type NotKept,
   namesIn,
+  type RecordApplied,
   stateOf,
   whyBusy,
   withOutcomes,

@@ -6,8 +6,9 @@ import { hasCode } from "../../platform/errno.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
-import type { Settled } from "../apply/fitness.ts";
-import type { ChangeOutcome, Changeset } from "../model/changeset.ts";
+import { type ApplicationOptions, applyChangeset, finishInterrupted } from "../apply/application.ts";
+import type { ApplyLimits, Settled } from "../apply/fitness.ts";
+import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
 import { isChangesetId, type KeptOutcome, type KeptState, parseChangeset, parseState } from "./record.ts";
 
 /** The end of a changeset of a fleet's item: what is not `applied` was discarded or refused. */
@@ -276,4 +277,67 @@ export type Completed = (Extract<Loaded, { ok: true }> & { readonly settled: rea
 export function digestOf({ id, project, mounts, changes }: Changeset): string {
   const places = mounts.map(({ path, target, targetIdentity, closed }) => [path, target, targetIdentity, closed]);
   return sha256(JSON.stringify([id, project, places, changes]));
+}
+
+/**
+ * Records what was applied. It is called before the application is forgotten: if the process dies first, the one that finishes it records it.
+ * `resumed`: it may be recorded already.
+ */
+export type RecordApplied = (
+  changeset: Changeset,
+  settled: readonly Settled[],
+  how: { readonly resumed: boolean },
+) => Promise<void>;
+
+export interface KeptApplication extends ApplicationOptions {
+  readonly limits?: ApplyLimits | undefined;
+  readonly record?: RecordApplied | undefined;
+}
+
+/** Applies those of `which` that still wait. The outcomes are in the folder's state. */
+export async function applyKept(
+  folder: KeptFolder,
+  { changeset, state, waiting }: KeptChangeset,
+  which: ReadonlySet<number>,
+  { record, ...options }: KeptApplication,
+): Promise<Settled[]> {
+  const agreed = changeset.changes.map(({ index }) => index).filter((index) => which.has(index) && waiting.has(index));
+  const recorded = async (settled: readonly Settled[]) => await record?.(changeset, settled, { resumed: false });
+  return await applyChangeset(changeset, agreed, { ...options, ...logIn(folder, state, recorded) });
+}
+
+/** Applies what was agreed to, after `before`. Null if nothing was. */
+export async function applyAgreed(
+  folder: KeptFolder,
+  before: (agreed: Changeset) => Promise<void>,
+  record: RecordApplied,
+): Promise<readonly Settled[] | null> {
+  const kept = await folder.read();
+  const agreed = agreedIn(kept.state);
+  if (agreed.size === 0) return null;
+  await before(only(kept.changeset, agreed));
+  return await applyKept(folder, kept, agreed, { record });
+}
+
+/** Continues an application whose process ended. Null if none was begun. */
+export async function finishApplication(
+  folder: KeptFolder,
+  { signal, onStep, record }: KeptApplication,
+): Promise<readonly Settled[] | null> {
+  if (!isThere(folder.applyLog)) return null;
+  const { changeset, state } = await folder.read();
+  const recorded = async (settled: readonly Settled[]) => await record?.(changeset, settled, { resumed: true });
+  return await finishInterrupted(changeset, { signal, onStep, ...logIn(folder, state, recorded) });
+}
+
+function logIn(
+  folder: KeptFolder,
+  state: KeptChangeset["state"],
+  recorded: (settled: readonly Settled[]) => Promise<void>,
+) {
+  const onSettled = async (settled: readonly Settled[]): Promise<void> => {
+    await folder.writeState(withOutcomes(state, outcomesOf(settled)));
+    await recorded(settled);
+  };
+  return { logDir: folder.dir, onSettled };
 }

@@ -1,8 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Descriptor, mountIdOf } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
-import type { EntryFacts } from "../model/changeset.ts";
-import { factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";
+import { type EntryFacts, factsOf, type RawName, rawChild, rawNamesIn, rawStat } from "../model/changeset.ts";
 
 /** One entry of a directory as it was when its view was made. */
 export interface BaseNode {

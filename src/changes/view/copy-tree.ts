@@ -7,7 +7,7 @@ import { removeTree } from "../../files/host/remove-tree.ts";
 import { codeOf, hasCode } from "../../platform/errno.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../sandbox/units.ts";
-import { type RawName, rawChild, rawPath, rawStat } from "../model/raw-name.ts";
+import { type RawName, rawChild, rawPath, rawStat } from "../model/changeset.ts";
 import { type BaseNode, type BaseTree, CannotStage } from "./base-tree.ts";
 import { lentFiles, type Owner } from "./lending.ts";
 

@@ -7,7 +7,7 @@ import type { Mount } from "../../sandbox/mount.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type RawName, rawChild, rawNamesIn, rawStat } from "../model/raw-name.ts";
+import { type RawName, rawChild, rawNamesIn, rawStat } from "../model/changeset.ts";
 
 /** A user of the host, and its group. */
 export interface Owner {

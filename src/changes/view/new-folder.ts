@@ -5,7 +5,7 @@ import { Descriptor, pinned } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { rawNameOf, rawStat, textOf } from "../model/raw-name.ts";
+import { rawNameOf, rawStat, textOf } from "../model/changeset.ts";
 import { likeFolder } from "./copy-tree.ts";
 import type { View, ViewRequest } from "./view.ts";
 

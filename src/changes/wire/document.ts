@@ -1,13 +1,11 @@
 import { z } from "zod";
 import { type Digest, isDigest } from "../../blobs/blob.ts";
-import { pathFromText } from "../../blobs/manifest.ts";
-import { pathFault, TREE_LIMITS } from "../../blobs/tree.ts";
-import { examine } from "../../json/examine.ts";
-import { parseJson } from "../../json/parse-json.ts";
+import { pathFault, pathFromText, TREE_LIMITS } from "../../blobs/manifest.ts";
+import { examine, parseJson } from "../../json/parse-json.ts";
 import { type PathParse, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { visibleLine } from "../../text/visible.ts";
-import { type RawName, rawNameOf } from "../model/raw-name.ts";
-import { MAX_CHANGES } from "../scan/draft.ts";
+import { type RawName, rawNameOf } from "../model/changeset.ts";
+import { MAX_CHANGES } from "../scan/judge.ts";
 
 /** The changes of a run as a machine describes them to its coordinator. Nothing in it is known to be true. */
 export interface WireChangeset {

@@ -7,8 +7,7 @@ import { codeOf } from "../../platform/errno.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { isVerdict } from "../apply/fitness.ts";
 import { currentEntry, isAsItWas, OpenMounts, openContent, type Slot } from "../apply/open-mounts.ts";
-import type { Change, Changeset, EntryFacts } from "../model/changeset.ts";
-import { rawNameOf } from "../model/raw-name.ts";
+import { type Change, type Changeset, type EntryFacts, rawNameOf } from "../model/changeset.ts";
 import { MAX_DOCUMENT_BYTES } from "./document.ts";
 
 /** The directory that a run began with was changed on this machine: what the run changed cannot be compared with it. */

@@ -1,6 +1,5 @@
 import { BlobRefused, type BlobStore, type Digest, wholeBlob } from "../../blobs/blob.ts";
-import { parseManifest } from "../../blobs/manifest.ts";
-import { TREE_LIMITS, TreeRefused } from "../../blobs/tree.ts";
+import { parseManifest, TREE_LIMITS, TreeRefused } from "../../blobs/manifest.ts";
 import { MAX_DOCUMENT_BYTES, parseWire, WireRefused } from "./document.ts";
 
 /** What fleets that have not ended refer to. */

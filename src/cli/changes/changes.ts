@@ -1,10 +1,19 @@
-import type { ListedChangeset, ShownChangeset } from "../../operations/changeset-facts.ts";
 import type { Changesets } from "../../operations/changesets.ts";
+import type { ListedChangeset, ShownChangeset } from "../../operations/foreseen-changes.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
 import { colorsFor, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
-import { changesText, diffText, listText } from "./changes-text.ts";
-import { forEach, NONE, ofFleet, openChangesets, type Target, type Targets } from "./targets.ts";
+import {
+  changesText,
+  diffText,
+  forEach,
+  listText,
+  NONE,
+  ofFleet,
+  openChangesets,
+  type Target,
+  type Targets,
+} from "./targets.ts";
 
 interface OfFleet {
   /** The changesets of the items of this fleet, in place of one that is named. */

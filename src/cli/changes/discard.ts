@@ -1,8 +1,7 @@
 import { isCancel, select } from "@clack/prompts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { stoppable } from "../terminal/stop.ts";
-import { printJson, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
+import { printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import { forEach, NONE, openChangesets, type TargetOptions, type Targets, targetsOf } from "./targets.ts";
 
 interface DiscardOptions extends TargetOptions {

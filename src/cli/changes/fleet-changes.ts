@@ -1,12 +1,10 @@
-import { counted, countText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
-import type { ForeseenChangeset } from "../../operations/changeset-facts.ts";
+import { counted, countText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import type { Changesets } from "../../operations/changesets.ts";
-import { type Amount, sum, type UnfitChange } from "../../operations/foreseen-changes.ts";
+import { type Amount, type ForeseenChangeset, sum, type UnfitChange } from "../../operations/foreseen-changes.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
-import { amountText } from "../consent/amount-text.ts";
+import { amountText } from "../consent/prompt.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
-import { fittedText, paddedText } from "../terminal/fitted-text.ts";
-import { printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
+import { fittedText, paddedText, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
 import { forEach, NONE, ofFleet, openChangesets, type Target, type Targets } from "./targets.ts";
 
 /** Of each reason why changes cannot be applied, how many are named; and how many reasons. */

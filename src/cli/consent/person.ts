@@ -2,11 +2,9 @@ import type { Approver, Question } from "../../approval/approver.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import { userName } from "../../platform/user-name.ts";
-import type { GrantRecord } from "../../run/model/grant.ts";
+import type { GrantRecord } from "../../run/model/grantee.ts";
 import { printableLine } from "../../text/visible.ts";
-import type { Pausable } from "../terminal/screen.ts";
-import type { Stop } from "../terminal/stop.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import { type Pausable, type Stop, say, type Terminal } from "../terminal/terminal.ts";
 
 interface Surroundings {
   readonly terminal: Terminal;

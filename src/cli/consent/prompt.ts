@@ -1,9 +1,10 @@
 import { isCancel, select } from "@clack/prompts";
 import type { Answer, Ask, Decision, Question } from "../../approval/approver.ts";
+import { counted, roughBytesText } from "../../fleet/report/measures/gathered.ts";
+import type { Amount } from "../../operations/foreseen-changes.ts";
 import { type Choice, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
 import { visibleName } from "../../text/visible.ts";
-import type { Pausable } from "../terminal/screen.ts";
-import { colorsFor, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, type Pausable, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_COLUMNS = 80;
 
@@ -57,4 +58,9 @@ function directories({ directory = "", wider = [] }: Question) {
 
 function writeLines(stderr: Terminal["stderr"], lines: readonly string[]): void {
   if (lines.length > 0) stderr.write(`${lines.join("\n")}\n`);
+}
+
+/** `2 files, +12 -3 lines, 4.1 KiB`. */
+export function amountText({ files, added, removed, bytes }: Amount): string {
+  return `${counted(files, "file")}, +${added} -${removed} lines, ${roughBytesText(bytes)}`;
 }

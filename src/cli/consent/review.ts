@@ -1,11 +1,10 @@
 import { isCancel, select } from "@clack/prompts";
-import { counted } from "../../fleet/report/measures/quantity.ts";
-import type { ForeseenChangeset, RuledPart } from "../../operations/changeset-facts.ts";
+import { counted } from "../../fleet/report/measures/gathered.ts";
+import type { ForeseenChangeset, RuledPart } from "../../operations/foreseen-changes.ts";
 import { quotedLines } from "../../operations/wording/quoted-lines.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
-import { paintOf } from "../terminal/diff-colors.ts";
-import { colorsFor, say, type Terminal } from "../terminal/terminal.ts";
-import { amountText } from "./amount-text.ts";
+import { colorsFor, paintOf, say, type Terminal } from "../terminal/terminal.ts";
+import { amountText } from "./prompt.ts";
 
 const DEFAULT_COLUMNS = 80;
 /** Of one file; the whole is shown on request. */

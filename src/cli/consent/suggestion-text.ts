@@ -2,7 +2,7 @@ import { relative, resolve } from "node:path";
 import type { Project } from "../../declarations/project.ts";
 import { readDeclarationFile } from "../../declarations/yaml/document.ts";
 import { suggestedConfiguration } from "../../run/grants/suggestion/suggestion.ts";
-import type { GrantRecord } from "../../run/model/grant.ts";
+import type { GrantRecord } from "../../run/model/grantee.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 
 /**

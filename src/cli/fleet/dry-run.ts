@@ -1,6 +1,6 @@
 import type { Project } from "../../declarations/project.ts";
 import type { DryItem, DryRun } from "../../fleet/fleet-parts.ts";
-import { counted } from "../../fleet/report/measures/quantity.ts";
+import { counted } from "../../fleet/report/measures/gathered.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import { dryRunFleet } from "../../operations/run-fleet.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
@@ -8,8 +8,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { stoppable } from "../terminal/stop.ts";
-import { colorsFor, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_SHOWN = 3;
 const MAX_SHOWN = 1000;

@@ -16,11 +16,10 @@ import {
 import { printableLine } from "../../text/visible.ts";
 import { countOf, dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { columns, printCutList, printJson, say, type Terminal } from "../terminal/terminal.ts";
-import { placeOf } from "./fleet-place.ts";
 import { showItemVerb } from "./item.ts";
 import { machineLines } from "./machines.ts";
 import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
-import { groupText } from "./text.ts";
+import { groupText, placeOf } from "./text.ts";
 
 const DEFAULT_LISTED = 100;
 

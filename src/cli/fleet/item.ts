@@ -1,13 +1,13 @@
 import { pipeline } from "node:stream/promises";
 import type { EarlierAttempt, ItemLog } from "../../fleet/model/item.ts";
-import { durationText } from "../../fleet/report/measures/quantity.ts";
+import { durationText } from "../../fleet/report/measures/gathered.ts";
 import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
 import { type FleetItem, fleetLogs, showItem } from "../../operations/fleets.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { printResult, type Terminal } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
-import { placeOf } from "./fleet-place.ts";
+import { placeOf } from "./text.ts";
 
 /** The last lines of a stream that `fleet show` prints; `fleet logs` has the rest. */
 const MAX_LINES = 20;

@@ -1,9 +1,8 @@
-import type { MachineOfFleet } from "../../operations/fleets.ts";
-import { listMachines } from "../../operations/queue-machines.ts";
+import { listMachines, type MachineOfFleet } from "../../operations/fleets.ts";
 import { printableLine } from "../../text/visible.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
-import { placeOf } from "./fleet-place.ts";
+import { placeOf } from "./text.ts";
 
 /** `corral fleet machines`. */
 export async function machinesVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {

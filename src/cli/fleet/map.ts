@@ -10,7 +10,7 @@ import type { LeftOut } from "../../fleet/items/matching-files.ts";
 import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/read-items.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import { itemsOfNamed } from "../../operations/fleet-start.ts";
-import { workerNamed } from "../../operations/named-worker.ts";
+import { workerNamed } from "../../operations/workers.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";

@@ -1,10 +1,7 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { isPending, isSuccess } from "../../fleet/report/measures/outcome.ts";
-import { countText } from "../../fleet/report/measures/quantity.ts";
-import type { FleetScreen } from "../terminal/screen.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
-import { Quota } from "./quota.ts";
+import { countText, isPending, isSuccess } from "../../fleet/report/measures/gathered.ts";
+import { type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
 import {
   awayText,
   drainingText,
@@ -12,6 +9,7 @@ import {
   fleetTroubleText,
   loadedText,
   progressText,
+  Quota,
   summaryText,
 } from "./text.ts";
 import { FleetWitness } from "./witness.ts";

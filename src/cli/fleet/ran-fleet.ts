@@ -1,21 +1,172 @@
+import { spawn } from "node:child_process";
+import { type FileHandle, open } from "node:fs/promises";
+import { resolve } from "node:path";
 import v8 from "node:v8";
 import { type Approver, unasked } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
-import type { FleetSummary } from "../../fleet/events.ts";
+import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
+import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
+import { type FleetPlace, fleetJunit } from "../../operations/fleets.ts";
 import { runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, waitingBy } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { ImageLines } from "../terminal/image-lines.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
-import { EventLines } from "./event-lines.ts";
+import { type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
+import { ImageLines } from "../terminal/worker-text.ts";
 import { EventSink } from "./event-sink.ts";
-import { openJunitFile, writeJunit } from "./junit-file.ts";
-import { commandWords, notified } from "./notify.ts";
-import { fleetScreenFor } from "./screen.ts";
+import { PlainFleetScreen } from "./plain-screen.ts";
+import { FleetWitness } from "./witness.ts";
+
+const TIMEOUT_MS = 60_000;
+/** Between asking the command to end and killing it. */
+const GRACE_MS = 2000;
+
+/**
+ * A command line as words: quotes and backslashes are read as a shell does, and nothing else. What only a shell could do is an
+ * error, so that nothing is taken literally that was meant otherwise.
+ */
+export function commandWords(text: string): string[] {
+  const words: string[] = [];
+  for (const [token] of text.matchAll(WORD)) {
+    if (/^[ \t]+$/.test(token)) continue;
+    const bare = token.replaceAll(QUOTED, "");
+    if (/[|&;<>()$`*?'"\\\n]|^~/.test(bare))
+      throw new UsageError(
+        `--notify: no shell reads this command, so ${printableLine(token, 80)} means nothing; use "sh -c '…'", or put it in quotes`,
+      );
+    words.push(token.replaceAll(QUOTED, unquoted));
+  }
+  if (words.length === 0) throw new UsageError("--notify needs a command");
+  return words;
+}
+
+/** Single quotes, double quotes, an escaped character. */
+const QUOTED = /'[^']*'|"(?:[^"\\]|\\.)*"|\\./gs;
+const WORD = /(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+|['"\\]|[ \t]+|\s/gs;
+
+function unquoted(quoted: string): string {
+  if (quoted.startsWith("\\")) return quoted.slice(1);
+  const inner = quoted.slice(1, -1);
+  return quoted.startsWith('"') ? inner.replaceAll(/\\(["\\$`])/g, "$1") : inner;
+}
+
+/**
+ * Runs a command of the user on the host with the fleet's summary as JSON on its standard input. What it prints is on standard
+ * error. Returns a warning if it failed; the fleet has ended anyway.
+ */
+export async function notified(
+  [program = "", ...args]: readonly string[],
+  summary: FleetSummary,
+  { cwd, env }: Pick<Terminal, "cwd" | "env">,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const { promise, resolve } = Promise.withResolvers<string | null>();
+  const warning = (how: string): string => `corral: warning: --notify ${printableLine(program, 80)} ${how}`;
+  // A group of its own, so that what the command started ends with it.
+  const child = spawn(program, args, { cwd, env, stdio: ["pipe", 2, 2], detached: true });
+  const kill = (how: NodeJS.Signals): void => {
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, how);
+    } catch {
+      // It has ended meanwhile.
+    }
+  };
+  let ended: string | null = null;
+  let killing: NodeJS.Timeout | undefined;
+  const stop = (why: string): void => {
+    ended ??= why;
+    kill("SIGTERM");
+    killing ??= setTimeout(() => kill("SIGKILL"), GRACE_MS);
+  };
+  const onStop = (): void => stop("was ended by Ctrl-C");
+  const timer = setTimeout(() => stop(`did not end within ${TIMEOUT_MS / 1000}s and was ended`), TIMEOUT_MS);
+  signal.addEventListener("abort", onStop, { once: true });
+  child.once("error", (error) => resolve(warning(`could not be started: ${printableLine(error.message, 200)}`)));
+  child.once("exit", (code, killed) => {
+    if (ended !== null) resolve(warning(ended));
+    else
+      resolve(
+        code === 0 ? null : warning(killed === null ? `ended with exit status ${code}` : `was ended by ${killed}`),
+      );
+  });
+  // It need not read the summary.
+  child.stdin?.on("error", () => {});
+  child.stdin?.end(`${JSON.stringify(summary)}\n`);
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(timer);
+    clearTimeout(killing);
+    signal.removeEventListener("abort", onStop);
+  }
+}
+
+const PROGRESS_MS = 1000;
+
+/** `--events`: what happens in a fleet, as JSON lines for other programs (docs/formats/results.md has their shapes). */
+class EventLines implements AsyncDisposable {
+  readonly #sink: EventSink;
+  readonly #witness = new FleetWitness();
+  readonly #timer: NodeJS.Timeout;
+  #fleet: string | null = null;
+
+  constructor(sink: EventSink) {
+    this.#sink = sink;
+    this.#timer = setInterval(() => this.#progress(), PROGRESS_MS);
+    this.#timer.unref();
+  }
+
+  see(event: FleetEvent): void {
+    this.#witness.see(event);
+    if (event.type === "loaded") {
+      this.#fleet = event.fleet;
+      this.#tell("fleet_started", { items: event.items, done: event.done });
+    } else if (event.type === "started") {
+      const { index, key, attempt, machine } = event;
+      this.#tell("item_started", { index, key, attempt, ...(machine === undefined ? {} : { machine }) });
+    } else if (event.type === "settled") {
+      const { output: _, fields: __, ...result } = event.result;
+      this.#tell("item_ended", { ...result, retryInMs: event.retryInMs });
+    } else if (event.type === "draining") this.#tell("draining", { why: event.why });
+    else if (event.type === "waiting") this.#tell("waiting", { for: event.for, why: event.why });
+    else if (event.type === "continued") this.#tell("continued", {});
+    else if (event.type === "machines") this.#tell("machines", { machines: event.machines });
+    else if (event.type === "trouble") this.#tell("trouble", { message: event.detail.slice(0, MAX_TROUBLE_CHARS) });
+  }
+
+  end(summary: FleetSummary): void {
+    clearInterval(this.#timer);
+    this.#progress();
+    this.#tell("fleet_ended", { ...summary });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#sink.end();
+  }
+
+  #progress(): void {
+    if (this.#fleet === null) return;
+    const { items, done, succeeded, cached, failed, pending, running, elsewhere, waiting, recentRate, leftMs } =
+      this.#witness.view(0);
+    const counts = { items, done, succeeded, cached, failed, pending, running, elsewhere, waiting };
+    const pace = {
+      itemsPerSecond: Math.round(recentRate * 100) / 100,
+      leftMs: leftMs === null ? null : Math.round(leftMs),
+    };
+    this.#tell("progress", { ...counts, ...pace });
+  }
+
+  #tell(type: string, more: object): void {
+    this.#sink.write(jsonLine({ type, at: new Date().toISOString(), fleet: this.#fleet, ...more }));
+  }
+}
+
+const MAX_TROUBLE_CHARS = 2000;
 
 /** No person answers for each of thousands of items, and the terminal shows the progress of the fleet. */
 const ASKS_NOBODY: Approver = {
@@ -134,4 +285,50 @@ async function ended(results: AsyncGenerator<unknown, FleetSummary>): Promise<Fl
  */
 export function keepHeapSmall(): void {
   v8.setFlagsFromString("--semi-space-growth-factor=1");
+}
+
+/**
+ * The file of `--junit`, empty until the fleet has ended: a place that cannot be written is an error before anything runs, and what an earlier
+ * fleet left there is never taken for the report of this one.
+ *
+ * @throws UsageError
+ */
+async function openJunitFile(path: string, { cwd }: Pick<Terminal, "cwd">): Promise<FileHandle> {
+  return await open(resolve(cwd, path), "w").catch((error: Error) => {
+    throw new UsageError(`--junit ${path}: ${error.message}`, { cause: error });
+  });
+}
+
+async function writeJunit(file: FileHandle, fleet: string, place: FleetPlace): Promise<void> {
+  for await (const piece of inChunks(await fleetJunit(place, fleet))) await file.appendFile(piece);
+}
+
+/** On a terminal a live drawing, elsewhere plain lines: both on standard error. With `json`, results on standard output. */
+export async function fleetScreenFor(
+  terminal: Terminal,
+  { json, events }: { readonly json?: boolean; readonly events?: string },
+): Promise<FleetScreen> {
+  if (!json && events !== "-") return await screenForPeople(terminal);
+  // Lines that scroll through the same terminal would tear a drawing apart.
+  const people = terminal.stdout.isTTY ? new PlainFleetScreen(terminal) : await screenForPeople(terminal);
+  return json ? jsonScreen(terminal, people) : people;
+}
+
+async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {
+  if (!terminal.stderr.isTTY) return new PlainFleetScreen(terminal);
+  const { LiveFleetScreen } = await import("./live-screen.ts");
+  return new LiveFleetScreen(terminal);
+}
+
+/** One line of JSON on standard output for each result that counts, and nothing else there; people have another screen. */
+function jsonScreen({ stdout }: Terminal, people: FleetScreen): FleetScreen {
+  return {
+    see(event) {
+      if (event.type === "settled" && event.retryInMs === null) stdout.write(jsonLine(event.result));
+      people.see(event);
+    },
+    tell: (line) => people.tell(line),
+    end: (summary) => people.end(summary),
+    [Symbol.dispose]: () => people[Symbol.dispose](),
+  };
 }

@@ -1,9 +1,46 @@
+import { loadProject } from "../../declarations/project.ts";
 import type { FleetSummary } from "../../fleet/events.ts";
 import { type FailureGroup, type ItemResult, isFailure } from "../../fleet/model/item.ts";
-import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/outcome.ts";
-import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
+import {
+  counted,
+  countText,
+  durationText,
+  OUTCOMES,
+  outcomeOf,
+  rateText,
+} from "../../fleet/report/measures/gathered.ts";
+import type { FleetPlace } from "../../operations/fleets.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
 import { printable, printableLine } from "../../text/visible.ts";
+import type { ProjectOptions } from "../terminal/arguments.ts";
+import type { Terminal } from "../terminal/terminal.ts";
 import type { FleetView } from "./witness.ts";
+
+/** Messages that are printed one by one up to a number, and only counted after that. */
+export class Quota {
+  readonly #max: number;
+  #asked = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** True if it should be printed. */
+  take(): boolean {
+    this.#asked += 1;
+    return this.#asked <= this.#max;
+  }
+
+  /** True once: with the first that is not printed. */
+  get isJustExceeded(): boolean {
+    return this.#asked === this.#max + 1;
+  }
+
+  /** How many were not printed. */
+  get beyond(): number {
+    return Math.max(0, this.#asked - this.#max);
+  }
+}
 
 /** How a fleet ended: the status of its items, why some did not succeed, and what the user can do. */
 export function summaryText(summary: FleetSummary): string {
@@ -110,4 +147,10 @@ export function awayText(
 
 export function drainingText(why: string): string {
   return `corral: no more items are started: ${printableLine(why, 500)}`;
+}
+
+/** The fleets of the project of `--project`. */
+export async function placeOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
+  const { dir } = await loadProject(project, env);
+  return { stateDir: stateDirFrom(env), projectDir: dir, engineEnv: env };
 }

@@ -1,5 +1,4 @@
-import { isSuccess } from "../../fleet/report/measures/outcome.ts";
-import { counted, countText, durationText, rateText } from "../../fleet/report/measures/quantity.ts";
+import { counted, countText, durationText, isSuccess, rateText } from "../../fleet/report/measures/gathered.ts";
 import type { WorkEvent } from "../../fleet/work/hosted-fleets.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";

@@ -5,15 +5,15 @@ import { nameFault } from "../../declarations/terms/names.ts";
 import { machineRoleScript, roleFault } from "../../fleet/postgres/machine-role.ts";
 import { whenThere } from "../../fleet/work/asking-coordinator.ts";
 import type { WorkEvent } from "../../fleet/work/hosted-fleets.ts";
-import { isEngineAway } from "../../isolation/port/engine-away.ts";
-import { packageVersion } from "../../operations/package-version.ts";
+import { isEngineAway } from "../../isolation/port/engine.ts";
+import { packageVersion } from "../../operations/machine.ts";
 import { coordinatorsOf, workOn } from "../../operations/work.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { ImageLines } from "../terminal/image-lines.ts";
 import { printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
+import { ImageLines } from "../terminal/worker-text.ts";
 import { keepHeapSmall } from "./ran-fleet.ts";
 import { WorkScreen, workLine } from "./work-screen.ts";
 

@@ -1,11 +1,95 @@
+import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import type { FleetSummary } from "../../fleet/events.ts";
-import { type FleetPlace, showFleet } from "../../operations/fleets.ts";
-import { openRegular } from "../../platform/open-regular.ts";
+import { escaped } from "../../fleet/report/measures/escaped.ts";
+import { counted, countText, durationText } from "../../fleet/report/measures/gathered.ts";
+import { type FleetDetails, type FleetPlace, showFleet } from "../../operations/fleets.ts";
+import { openRegular } from "../../platform/write-file.ts";
 import type { RunResult } from "../../run/model/result.ts";
-import { printableLine } from "../../text/visible.ts";
+import { clipped, printableLine } from "../../text/visible.ts";
+import { exitStatusOf } from "../terminal/exit-status.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { fleetHtml, runHtml } from "./summary-html.ts";
+
+/*
+ * HTML in a file of Markdown. An HTML block ends at an empty line, and there is none here: line breaks of texts become spaces or character
+ * references. All that a worker, an item or a host chose is in `code` or `pre`, where GitHub makes no links, mentions or pictures of it.
+ */
+
+const MAX_OUTPUT_CHARS = 4000;
+const MAX_DENIED = 10;
+const MAX_REASONS = 10;
+
+/** How a run ended. */
+export function runHtml(result: RunResult): string {
+  const { worker, status, error, durationMs, changeset, network, stdout, stderr } = result;
+  const succeeded = status === "succeeded";
+  const rows = [
+    row("corral run", code(worker)),
+    row("result", `${words(status)}, exit status ${exitStatusOf(result)}, ${durationText(durationMs)}`),
+    ...(error === null ? [] : [row("error", `${code(error.code)} ${code(error.message)}`)]),
+    ...(changeset === null ? [] : [row("changes", countsText(changeset.counts))]),
+    ...(network === undefined || network.denied.length === 0 ? [] : [row("denied hosts", deniedText(network.denied))]),
+  ];
+  const ends = succeeded ? [] : [details("standard output", stdout), details("standard error", stderr)];
+  return [table(rows), ...ends].filter((part) => part !== "").join("\n");
+}
+
+/** How a fleet ended. */
+export function fleetHtml(
+  { fleet, state, why, items, done, byStatus, byReason, durationMs }: FleetSummary,
+  { spec, lastFailures }: Pick<FleetDetails, "spec" | "lastFailures">,
+): string {
+  const reasons = Object.entries(byReason).sort(([, a], [, b]) => b - a);
+  const summary = table([
+    row("corral map", `${code(spec.worker)}, fleet ${code(fleet)}`),
+    row("result", `${words(state)}: ${countText(done)} of ${counted(items, "item")} in ${durationText(durationMs)}`),
+    ...(why === null ? [] : [row("why", code(why))]),
+    row("items", countsText(byStatus)),
+    ...reasons.slice(0, MAX_REASONS).map(([reason, count]) => row(code(reason), countText(count))),
+  ]);
+  if (lastFailures.length === 0) return summary;
+  const lines = lastFailures.map(({ key, status, error }) =>
+    row(code(key), `${words(status)} ${code(error?.message ?? "")}`),
+  );
+  return `${summary}\n${table(lines)}`;
+}
+
+function table(rows: readonly string[]): string {
+  return `<table>\n${rows.join("\n")}\n</table>`;
+}
+
+function row(head: string, text: string): string {
+  return `<tr><th align="left">${head}</th><td>${text}</td></tr>`;
+}
+
+function code(text: string): string {
+  return text === "" ? "" : `<code>${escaped(text)}</code>`;
+}
+
+/** A status of Corral's own, which has no character of Markdown or HTML. */
+function words(status: string): string {
+  return escaped(status.replaceAll("_", " "), 40);
+}
+
+function countsText(counts: Readonly<Record<string, number>>): string {
+  const shown = Object.entries(counts).filter(([, count]) => count > 0);
+  return shown.map(([name, count]) => `${countText(count)} ${words(name)}`).join(", ");
+}
+
+function deniedText(denied: NonNullable<RunResult["network"]>["denied"]): string {
+  const shown = denied.slice(0, MAX_DENIED).map(({ to, reason }) => `${code(to)} (${words(reason)})`);
+  const rest = denied.length - shown.length;
+  return [...shown, ...(rest > 0 ? [`${rest} more`] : [])].join(", ");
+}
+
+/** The end of an output, closed until the reader opens it. */
+function details(title: string, output: string): string {
+  const end = output.trimEnd();
+  if (end === "") return "";
+  const kept = end.length > MAX_OUTPUT_CHARS ? `…${end.slice(-MAX_OUTPUT_CHARS)}` : end;
+  const lines = kept.split(/\r\n?|\n/).map((line) => escaped(line, MAX_OUTPUT_CHARS + 1));
+  return `<details><summary>${clipped(title, 40)}</summary><pre>${lines.join("&#10;")}</pre></details>`;
+}
 
 type Step = Pick<Terminal, "env" | "stderr">;
 
@@ -36,4 +120,14 @@ async function add(terminal: Step, htmlOf: () => Promise<string>): Promise<void>
     const why = printableLine((error as Error).message, 300);
     say(terminal, `corral: the summary of this step cannot be written to $GITHUB_STEP_SUMMARY: ${why}`);
   }
+}
+
+/**
+ * The runner of GitHub Actions reads commands from everything that a step prints, such as `::error::` and `::add-mask::`. A worker
+ * chooses what it prints. So the runner is asked to read none for the rest of the step, before anything else is printed. It is never
+ * asked to read them again: it reads standard error before standard output, and would read commands that a worker printed last.
+ */
+export function stopWorkflowCommands({ env, stderr }: Pick<Terminal, "env" | "stderr">): void {
+  if (env.GITHUB_ACTIONS !== "true") return;
+  stderr.write(`::stop-commands::${randomBytes(16).toString("hex")}\n`);
 }

@@ -2,8 +2,7 @@ import type { StreamName } from "../../history/kept-stream.ts";
 import { runOutput } from "../../operations/run-output.ts";
 import { type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { stoppable } from "../terminal/stop.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import { say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
 
 interface LogsOptions extends Pick<ProjectOptions, "project"> {

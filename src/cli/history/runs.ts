@@ -1,11 +1,130 @@
-import { counted, durationText } from "../../fleet/report/measures/quantity.ts";
+import { counted, durationText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
+import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-record.ts";
+import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import { usageOfRun } from "../../operations/machine.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
 import { printableLine } from "../../text/visible.ts";
-import { agreesTo } from "../terminal/agrees.ts";
-import { countOf, dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
-import { printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
-import { ageText, runText, statusText } from "./runs-text.ts";
+import { agreesTo, countOf, dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { columns, printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
+
+const MAX_NAME = 80;
+/** Calls beyond it are counted. */
+const MAX_CALLS = 200;
+
+/** One run in detail, for people. `now`: what its container uses, if it runs. */
+function runText(record: RunRecord, nowMs: number, now: CellUsageNow | null = null): string {
+  const { id, worker, kind, project, input, attachments, queuedAt, startedAt, endedAt, stdout, stderr } = record;
+  const usage = now ?? record.usage;
+  const { error, policy, image, model, limits, changeset, network, continues, leftOut, calls } = record;
+  const rows: [string, string | null][] = [
+    ["project", name(project, 500)],
+    ["requested", `${queuedAt} (${ageText(nowMs - Date.parse(queuedAt))})`],
+    ["started", startedAt],
+    ["ended", endedAt],
+    ["took", record.durationMs === null ? null : durationText(record.durationMs)],
+    ["process", record.status === "running" || record.status === "interrupted" ? pidOf(record.owner) : null],
+    ["input", input === null ? null : `${roughBytesText(input.bytes)}, sha256 ${shortDigest(input.sha256)}`],
+    ...attachments.map(attachmentRow),
+    ["arguments", record.arguments.length === 0 ? null : name(JSON.stringify(record.arguments), 500)],
+    ["policy", policy === null ? null : name(policy)],
+    ["image", image === null ? null : name(image)],
+    ["model", model === null ? null : name(model)],
+    ["limits", limits === null ? null : limitsText(limits)],
+    ["memory", memoryText(usage, now)],
+    ["processor", usage?.cpuMs == null ? null : durationText(usage.cpuMs)],
+    ["network", network === null ? null : networkText(network)],
+    ["changes", changeset === null ? null : countsText(changeset.counts)],
+    ["changeset", changeset?.id ?? null],
+    ["continues", continues === null ? null : name(continues)],
+    ["transcript", model === null ? null : id],
+    ["stdout", streamText(stdout, record.truncated)],
+    ["stderr", streamText(stderr, record.truncated)],
+  ];
+  const told = rows.filter((row): row is [string, string] => row[1] !== null);
+  const title = `${kind === "session" ? "Session" : "Run"} ${id} of ${name(worker)}: ${statusText(record)}`;
+  const why = error === null ? [] : ["", `${name(error.code)}: ${printableLine(error.message, 2000)}`];
+  const lines = callLines(calls, 1);
+  const more = lines.length - MAX_CALLS + leftOut;
+  const below = lines.length + leftOut === 0 ? [] : ["", "calls:", ...lines.slice(0, MAX_CALLS)];
+  return [
+    title,
+    ...columns(told)
+      .split("\n")
+      .map((line) => `  ${line}`),
+    ...why,
+    ...below,
+    ...(more > 0 ? [`  and ${more} more`] : []),
+  ].join("\n");
+}
+
+function memoryText(usage: RunRecord["usage"], now: CellUsageNow | null): string | null {
+  const parts = now === null || now.memoryBytes === null ? [] : [`${roughBytesText(now.memoryBytes)} now`];
+  if (usage?.memoryBytesPeak != null) parts.push(`${roughBytesText(usage.memoryBytesPeak)} at most`);
+  return parts.length === 0 ? null : parts.join(", ");
+}
+
+/** `failed (exit code 3)`. */
+function statusText({ status, exitCode, signal }: Pick<RecordedCall, "status" | "exitCode" | "signal">): string {
+  const shown = name(status.replaceAll("_", " "), 40);
+  if (signal !== null) return `${shown} (${name(signal, 20)})`;
+  return exitCode === null || exitCode === 0 ? shown : `${shown} (exit code ${exitCode})`;
+}
+
+/** How long ago, in the largest unit. */
+function ageText(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h ago`;
+  return `${Math.floor(seconds / 86_400)} d ago`;
+}
+
+function callLines(calls: readonly RecordedCall[], depth: number): string[] {
+  return calls.flatMap((call) => {
+    const took = call.durationMs === null ? "" : `, ${durationText(call.durationMs)}`;
+    const line = `${"  ".repeat(Math.min(depth, 10))}${name(call.worker, 40)} ${name(call.run, 20)}: ${statusText(call)}${took}`;
+    return [line, ...callLines(call.calls, depth + 1)];
+  });
+}
+
+function attachmentRow({ name: file, bytes, sha256 }: RunRecord["attachments"][number]): [string, string] {
+  const size = bytes === null ? "" : `, ${roughBytesText(bytes)}`;
+  return ["attachment", `${name(file)}${size}${sha256 === null ? "" : `, sha256 ${shortDigest(sha256)}`}`];
+}
+
+/** Enough to compare by eye; the JSON has all of it. */
+function shortDigest(sha256: string): string {
+  return `${sha256.slice(0, 16)}…`;
+}
+
+function streamText({ bytes, keptBytes }: RecordedStream, truncated: boolean): string | null {
+  if (bytes === 0) return null;
+  const kept = bytes === keptBytes ? "" : `, of which ${roughBytesText(keptBytes)} are kept`;
+  return `${roughBytesText(bytes)}${kept}${truncated ? "; it printed more than its limit" : ""}`;
+}
+
+function limitsText({ timeoutMs = 0, memoryBytes = 0, cpus = 0 }: Readonly<Record<string, number>>): string {
+  return `${durationText(timeoutMs)}, ${roughBytesText(memoryBytes)} of memory, ${cpus} cpus`;
+}
+
+function networkText({ allowed, denied }: Readonly<Record<string, unknown>>): string {
+  const many = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
+  return `${many(allowed)} hosts reached, ${many(denied)} denied`;
+}
+
+function countsText(counts: Readonly<Record<string, number>>): string {
+  const some = Object.entries(counts).filter(([, count]) => count > 0);
+  return some.map(([outcome, count]) => `${count} ${name(outcome, 20)}`).join(", ") || "none";
+}
+
+/** The fourth part of an owner. */
+function pidOf(owner: string): string {
+  return name(owner.split("|")[3] ?? "unknown", 20);
+}
+
+function name(text: string, max = MAX_NAME): string {
+  return printableLine(text, max);
+}
 
 interface ListOptions extends ProjectOptions {
   readonly worker?: string;

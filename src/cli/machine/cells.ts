@@ -1,4 +1,4 @@
-import { durationText, roughBytesText } from "../../fleet/report/measures/quantity.ts";
+import { durationText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import { listCells, reapCells } from "../../operations/machine.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printableLine } from "../../text/visible.ts";

@@ -1,4 +1,4 @@
-import { roughBytesText } from "../../fleet/report/measures/quantity.ts";
+import { roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import { collectState, measureState } from "../../operations/stored/stored-state.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printable, printableLine } from "../../text/visible.ts";

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { checkProject } from "../../operations/checked-project.ts";
+import { checkProject } from "../../operations/implied-project.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { CheckReport } from "../../run/explain/check.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";

@@ -1,8 +1,185 @@
-import { explainWorker } from "../../operations/explained-worker.ts";
+import { ENVIRONMENT_PLACE } from "../../isolation/plan/environments.ts";
+import { type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
+import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import { explainWorker } from "../../operations/workers.ts";
+import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
+import { LIMIT_NAMES } from "../../sandbox/limits.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import { type ShownNetwork, urlInside } from "../../sandbox/network/rule.ts";
+import { networkText, networkTexts } from "../../sandbox/network-text.ts";
+import { HARDENING_LINES, type Policy } from "../../sandbox/policy.ts";
+import { formatBytes } from "../../sandbox/units.ts";
+import { hardeningText, limitAmount, limitText, type ShownNarrowing } from "../../sandbox/wording.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
+import { branch } from "../run/tree.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";
-import { explanationText } from "./explain-text.ts";
+
+/** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */
+export function explanationText({ tree, notes }: Explanation, colors: Colors): string {
+  const lines = [...runLines(tree, 0, colors), ...notes.map((note) => colors.dim(`Note: ${note}`))];
+  return lines.join("\n");
+}
+
+/** `known`: how many narrowings the caller's own lines have shown already. */
+function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
+  const { calls } = run;
+  const body = bodyOf(run, known, colors);
+  const bar = calls.length > 0 ? "│ " : "  ";
+  const below = calls.flatMap((call, index) => {
+    return branch(runLines(call, run.narrowings.length, colors), index === calls.length - 1, colors);
+  });
+  const outcome =
+    run.refused !== null
+      ? ` ${colors.red("would be refused")}`
+      : run.consent?.decision === "denied" && !run.consent.ruled
+        ? ` ${colors.red("would be denied")}`
+        : "";
+  return [`${colors.bold(run.worker)}${outcome}`, ...body.map((line) => colors.dim(bar) + line), ...below];
+}
+
+function bodyOf(
+  { sandbox, plan, agent, refused, narrowings, notes }: ExplainedRun,
+  known: number,
+  colors: Colors,
+): string[] {
+  const lines: string[] = [];
+  for (const { message } of refused ?? []) lines.push(`${colors.red("✗")} ${message}`);
+  if (sandbox !== null) {
+    lines.push(...table("files", sandbox.mounts.length === 0 ? ["none"] : mountLines(sandbox.mounts, plan), colors));
+    lines.push(...table("network", networkLines(sandbox.network), colors));
+    if (sandbox.secrets !== undefined) lines.push(...table("secrets", sandbox.secrets.map(secretFile), colors));
+    lines.push(...table("policy", [policyText(sandbox.policy)], colors));
+  }
+  if (agent !== null) lines.push(...agentLines(agent, colors));
+  if (plan !== null) lines.push(...planLines(plan, colors));
+  const taken = narrowings
+    .slice(known)
+    .map((narrowing) => `${narrowingText(narrowing)} ${colors.dim(`by ${narrowing.by}`)}`);
+  lines.push(...table("narrowed", taken, colors));
+  lines.push(...notes.map((note) => colors.dim(`note: ${note}`)));
+  return lines;
+}
+
+function policyText({ name, inherits = [] }: Policy): string {
+  return [name, ...inherits].join(", which extends ");
+}
+
+function agentLines({ model, tools, budget }: ExplainedAgent, colors: Colors): string[] {
+  const { steps, tokens, costUsd } = budget;
+  const bounds = [`${steps} steps`, `${tokens} tokens`, ...(costUsd === null ? [] : [`${costUsd} US dollars`])];
+  return [
+    ...table("model", [model], colors),
+    ...table("tools", [tools.join(", ") || "none"], colors),
+    ...table("budget", [bounds.join(", ")], colors),
+  ];
+}
+
+/** `pip at /env/python`. */
+function packagesOf({ environments = [] }: Plan): string[] {
+  return environments.map(({ kind, digest }) => `${kind} at ${ENVIRONMENT_PLACE[kind]}, ${digest.slice(0, 12)}`);
+}
+
+function planLines(plan: Plan, colors: Colors): string[] {
+  const { limits, hardening } = plan;
+  const bounds = [...LIMIT_NAMES.map((name) => limitText(name, limits[name])), `open files ${limits.nofile}`];
+  const hard = HARDENING_LINES.flatMap((line) => hardeningText(line, hardening) ?? []);
+  return [
+    ...table("image", [`${plan.image.name} ${colors.dim(plan.image.id.replace("sha256:", "").slice(0, 12))}`], colors),
+    ...table("packages", packagesOf(plan), colors),
+    // An agent's cell is for the commands that its model runs.
+    ...(plan.command.length === 0 ? [] : table("command", [plan.command.map(argument).join(" ")], colors)),
+    ...table("user", [`${plan.user.uid}:${plan.user.gid}`], colors),
+    ...table("starts in", [plan.workingDir], colors),
+    ...table("limits", [bounds.join(", ")], colors),
+    ...table("hardening", [hard.join(", ")], colors),
+    ...table("own disk", [plan.tmpfs.map(({ path, bytes }) => `${path} ${formatBytes(bytes)}`).join(", ")], colors),
+  ];
+}
+
+function secretFile(name: string): string {
+  return `${name} as ${SECRETS_PATH}/${name}`;
+}
+
+/** The lines of a network begin with its rules. For a rule that is looked into, what a program in the cell writes. */
+function networkLines(network: ShownNetwork): string[] {
+  const rules = typeof network === "boolean" ? [] : network.allow;
+  return networkTexts(network).map((text, index) => {
+    const rule = rules[index];
+    const url = rule === undefined ? null : urlInside(rule);
+    return url === null ? text : `${text}, in the container ${url}`;
+  });
+}
+
+/** A label before the first line, and the others below it. */
+function table(label: string, lines: readonly string[], colors: Colors): string[] {
+  return lines.map((line, index) => `${colors.cyan((index === 0 ? label : "").padEnd(10))} ${line}`);
+}
+
+function mountLines(mounts: readonly Mount[], plan: Plan | null): string[] {
+  const width = Math.max(...mounts.map(({ path }) => path.length));
+  return mounts.map((mount) => {
+    const planned = plan?.mounts.find(({ origin, host }) => origin === "sandbox" && host === mount.host);
+    const inCell = planned === undefined || planned.path === mount.path ? "" : ` (as ${planned.path})`;
+    const terms = termsOf(mount);
+    return [`${mount.path.padEnd(width)} ${mount.mode}  ${mount.host}${inCell}`, ...terms].join("  ");
+  });
+}
+
+function termsOf({ own, mode, suffixes, maxFileBytes, approval, stage, discard }: Mount): string[] {
+  const terms: string[] = [];
+  if (own !== undefined) terms.push(own === "brought" ? "own path, not given by the project" : "own path");
+  if (suffixes !== undefined) terms.push(`only ${suffixes.join(" ")}`);
+  if (maxFileBytes !== undefined) terms.push(`files of at most ${formatBytes(maxFileBytes)}`);
+  const { read = "pre_approved", call = "pre_approved" } = approval ?? {};
+  if (read !== "pre_approved") terms.push(`read ${read}`);
+  if (call !== "pre_approved") terms.push(`call ${call}`);
+  if (mode === "rw") {
+    const { write, delete: remove } = approval ?? { write: "ask", delete: "ask" };
+    terms.push(write === remove ? `write and delete ${write}` : `write ${write}, delete ${remove}`);
+    if (discard) terms.push("discarded");
+    else if (stage) terms.push("staged");
+  }
+  return terms;
+}
+
+function narrowingText(narrowing: ShownNarrowing): string {
+  switch (narrowing.kind) {
+    case "mount":
+      return `${narrowing.path} ${narrowing.from} → ${narrowing.to}`;
+    case "approval":
+      return `${narrowing.path} ${narrowing.operation} ${narrowing.from} → ${narrowing.to}`;
+    case "constraint":
+      return `${narrowing.path} ${CONSTRAINTS[narrowing.constraint]} ${valueText(narrowing.from)} → ${valueText(narrowing.to)}`;
+    case "network":
+      return `network ${networkText(narrowing.from)} → ${networkText(narrowing.to)}`;
+    case "secrets":
+      return `secrets ${names(narrowing.from)} → ${names(narrowing.to)}`;
+    case "limit":
+      return `${limitText(narrowing.limit, narrowing.from)} → ${limitAmount(narrowing.limit, narrowing.to)}`;
+    case "policy":
+      return `policy ${narrowing.from} → ${narrowing.to}`;
+    case "grant":
+      return `${narrowing.path} ${narrowing.from} → ${narrowing.to}, granted`;
+    case "grant_network":
+      return `network ${narrowing.to}, granted`;
+  }
+}
+
+function names(secrets: readonly string[]): string {
+  return secrets.join(" ") || "none";
+}
+
+const CONSTRAINTS = { suffixes: "suffixes", maxFileBytes: "largest file" } as const;
+
+function valueText(value: readonly string[] | number | null): string {
+  if (value === null) return "any";
+  return typeof value === "number" ? formatBytes(value) : value.join(" ");
+}
+
+function argument(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : JSON.stringify(text);
+}
 
 interface ExplainOptions extends Omit<Asked, "worker"> {
   readonly json?: boolean;

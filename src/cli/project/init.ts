@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { NameTaken } from "../../files/host/new-files.ts";
-import { makeProject, type NewProject, PROJECT_KINDS, type ProjectKind } from "../../operations/new-project.ts";
+import { makeProject, type NewProject, PROJECT_KINDS, type ProjectKind } from "../../operations/implied-project.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";

@@ -1,4 +1,4 @@
-import { listWorkers } from "../../operations/listed-workers.ts";
+import { listWorkers } from "../../operations/workers.ts";
 import { printableLine } from "../../text/visible.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";

@@ -1,7 +1,48 @@
-import { basename } from "node:path";
+import { readFile } from "node:fs/promises";
+import { basename, resolve } from "node:path";
+import { boundedText, jsonFaultOffset } from "../../json/parse-json.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
-import { namedPath } from "../declared/named-path.ts";
+import { namedPath } from "../declared/declared-worker.ts";
 import { UsageError } from "../terminal/arguments.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+
+const MAX_INPUT_BYTES = 64 * 1024 * 1024;
+
+/** An input as it is typed: JSON, `@FILE`, or `-` for standard input. `undefined` where there is none. `called`: for messages. */
+export async function readInput(
+  raw: string | undefined,
+  terminal: Pick<Terminal, "cwd" | "stdin">,
+  called = "--input",
+): Promise<unknown> {
+  if (raw === undefined) return undefined;
+  if (raw === "-") {
+    const text = await boundedText(terminal.stdin, { maxBytes: MAX_INPUT_BYTES });
+    if (text !== null) return parse(text, "standard input");
+    throw new UsageError(`standard input holds more than ${MAX_INPUT_BYTES} bytes; attach large data as a file`);
+  }
+  if (!raw.startsWith("@")) return parse(raw, called);
+  const file = raw.slice(1);
+  try {
+    return parse(await readFile(resolve(terminal.cwd, file), "utf8"), file);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`${called}: ${file} cannot be read: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function parse(text: string, source: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const { line, column } = placeOf(text, jsonFaultOffset(text, (error as Error).message));
+    throw new UsageError(`${source}:${line}:${column}: this is not JSON: ${(error as Error).message}`);
+  }
+}
+
+function placeOf(text: string, offset: number): { line: number; column: number } {
+  const before = text.slice(0, offset).split("\n");
+  return { line: before.length, column: (before.at(-1) ?? "").length + 1 };
+}
 
 export interface NamedPath {
   readonly path: string;

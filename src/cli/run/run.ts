@@ -1,26 +1,161 @@
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import { TranscriptFolder } from "../../agent/transcript-folder.ts";
 import { noTerminal } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
 import type { AttachedTree } from "../../operations/attached-tree.ts";
+import { deniedLines } from "../../operations/wording/quoted-lines.ts";
 import { runWorker, type WorkerRun } from "../../operations/workers.ts";
+import { codeOf } from "../../platform/errno.ts";
 import type { RunEvent } from "../../run/model/events.ts";
-import type { GrantRecord } from "../../run/model/grant.ts";
+import type { GrantRecord } from "../../run/model/grantee.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
+import { policiesOf } from "../../run/open/options.ts";
+import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
-import type { RunScreen } from "../terminal/screen.ts";
-import { type Stop, stoppable } from "../terminal/stop.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
-import { attachedPaths, type NamedPath } from "./attachments.ts";
-import { readInput } from "./input.ts";
-import { refuseLearning } from "./learned-network.ts";
-import { recordRun, refuseRecording } from "./recorded-run.ts";
-import { screenFor } from "./run-screen.ts";
+import {
+  colorsFor,
+  printJson,
+  type RunScreen,
+  type Stop,
+  say,
+  stoppable,
+  type Terminal,
+} from "../terminal/terminal.ts";
+import { ImageLines, type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
+import { attachedPaths, type NamedPath, readInput } from "./attachments.ts";
+import { AgentLines, changesText, drawTree, endingText, troubleText } from "./tree.ts";
+import { Witness } from "./witness.ts";
+
+export interface ScreenOptions {
+  readonly json?: boolean;
+  readonly tree?: boolean;
+  /** What agents say and do is printed as it comes, also if standard error is not a terminal. */
+  readonly stream?: boolean;
+  /** What the worker prints goes to a terminal as it is. */
+  readonly raw?: boolean;
+}
+
+async function screenFor(terminal: Terminal, options: ScreenOptions): Promise<RunScreen> {
+  if (options.json) return jsonScreen(terminal);
+  if (!terminal.stderr.isTTY) return new PlainScreen(terminal, options);
+  const { LiveScreen } = await import("./live-screen.ts");
+  return new LiveScreen(terminal, options);
+}
+
+/** Only the result; the worker's output is in it. */
+function jsonScreen(terminal: Terminal): RunScreen {
+  const tell = (line: string): void => say(terminal, line);
+  const images = new ImageLines();
+  return {
+    see(event) {
+      for (const line of images.see(event)) tell(line);
+      if (event.type === "trouble") tell(troubleText(event));
+    },
+    tell,
+    end(result) {
+      for (const line of deniedLines(result)) tell(line);
+      printJson(terminal, result);
+    },
+    [Symbol.dispose]: () => {},
+  };
+}
+
+/** Where standard error is no terminal: quiet, but for calls that did not succeed and for how it all ended. */
+class PlainScreen implements RunScreen {
+  readonly #terminal: Terminal;
+  readonly #witness: Witness | null;
+  readonly #agents: AgentLines | null;
+  readonly #images = new ImageLines();
+  readonly #texts: Readonly<Record<"stdout" | "stderr", WorkerText>>;
+
+  constructor(terminal: Terminal, options: ScreenOptions) {
+    const { tree, stream } = options;
+    this.#terminal = terminal;
+    this.#texts = { stdout: workerTextTo(terminal.stdout, options), stderr: workerTextTo(terminal.stderr, options) };
+    this.#witness = tree ? new Witness() : null;
+    this.#agents = stream ? new AgentLines(colorsFor(terminal.stderr, terminal.env)) : null;
+  }
+
+  see(event: RunEvent): void {
+    this.#witness?.see(event);
+    for (const line of [...(this.#agents?.see(event) ?? []), ...this.#images.see(event)]) this.tell(line);
+    if (event.type === "output" && event.parent === null)
+      this.#terminal[event.stream].write(this.#texts[event.stream].piece(event.chunk));
+    else if (event.type === "trouble") this.tell(troubleText(event));
+    else if (event.type === "ended" && event.parent !== null && event.result.error !== null) {
+      const { status, error } = event.result;
+      const head = `corral: call of ${printableLine(event.worker, 80)} ${status.replaceAll("_", " ")}`;
+      this.tell(`${head}: ${printableLine(error.message, 1000)}`);
+    }
+  }
+
+  tell(line: string): void {
+    say(this.#terminal, line);
+  }
+
+  end(result: RunResult): void {
+    for (const stream of ["stdout", "stderr"] as const) this.#terminal[stream].write(this.#texts[stream].end());
+    for (const line of deniedLines(result)) this.tell(line);
+    const told = this.#endingOf(result);
+    if (told !== "") this.tell(told);
+    const changes = changesText(result, told);
+    if (changes !== null) this.tell(changes);
+  }
+
+  #endingOf(result: RunResult): string {
+    const tree = this.#witness?.tree();
+    const { stderr, env } = this.#terminal;
+    if (tree) return drawTree(tree, { colors: colorsFor(stderr, env) });
+    return result.error === null ? "" : endingText(result);
+  }
+
+  [Symbol.dispose](): void {}
+}
+
+/** Who learns from such work what it wants to reach, lets it write the list by which it is judged. */
+const NEVER = ["untrusted", "ci"];
+
+export interface LearnRequest {
+  readonly policy?: string;
+  readonly approve?: ApprovalMode;
+}
+
+/** `--learn-network`: if there is nothing to learn, or no user to ask, the error comes before anything runs. */
+export async function refuseLearning(
+  worker: WorkerDefinition,
+  project: Project,
+  { policy, approve = project.approval.mode }: LearnRequest,
+  { stdin, stderr }: Terminal,
+): Promise<void> {
+  if (!stdin.isTTY || !stderr.isTTY)
+    throw new UsageError("--learn-network asks the user about each host, and there is no terminal");
+  if (approve !== "interactive")
+    throw new UsageError(`--learn-network asks the user about each host, but the approval mode is ${approve}`);
+  if (worker.needs.network === true)
+    throw new UsageError(`--learn-network has nothing to ask: ${worker.name} has \`network: true\``);
+  const policyNamed = policiesOf(project);
+  for (const name of new Set([
+    policy ?? project.policyName,
+    ...(worker.policyName === null ? [] : [worker.policyName]),
+  ])) {
+    if (NEVER.includes(name) || (await policyNamed(name)).network === false)
+      throw new UsageError(
+        `--learn-network is refused under the policy ${name}; write what its workers may reach yourself`,
+      );
+  }
+}
 
 export interface RunOptions extends Omit<Asked, "worker">, ElsewhereOptions {
   readonly input?: string;
@@ -129,4 +264,24 @@ async function ran(
   const request = { ...what, ...earlier, ...how, appliesFailed, signal: stop.signal };
   const result = await runWorker(request, environment);
   return { result, grants: environment.grants.told };
+}
+
+/** `--record`: if recording is not possible, the error comes before anything runs. */
+function refuseRecording(file: string, { name, agent }: WorkerDefinition, { cwd }: Terminal): void {
+  if (agent === undefined) throw new UsageError(`--record works only with agents, and ${name} is a command`);
+  if (!file.endsWith(".jsonl"))
+    throw new UsageError("--record writes lines of JSON: choose a file name that ends in .jsonl");
+  if (existsSync(resolve(cwd, file))) throw new UsageError(`--record does not overwrite files, and ${file} exists`);
+}
+
+/** The transcript as the run left it. The run has ended: an error now is reported and does not change its status. */
+async function recordRun(file: string, { run }: RunResult, { dir }: Project, terminal: Terminal): Promise<void> {
+  const lines = await new TranscriptFolder(stateDirFrom(terminal.env), dir).read(run);
+  if (lines === null) return say(terminal, "corral: nothing to record: the agent did not start");
+  try {
+    await writeFile(resolve(terminal.cwd, file), lines, { flag: "wx", mode: 0o600 });
+  } catch (error) {
+    const code = codeOf(error);
+    say(terminal, `corral: nothing is recorded in ${file} (${code}); \`corral transcripts show ${run} --json\` has it`);
+  }
 }

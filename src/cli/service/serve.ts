@@ -8,8 +8,7 @@ import { openService, ServiceRunningError } from "../../serve/service.ts";
 import { Tokens } from "../../state/service/tokens.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { stoppable } from "../terminal/stop.ts";
-import { say, type Terminal, withoutControls } from "../terminal/terminal.ts";
+import { say, stoppable, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
 export interface ServeOptions {
   readonly project: string | readonly string[];

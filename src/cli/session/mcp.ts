@@ -1,22 +1,19 @@
 import { randomBytes } from "node:crypto";
-import { nobodyAsks } from "../../mcp/connection/client-approver.ts";
+import { nobodyAsks, QuestionRoutes } from "../../mcp/connection/client-approver.ts";
 import { Connection } from "../../mcp/connection/connection.ts";
-import { QuestionRoutes } from "../../mcp/connection/question-routes.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
-import { deniedLine } from "../../operations/wording/denied-traffic.ts";
+import { deniedLine } from "../../operations/wording/quoted-lines.ts";
 import { workerSandbox } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
-import { declaredWorker } from "../declared/declared-worker.ts";
-import { impliedOptionsIn } from "../declared/given-options.ts";
+import { declaredWorker, impliedOptionsIn } from "../declared/declared-worker.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { failureOf } from "../terminal/failure.ts";
-import { ImageLines } from "../terminal/image-lines.ts";
-import { stoppable } from "../terminal/stop.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
-import type { SessionOptions } from "./opened-session.ts";
+import { say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { ImageLines } from "../terminal/worker-text.ts";
+import type { SessionOptions } from "./tool.ts";
 
 export interface McpOptions extends SessionOptions {
   /** The port, or true for any. */

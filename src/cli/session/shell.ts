@@ -1,13 +1,12 @@
-import type { Exec } from "../../isolation/port/exec.ts";
+import type { Exec } from "../../isolation/port/cell.ts";
 import { endingOf } from "../../run/model/result.ts";
 import type { Session } from "../../run/session/session.ts";
-import { impliedOptionsIn } from "../declared/given-options.ts";
+import { impliedOptionsIn } from "../declared/declared-worker.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
-import type { Stop } from "../terminal/stop.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import { type Stop, say, type Terminal } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
-import { inSession, type SessionOptions } from "./opened-session.ts";
+import { inSession, type SessionOptions } from "./tool.ts";
 
 /** `corral shell`: an interactive shell in a cell of the worker's, or one that reads commands from standard input. */
 export async function shellVerb(

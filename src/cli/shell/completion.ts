@@ -1,5 +1,5 @@
 import type { Terminal } from "../terminal/terminal.ts";
-import type { CompletedShell } from "./kinds.ts";
+import type { CompletedShell } from "./complete.ts";
 
 /** `corral completion`: the script for one shell. */
 export async function completionVerb(shell: CompletedShell, { stdout }: Pick<Terminal, "stdout">): Promise<number> {

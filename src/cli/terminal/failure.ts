@@ -7,8 +7,7 @@ import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { LATEST } from "../../operations/chosen-id.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
-import type { DescribedViolation } from "../../run/model/result.ts";
-import { UnfinishedChanges } from "../../run/model/unfinished-changes.ts";
+import { type DescribedViolation, UnfinishedChanges } from "../../run/model/result.ts";
 import { StateDirError } from "../../state/state-dir.ts";
 import { UsageError } from "./arguments.ts";
 import { EXIT } from "./exit-status.ts";

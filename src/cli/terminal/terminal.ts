@@ -1,6 +1,10 @@
 import pc from "picocolors";
+import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import type { RunEvent } from "../../run/model/events.ts";
+import type { RunResult } from "../../run/model/result.ts";
 import { escapedJson, printable, printableLine } from "../../text/visible.ts";
+import { EXIT } from "./exit-status.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -159,4 +163,98 @@ export function columns(rows: readonly (readonly string[])[]): string {
   }
   const lines = rows.map((row) => row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join("  "));
   return lines.map((line) => line.trimEnd()).join("\n");
+}
+
+/** The colour of one line of a unified diff. */
+export function paintOf(line: string, colors: Colors): (text: string) => string {
+  if (line.startsWith("+++ ") || line.startsWith("--- ")) return colors.bold;
+  if (line.startsWith("+")) return colors.green;
+  if (line.startsWith("-")) return colors.red;
+  if (line.startsWith("conflict: ") || line.startsWith("refused: ")) return colors.yellow;
+  return line.startsWith("@@") ? colors.cyan : (text) => text;
+}
+
+/** A part of a line: what is to be read, and its colour. It is fit for a terminal already (see `printableLine`). */
+export interface Piece {
+  readonly text: string;
+  readonly paint?: (text: string) => string;
+}
+
+/** One line of at most `columns` columns: what does not fit is cut, with a mark. */
+export function fittedLine(pieces: readonly Piece[], columns: number): string {
+  let line = "";
+  let left = columns;
+  for (const { text, paint = (plain: string) => plain } of pieces) {
+    const fitted = fittedText(text, left);
+    left -= columnsOf(fitted);
+    if (fitted !== "") line += paint(fitted);
+    if (fitted !== text) break;
+  }
+  return line;
+}
+
+/** At most `columns` columns of a text. */
+export function fittedText(text: string, columns: number): string {
+  if (columnsOf(text) <= columns) return text;
+  let fitted = "";
+  let left = columns - 1;
+  for (const character of text) {
+    left -= columnsOfCharacter(character);
+    if (left < 0) break;
+    fitted += character;
+  }
+  return columns < 1 ? "" : `${fitted}…`;
+}
+
+/** Cut or filled up to just so many columns. */
+export function paddedText(text: string, columns: number): string {
+  const fitted = fittedText(text, columns);
+  return fitted + " ".repeat(Math.max(0, columns - columnsOf(fitted)));
+}
+
+export function columnsOf(text: string): number {
+  let columns = 0;
+  for (const character of text) columns += columnsOfCharacter(character);
+  return columns;
+}
+
+/** Never less than a terminal takes: what may be wide counts as wide, and a mark that takes no column of its own as one. */
+function columnsOfCharacter(character: string): number {
+  const code = character.codePointAt(0) ?? 0;
+  if (code < 0x1100) return 1;
+  return code >= 0x2000 && code < 0x2e80 && !/\p{Emoji_Presentation}/u.test(character) ? 1 : 2;
+}
+
+/** What a person sees of a run or a fleet: while it runs, and at its end. */
+interface Screen<Event, End> extends Disposable {
+  see(event: Event): void;
+  /** A line for the person that is not an event. */
+  tell(line: string): void;
+  end(result: End): void;
+}
+
+/** A prompt uses the terminal between these two. Absent if nothing is drawn there. */
+export interface Pausable {
+  pause?(): void;
+  resume?(): void;
+}
+
+export type RunScreen = Screen<RunEvent, RunResult> & Pausable;
+export type FleetScreen = Screen<FleetEvent, FleetSummary>;
+
+export interface Stop extends Disposable {
+  readonly signal: AbortSignal;
+  cancel(): void;
+}
+
+/** The first SIGINT, SIGTERM or SIGHUP cancels and cleans up; the second exits at once. */
+export function stoppable(terminal: Terminal, tell: (line: string) => void): Stop {
+  const controller = new AbortController();
+  const cancel = (): void => controller.abort(new Error("it was cancelled"));
+  const off = terminal.onStop(() => {
+    if (controller.signal.aborted) terminal.exit(EXIT.cancelled);
+    cancel();
+    tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit now");
+  });
+  return { signal: controller.signal, cancel, [Symbol.dispose]: off };
 }

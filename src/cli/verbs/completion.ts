@@ -1,4 +1,4 @@
-import { COMPLETED_SHELLS } from "../shell/kinds.ts";
+import { COMPLETED_SHELLS } from "../shell/complete.ts";
 import type { Frame } from "./frame.ts";
 import { examples, oneOf } from "./options.ts";
 

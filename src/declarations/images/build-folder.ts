@@ -1,8 +1,8 @@
 import { constants } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
-import { openRegular } from "../../platform/open-regular.ts";
 import { sha256 } from "../../platform/sha256.ts";
+import { openRegular } from "../../platform/write-file.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 
 /** More than any Dockerfile has. */

@@ -1,8 +1,8 @@
 import { constants } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { z } from "zod";
-import { openRegular } from "../../platform/open-regular.ts";
 import { sha256 } from "../../platform/sha256.ts";
+import { openRegular } from "../../platform/write-file.ts";
 import { present } from "../terms/present.ts";
 import { hostPath } from "../terms/terms.ts";
 import { map } from "../yaml/shape.ts";

@@ -4,10 +4,16 @@ import { basename, resolve } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import type { Artifact, PackageKind } from "../../sandbox/network/rule.ts";
 import { faultOf, followed } from "../place/host-place.ts";
-import { parseCargoLock } from "./lockfiles/cargo-lock.ts";
-import { type Locked, type LockFault, type LockParse, MAX_LOCK_BYTES, refusedFile } from "./lockfiles/locked.ts";
+import {
+  type Locked,
+  type LockFault,
+  type LockParse,
+  MAX_LOCK_BYTES,
+  parseCargoLock,
+  parseRequirements,
+  refusedFile,
+} from "./lockfiles/locked.ts";
 import { parseNpmLock } from "./lockfiles/npm-lock.ts";
-import { parseRequirements } from "./lockfiles/requirements-lock.ts";
 import { PUBLIC_CRATES, PUBLIC_INDEX } from "./registries/cargo.ts";
 import { pipFilesOf } from "./registries/pip.ts";
 import type { Registry } from "./registries/registry.ts";

@@ -1,5 +1,9 @@
-import { connect, type OnReadOpts, type Socket } from "node:net";
-import { BOUNDS } from "../model/outlet.ts";
+import { connect, isIP, type OnReadOpts, type Socket } from "node:net";
+import { networkInterfaces } from "node:os";
+import { addressText, parseBlock } from "../../sandbox/network/address.ts";
+import { addressAllowed } from "../../sandbox/network/judge.ts";
+import type { NetworkRule } from "../../sandbox/network/rule.ts";
+import { BOUNDS, type Refusal } from "../model/outlet.ts";
 
 /**
  * Connects to the first address that answers. They are tried in turn, a further one as soon as one failed or was silent
@@ -49,4 +53,76 @@ export function dial(
     if (signal.aborted) abort();
     else next();
   });
+}
+
+/** All addresses of a name, as the host's resolver has them. */
+export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly string[]>;
+
+/** Addresses that may be dialled, or why there are none. */
+export type JudgedAddresses =
+  | { readonly ok: true; readonly addresses: readonly string[] }
+  | { readonly ok: false; readonly refusal: Refusal };
+
+/** Looks a name up and keeps the addresses that one of the rules allows. Only a host that a rule names comes here. */
+export async function judgedAddresses(
+  { host, port }: { readonly host: string; readonly port: number },
+  rules: readonly NetworkRule[],
+  resolve: Resolve,
+  signal: AbortSignal,
+): Promise<JudgedAddresses> {
+  const to = `${host}:${port}`;
+  const refuse = (reason: Refusal["reason"], detail: string): JudgedAddresses => ({
+    ok: false,
+    refusal: { to, reason, detail },
+  });
+  const literal = host.replace(/^\[(.*)\]$/, "$1");
+  const found = isIP(literal) === 0 ? await resolved(host, resolve, signal) : [literal];
+  const plain = [...new Set(found.map(plainAddress))].filter((address) => address !== null);
+  if (plain.length === 0) return refuse("unresolved", `${host} has no address.`);
+  const allowed = plain.filter((address) => isAllowed(address, rules));
+  if (allowed.length > 0) return { ok: true, addresses: interleaved(allowed).slice(0, BOUNDS.addresses) };
+  const which = rules.some(({ addresses }) => addresses === undefined) ? "public" : "named in `addresses` of its rule";
+  return refuse("address", `${host} leads to an address that is not ${which}.`);
+}
+
+/** True if an address that was dialled may still be dialled. */
+export function addressStillAllowed(address: string, rules: readonly NetworkRule[]): boolean {
+  const plain = plainAddress(address);
+  return plain !== null && isAllowed(plain, rules);
+}
+
+function isAllowed(address: string, rules: readonly NetworkRule[]): boolean {
+  return rules.some(
+    (rule) => addressAllowed(rule, address) && (rule.addresses !== undefined || !isOwnAddress(address)),
+  );
+}
+
+async function resolved(host: string, resolve: Resolve, signal: AbortSignal): Promise<readonly string[]> {
+  const bounded = AbortSignal.any([signal, AbortSignal.timeout(BOUNDS.resolveTimeoutMs)]);
+  const aborted = new Promise<readonly string[]>((done) => {
+    bounded.addEventListener("abort", () => done([]), { once: true });
+  });
+  // An error of the resolver may name servers of the host; a cell sees only that there is no address.
+  return Promise.race([resolve(host, bounded).catch(() => []), aborted]);
+}
+
+/** One of each family in turn, beginning with the family of the first, so that one that is out of order costs one attempt. */
+function interleaved(addresses: readonly string[]): string[] {
+  const family = isIP(addresses[0] ?? "");
+  const [same, other] = [addresses.filter((a) => isIP(a) === family), addresses.filter((a) => isIP(a) !== family)];
+  return same.flatMap((address, index) => [address, ...other.slice(index, index + 1)]).concat(other.slice(same.length));
+}
+
+/** An address in the one form in which it is judged and dialled; null if it is none. IPv4 within IPv6 becomes IPv4. */
+function plainAddress(raw: string): string | null {
+  const block = parseBlock(raw);
+  if (block === null || block.prefix !== block.bits) return null;
+  const isMapped = block.bits === 128 && block.value >> 32n === 0xffffn;
+  return addressText(isMapped ? { bits: 32, prefix: 32, value: block.value & 0xffffffffn } : block);
+}
+
+/** True for an address of this machine, also a public one: what listens there may trust what comes from this machine. */
+export function isOwnAddress(address: string): boolean {
+  const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  return all.some((own) => plainAddress(own.address) === address);
 }

@@ -5,7 +5,7 @@ import { connect, type SecureContext, type TLSSocket } from "node:tls";
 import { Agent } from "../../platform/http.ts";
 import { judgeRequest, rulesFor } from "../../sandbox/network/judge.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
-import { addressStillAllowed } from "../dial/judged-addresses.ts";
+import { addressStillAllowed } from "../dial/dial.ts";
 import { BOUNDS, type Outlet, type Target, targetInside, targetText, type Visit } from "../model/outlet.ts";
 import { exchange } from "./exchange.ts";
 import { overrideFault, type SecretValues } from "./outgoing-headers.ts";

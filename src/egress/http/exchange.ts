@@ -3,8 +3,8 @@ import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from "node
 import { request as requestOf } from "../../platform/http.ts";
 import { pathMatches } from "../../sandbox/network/path-glob.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
-import type { Redactor } from "../../secrets/redactor.ts";
-import { pump } from "../carry/pump.ts";
+import type { Redactor } from "../../secrets/read-secret.ts";
+import { pump } from "../carry/down-flow.ts";
 import { BOUNDS, type Line, targetText } from "../model/outlet.ts";
 import { type Outgoing, outgoingHeaders } from "./outgoing-headers.ts";
 import {

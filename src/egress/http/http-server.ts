@@ -1,7 +1,7 @@
 import type { Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { createServer } from "../../platform/http.ts";
-import { closeWith } from "../carry/alert.ts";
+import { closeWith } from "../carry/down-flow.ts";
 import { BOUNDS, type Visit } from "../model/outlet.ts";
 import { HttpConnection, type HttpParts } from "./connection.ts";
 import { type Asked, type Fault, rawAnswer } from "./request-head.ts";

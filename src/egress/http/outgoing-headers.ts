@@ -1,5 +1,5 @@
 import { isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
-import { Redactor } from "../../secrets/redactor.ts";
+import { Redactor } from "../../secrets/read-secret.ts";
 import { BOUNDS, type Target } from "../model/outlet.ts";
 import { endToEnd, type Fault, type HeaderLines, plainName, type RequestHead } from "./request-head.ts";
 

@@ -1,4 +1,4 @@
-import type { Redactor } from "../../secrets/redactor.ts";
+import type { Redactor } from "../../secrets/read-secret.ts";
 
 /** Changes or checks a body that arrives in pieces. */
 export interface BodyChange {

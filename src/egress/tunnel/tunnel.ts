@@ -2,13 +2,10 @@ import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
-import { type Alert, alertBytes, closeWith } from "../carry/alert.ts";
-import { DownFlow } from "../carry/down-flow.ts";
-import { pump } from "../carry/pump.ts";
-import { addressStillAllowed } from "../dial/judged-addresses.ts";
+import { type Alert, alertBytes, closeWith, DownFlow, pump } from "../carry/down-flow.ts";
+import { addressStillAllowed } from "../dial/dial.ts";
 import { beforeSecondHello, HANDSHAKE_RECORD, ServerStart } from "../first/client-hello.ts";
-import { type FirstBytes, readFirstBytes } from "../first/first-bytes.ts";
-import { heldBytes } from "../first/held-bytes.ts";
+import { type FirstBytes, heldBytes, readFirstBytes } from "../first/first-bytes.ts";
 import { BOUNDS, type Line, type Outlet, type Refusal, type Target, targetText, type Visit } from "../model/outlet.ts";
 
 /** A tunnel whose host is connected. Bytes of the host flow at once, those of the client after `admit`. */

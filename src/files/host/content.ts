@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { promisify } from "node:util";
-import type { ByteSource } from "../read/byte-source.ts";
+import type { ByteSource } from "../read/read-text.ts";
 import type { Descriptor } from "./descriptor.ts";
 
 /** A regular file that is open for reading. Bytes appended later are not part of it. */

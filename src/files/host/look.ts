@@ -1,7 +1,7 @@
 import type fs from "node:fs";
 import { type Looked, type LookOptions, MAX_EDIT_BYTES, type Place } from "../model/files.ts";
 import { CHANGED, type FileOperation, unfit } from "../model/refusals.ts";
-import { readAll } from "../read/byte-source.ts";
+import { readAll } from "../read/read-text.ts";
 import { contentOf } from "./content.ts";
 import type { Descriptor, Root } from "./descriptor.ts";
 import { lookUp } from "./new-files.ts";

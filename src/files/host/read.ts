@@ -8,8 +8,8 @@ import {
   whyNotRegular,
 } from "../model/files.ts";
 import { type FileOperation, tooLarge, unfit } from "../model/refusals.ts";
-import { readAll } from "../read/byte-source.ts";
 import { readContent } from "../read/read-content.ts";
+import { readAll } from "../read/read-text.ts";
 import { contentOf } from "./content.ts";
 import type { Descriptor, Root } from "./descriptor.ts";
 import { type Found, walk } from "./walk.ts";

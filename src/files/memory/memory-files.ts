@@ -26,6 +26,7 @@ import {
   type FileOperation,
   HOLDS_MOUNT,
   IS_DIRECTORY,
+  IS_MOUNT,
   intoItself,
   NOT_DIRECTORY,
   NOT_EMPTY,
@@ -35,9 +36,8 @@ import {
   unfit,
   withRefusals,
 } from "../model/refusals.ts";
-import type { ByteSource } from "../read/byte-source.ts";
 import { readContent } from "../read/read-content.ts";
-import { type FolderNode, find, findFile, folderAt, type Node, newFile, newFolder, slotOf } from "./node.ts";
+import type { ByteSource } from "../read/read-text.ts";
 
 /**
  * Files in the memory of this process, with content of at most `MAX_MEMORY_BYTES`. There are no links and no special files.
@@ -319,4 +319,81 @@ function copyOf(
     folder.children.set(name, copyOf(child, below(from), below(to), done, operation, options));
   }
   return folder;
+}
+
+/** A file's bytes are never changed in place, so a reader that holds them is not disturbed. */
+export interface FileNode {
+  readonly type: "file";
+  readonly bytes: Buffer;
+  readonly modifiedMs: number;
+}
+
+export interface FolderNode {
+  readonly type: "directory";
+  readonly children: Map<string, Node>;
+  readonly modifiedMs: number;
+}
+
+export type Node = FileNode | FolderNode;
+
+function newFolder(): FolderNode {
+  return { type: "directory", children: new Map(), modifiedMs: Date.now() };
+}
+
+function newFile(bytes: Uint8Array): FileNode {
+  return { type: "file", bytes: Buffer.from(bytes), modifiedMs: Date.now() };
+}
+
+function find(operation: FileOperation, root: FolderNode, place: Place): Node {
+  let node: Node = root;
+  for (const part of place.parts) {
+    if (node.type !== "directory") throw unfit(operation, place.path, BELOW_FILE);
+    const next = node.children.get(part);
+    if (next === undefined) throw new NotFoundError(place.path);
+    node = next;
+  }
+  return node;
+}
+
+function findFile(operation: FileOperation, root: FolderNode, place: Place): FileNode {
+  const node = find(operation, root, place);
+  if (node.type === "directory") throw unfit(operation, place.path, IS_DIRECTORY);
+  return node;
+}
+
+export interface Slot {
+  readonly folder: FolderNode;
+  readonly name: string;
+  readonly there: Node | undefined;
+}
+
+/** The folder and entry of a place's last component. With `create`, missing folders above it are made. */
+function slotOf(operation: FileOperation, root: FolderNode, place: Place, create = false): Slot {
+  const name = place.parts.at(-1);
+  if (name === undefined) throw unfit(operation, place.path, IS_MOUNT);
+  const folder = folderAt(operation, root, place, place.parts.slice(0, -1), create).folder;
+  return { folder, name, there: folder.children.get(name) };
+}
+
+function folderAt(
+  operation: FileOperation,
+  root: FolderNode,
+  place: Place,
+  parts: readonly string[],
+  create: boolean,
+): { readonly folder: FolderNode; readonly created: boolean } {
+  let folder = root;
+  let created = false;
+  for (const part of parts) {
+    let next = folder.children.get(part);
+    if (next === undefined) {
+      if (!create) throw new NotFoundError(place.path);
+      next = newFolder();
+      folder.children.set(part, next);
+      created = true;
+    }
+    if (next.type !== "directory") throw unfit(operation, place.path, BELOW_FILE);
+    folder = next;
+  }
+  return { folder, created };
 }

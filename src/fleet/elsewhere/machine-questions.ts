@@ -2,7 +2,7 @@ import { type ApprovalOperation, type ApprovalRequest, type Decision, denied } f
 import { checkedPath } from "../../approval/memory.ts";
 import { decideShell } from "../../approval/shell-rules/decide.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { callConsent } from "../../run/calls/call-consent.ts";
+import { callConsent } from "../../run/calls/call.ts";
 import { judgeHost } from "../../run/grants/judge-host.ts";
 import { permissionOf } from "../../run/model/permission.ts";
 import { consentTo, governingMount } from "../../sandbox/access.ts";

@@ -1,5 +1,5 @@
 import type { Decision } from "../../approval/approver.ts";
-import { bugText } from "../../platform/bug-text.ts";
+import { bugText } from "../../platform/errno.ts";
 import type { AskedElsewhere, QuestionName, UnreadQuestion, WorkStore } from "../model/work.ts";
 import { answerText } from "../stored/question-wire.ts";
 

@@ -1,4 +1,4 @@
-import type { TemplatePart } from "../../declarations/terms/template-text.ts";
+import type { TemplatePart } from "../../declarations/terms/sandbox-form.ts";
 import type { PathContext } from "../../sandbox/virtual-path.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
 import { Faults, ItemRefusal, type Outcome, textOfField, textOfParts } from "./item-fields.ts";

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { TemplatePart } from "../../declarations/terms/template-text.ts";
+import type { TemplatePart } from "../../declarations/terms/sandbox-form.ts";
 import { nearest } from "../../declarations/yaml/issue.ts";
 import type { ManifestItem } from "../model/item.ts";
 

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
+import { parseTemplate, type TemplatePart } from "../../declarations/terms/sandbox-form.ts";
 import { kindOf } from "../../declarations/yaml/shape.ts";
 import { MAX_JSON_DEPTH, parseJson } from "../../json/parse-json.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";

@@ -1,4 +1,4 @@
-import { parseTemplate, type TemplatePart } from "../../declarations/terms/template-text.ts";
+import { parseTemplate, type TemplatePart } from "../../declarations/terms/sandbox-form.ts";
 import { MAX_COMPONENT_BYTES, MAX_PATH_BYTES } from "../../sandbox/virtual-path.ts";
 import { clipped, printable } from "../../text/visible.ts";
 import type { ManifestItem } from "../model/item.ts";

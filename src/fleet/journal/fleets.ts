@@ -11,7 +11,7 @@ import {
   unknownFleet,
   whyNotTaken,
 } from "../model/store.ts";
-import { streamsFrom } from "../stored/stream-encoding.ts";
+import { streamsFrom } from "../stored/request-batches.ts";
 import type { Database } from "./database.ts";
 
 /** A pause between two chunks, so that other processes can write. */

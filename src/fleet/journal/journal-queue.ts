@@ -12,10 +12,10 @@ import {
   type Settlement,
   type Taken,
 } from "../model/queue.ts";
-import { boundedResult } from "../stored/bounded-result.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
-import { msOf } from "../stored/ms-of.ts";
-import { encodedStreams, MAX_FLEET_BYTES } from "../stored/stream-encoding.ts";
+import { msOf } from "../stored/pace-from.ts";
+import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
+import { boundedResult } from "../stored/result-row.ts";
 import type { Database, GroupedWrites } from "./database.ts";
 import { countsOf, type FleetRow } from "./fleets.ts";
 

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type {
   FailureGroup,
@@ -24,7 +27,7 @@ import type {
   TakenOver,
 } from "../model/store.ts";
 import { MOST_COUNTED, paceFrom, UNKNOWN_PACE } from "../stored/pace-from.ts";
-import { reviewedResult } from "../stored/reviewed-result.ts";
+import { reviewedResult } from "../stored/result-row.ts";
 import { Database, GroupedWrites, migrate } from "./database.ts";
 import {
   countsOf,
@@ -385,4 +388,23 @@ function record(db: Database, { fleet, item, run, counts }: Reviewed): void {
      ON CONFLICT (fleet, status, code) DO UPDATE SET count = count + 1`,
     ...[row.fleet, status, code],
   );
+}
+
+/** A store for checking items that never run. Disposing removes it. */
+export async function throwawayStore(): Promise<AsyncDisposable & { readonly store: FleetStore }> {
+  const dir = await mkdtemp(join(tmpdir(), "corral-dry-run-"));
+  const remove = (): Promise<void> => rm(dir, { recursive: true, force: true });
+  try {
+    const store: FleetStore = await FleetJournal.open(join(dir, "fleets.db"), { self: "dry-run", isDead: () => false });
+    return {
+      store,
+      async [Symbol.asyncDispose]() {
+        await store[Symbol.asyncDispose]();
+        await remove();
+      },
+    };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
 }

@@ -1,10 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EarlierAttempt, ItemFilter, ItemLog, ItemRequest, ListedItem, StoredItem } from "../model/item.ts";
 import type { Loaded, LoadOptions, LoadProblem, Output } from "../model/store.ts";
-import { outputKey, pathOf } from "../stored/output-key.ts";
-import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
-import { type ResultRow, resultFrom } from "../stored/result-row.ts";
-import { streamsFrom } from "../stored/stream-encoding.ts";
+import { collided, duplicateKey, type RequestRow, requestBatches, streamsFrom } from "../stored/request-batches.ts";
+import { outputKey, pathOf, type ResultRow, resultFrom } from "../stored/result-row.ts";
 import type { Database } from "./database.ts";
 import { deleteOutputs, discardLoading, type FleetRow, rowOf } from "./fleets.ts";
 import { COLUMNS, JOINED, pages } from "./results.ts";

@@ -1,4 +1,4 @@
-import { appendedLines, appendLine } from "../../state/appended-lines.ts";
+import { appendedLines, appendLine } from "../../state/live-dir.ts";
 import { QueueError } from "../model/queue.ts";
 import type { Statements } from "./connection.ts";
 

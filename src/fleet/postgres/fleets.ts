@@ -10,8 +10,8 @@ import {
   unknownFleet,
   whyNotTaken,
 } from "../model/store.ts";
-import { reviewedResult } from "../stored/reviewed-result.ts";
-import { streamsFrom } from "../stored/stream-encoding.ts";
+import { streamsFrom } from "../stored/request-batches.ts";
+import { reviewedResult } from "../stored/result-row.ts";
 import { type Scope, type Statements, tally } from "./connection.ts";
 
 const CHUNK = 5000;

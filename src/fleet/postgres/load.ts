@@ -1,11 +1,9 @@
 import { createHash } from "node:crypto";
 import type { EarlierAttempt, ItemFilter, ItemLog, ItemRequest, ListedItem, StoredItem } from "../model/item.ts";
 import type { Loaded, LoadOptions, LoadProblem, Output, Pace } from "../model/store.ts";
-import { outputKey, pathOf } from "../stored/output-key.ts";
 import { MOST_COUNTED, paceFrom, UNKNOWN_PACE } from "../stored/pace-from.ts";
-import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
-import { type ResultRow, resultFrom } from "../stored/result-row.ts";
-import { streamsFrom } from "../stored/stream-encoding.ts";
+import { collided, duplicateKey, type RequestRow, requestBatches, streamsFrom } from "../stored/request-batches.ts";
+import { outputKey, pathOf, type ResultRow, resultFrom } from "../stored/result-row.ts";
 import type { Scope, Statements } from "./connection.ts";
 import { ACTIVE, deleteOutputs, discardLoading, type FleetRow, outerState, rowOf } from "./fleets.ts";
 import { COLUMNS, JOINED, pages } from "./results.ts";

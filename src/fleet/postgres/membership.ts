@@ -11,8 +11,8 @@ import type {
   Offer,
   Withdrawn,
 } from "../model/work.ts";
-import { boundedResult } from "../stored/bounded-result.ts";
-import { bounded } from "../stored/stream-encoding.ts";
+import { bounded } from "../stored/request-batches.ts";
+import { boundedResult } from "../stored/result-row.ts";
 import { type Connection, LEASE_MS, type Patience, RENEW_MS } from "./connection.ts";
 import { type Answer, GroupCommit } from "./group-commit.ts";
 import { lackingRights } from "./machine-role.ts";

@@ -10,9 +10,9 @@ import {
   type Taken,
   type Urgency,
 } from "../model/queue.ts";
-import { boundedResult } from "../stored/bounded-result.ts";
-import { msOf } from "../stored/ms-of.ts";
-import { encodedStreams, MAX_FLEET_BYTES } from "../stored/stream-encoding.ts";
+import { msOf } from "../stored/pace-from.ts";
+import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
+import { boundedResult } from "../stored/result-row.ts";
 import type { BegunLog } from "./begun-log.ts";
 import { cancelFleet, type Scope, type Statements } from "./connection.ts";
 import { countsOf, itemCounts } from "./fleets.ts";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { removeLines } from "../../state/appended-lines.ts";
+import { removeLines } from "../../state/live-dir.ts";
 import type {
   EarlierAttempt,
   FailureGroup,

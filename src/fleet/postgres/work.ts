@@ -16,8 +16,8 @@ import {
   type UnreadQuestion,
   type WorkStore,
 } from "../model/work.ts";
-import { boundedResult } from "../stored/bounded-result.ts";
-import { msOf } from "../stored/ms-of.ts";
+import { msOf } from "../stored/pace-from.ts";
+import { boundedResult } from "../stored/result-row.ts";
 import type { Scope } from "./connection.ts";
 import { ACTIVE, idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";

@@ -1,12 +1,22 @@
-import { durationsFigure } from "./figures/durations.ts";
+import { durationsFigure, timelineFigure } from "./figures/durations.ts";
 import { densityFigure, throughputFigure } from "./figures/over-time.ts";
-import { timelineFigure } from "./figures/timeline.ts";
-import type { ReportData, ReportFleet, ReportItem } from "./measures/data.ts";
 import { escaped, LONGEST } from "./measures/escaped.ts";
-import { type Gathered, gather, type Reason } from "./measures/gathered.ts";
+import {
+  counted,
+  countText,
+  durationText,
+  type Gathered,
+  gather,
+  OUTCOMES,
+  outcomeOf,
+  type Reason,
+  type ReportData,
+  type ReportFleet,
+  type ReportItem,
+  rateText,
+  roughBytesText,
+} from "./measures/gathered.ts";
 import { histogramOf } from "./measures/histogram.ts";
-import { OUTCOMES, outcomeOf } from "./measures/outcome.ts";
-import { counted, countText, durationText, rateText, roughBytesText } from "./measures/quantity.ts";
 
 interface Column<Row> {
   readonly head: string;

@@ -1,8 +1,7 @@
 import { clipped, printable } from "../../text/visible.ts";
 import type { SummaryLine } from "../model/store.ts";
-import type { ReportFleet, ReportItem } from "./measures/data.ts";
 import { escaped } from "./measures/escaped.ts";
-import { type Outcome, outcomeOf } from "./measures/outcome.ts";
+import { type Outcome, outcomeOf, type ReportFleet, type ReportItem } from "./measures/gathered.ts";
 
 /** The input of a report in the form of JUnit. */
 export interface JunitData {

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { posix } from "node:path";
-import { linkTextFault } from "../../changes/model/link-text.ts";
+import { linkTextFault } from "../../changes/model/changeset.ts";
 import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { type HeldFolders, openSlot, type Slot } from "../../files/host/folder.ts";

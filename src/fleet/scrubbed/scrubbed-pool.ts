@@ -1,8 +1,6 @@
 import { HeldFolders } from "../../files/host/folder.ts";
-import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
-import { endedResult } from "../../run/ended.ts";
-import { identityOf, type Job } from "../../run/model/job.ts";
-import { BoundedOutput } from "../../run/model/output.ts";
+import { MAX_TIMER_MS } from "../../platform/within.ts";
+import { BoundedOutput, identityOf, inputViolations, type Job } from "../../run/model/job.ts";
 import { permissionOf } from "../../run/model/permission.ts";
 import {
   describeAll,
@@ -11,8 +9,7 @@ import {
   type StopReason,
   unstartedResult,
 } from "../../run/model/result.ts";
-import { inputViolations } from "../../run/model/schema-check.ts";
-import { recordedRun } from "../../run/recorded-run.ts";
+import { endedResult, recordedRun } from "../../run/recorded-run.ts";
 import {
   type ItemLoad,
   type ItemTrace,

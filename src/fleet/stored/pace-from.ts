@@ -15,3 +15,10 @@ export function paceFrom(ended: readonly (number | null)[], left: number, nowMs:
   const recentRate = (recent.length * 1000) / Math.max(1, nowMs - Math.min(...recent));
   return { recentRate, leftMs: (left * 1000) / recentRate };
 }
+
+/** Milliseconds since 1970. @throws RangeError if it is not a time */
+export function msOf(iso: string): number {
+  const ms = Date.parse(iso);
+  if (Number.isNaN(ms)) throw new RangeError(`${iso} is not a time`);
+  return ms;
+}

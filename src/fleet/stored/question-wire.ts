@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
-import { examine } from "../../json/examine.ts";
+import { examine } from "../../json/parse-json.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { APPROVAL_OPERATIONS } from "../../sandbox/approval.ts";
 

@@ -1,6 +1,5 @@
 import { type ApprovalRequest, type Approver, type Decision, denied } from "../../approval/approver.ts";
-import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
-import { onAbort } from "../../platform/on-abort.ts";
+import { MAX_TIMER_MS, onAbort } from "../../platform/within.ts";
 import {
   type Answered,
   type ClaimedWork,

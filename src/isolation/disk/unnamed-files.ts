@@ -1,8 +1,39 @@
-import fs from "node:fs";
+import fs, { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
-import { connect } from "node:net";
+import type { Server } from "node:http";
+import { connect, type Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { hasCode } from "../../platform/errno.ts";
+
+/**
+ * The connections of a Unix socket's server, in which a client can leave descriptors: while the server does not read, they
+ * wait in its queue and keep files open that no process of the client has.
+ */
+export class HeldDescriptors {
+  readonly #sockets = new Set<Socket>();
+
+  constructor(server: Server) {
+    server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
+    });
+  }
+
+  /** Ends every connection in which descriptors wait: no client of the protocol sends one. True if there was any. */
+  end(): boolean {
+    const holding = [...this.#sockets].filter(holds);
+    for (const socket of holding) socket.destroy();
+    return holding.length > 0;
+  }
+}
+
+/** A kernel before 5.11 does not report it: there, a client that does not read its answers is suspected. */
+function holds(socket: Socket): boolean {
+  const { fd = -1 } = (socket as { _handle?: { fd?: number } | null })._handle ?? {};
+  if (fd < 0) return false;
+  const waiting = /^scm_fds:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "latin1"))?.[1];
+  return waiting === undefined ? socket.writableLength > 0 : waiting !== "0";
+}
 
 /** At most so many processes, and open or mapped files of each, are checked. */
 const MAX_PROCESSES = 5000;

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type Docker from "dockerode";
 import { z } from "zod";
 import type { Capabilities } from "../port/driver.ts";
-import type { EngineFacts } from "../port/ground.ts";
+import type { EngineFacts } from "../port/images.ts";
 import { asked } from "./answers/asked.ts";
 
 /** The fields of the Engine's `GET /info` that matter here. */

@@ -2,17 +2,26 @@ import { constants } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import Docker from "dockerode";
 import { z } from "zod";
-import { boundedText } from "../../json/bounded-text.ts";
+import { boundedText } from "../../json/parse-json.ts";
 import { Agent } from "../../platform/http.ts";
 import { endedFromOutside, type FirstProcess } from "../kernel/first-process.ts";
 import { UsageSampler } from "../kernel/usage-sampler.ts";
-import type { Enforcement } from "../plan/enforcement.ts";
+import type { Enforcement } from "../plan/plan.ts";
 import type { Cell, CellExit, CellUsage } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import { ANYTHING, answerOf, asked, ContainerState, inTime, isConflict } from "./answers/asked.ts";
-import { engineMessage, engineTrouble, isGone } from "./answers/engine-error.ts";
+import {
+  ANYTHING,
+  answerOf,
+  asked,
+  ContainerState,
+  engineMessage,
+  engineTrouble,
+  inTime,
+  isConflict,
+  isGone,
+} from "./answers/asked.ts";
 import type { Attachment } from "./attachment.ts";
-import { firstProcessOf, measureOf, unnamedBytes } from "./container-files.ts";
+import { firstProcessOf, measureOf, unnamedBytes } from "./container-config.ts";
 
 /** How long the streams of an ended container may take to drain. */
 const DRAIN_MS = 5000;

@@ -1,40 +1,134 @@
 import type Docker from "dockerode";
 import PQueue from "p-queue";
 import { z } from "zod";
+import { within } from "../../platform/within.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
-import { startCommandCell } from "../commands/command-cell.ts";
-import { fillSecrets } from "../commands/session-scripts.ts";
-import { reportWithin } from "../gate/await-report.ts";
-import { parseGateReport } from "../gate/report.ts";
-import { gateSecrets, secretLines } from "../gate/script.ts";
+import { CELL_END_MS, startCommandCell } from "../commands/command-cell.ts";
+import type { CommandServer } from "../commands/command-server.ts";
+import {
+  fillSecrets,
+  OOM_KILLS_SCRIPT,
+  parseOomKills,
+  SCRIPT_MS,
+  SIGNAL_ALL_SCRIPT,
+} from "../commands/command-start.ts";
+import { reportWithin } from "../gate/gate-streams.ts";
+import { gateSecrets, parseGateReport, secretLines } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
-import { isContainerId } from "../kernel/left-processes.ts";
-import { CellNetwork, enterFromOutside } from "../network/cell-network.ts";
+import { isContainerId } from "../kernel/first-process.ts";
+import { CellNetwork, enterFromOutside } from "../network/listen-in.ts";
 import { NameFileSet } from "../network/name-files.ts";
-import { refusalFrom } from "../plan/start-refusal.ts";
-import type { Cell, ServingCell } from "../port/cell.ts";
+import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
+import { refusalFrom } from "../plan/plan-for.ts";
+import type { Cell, Exec, ExecExit, ExecRequest, ServingCell, SessionCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Reaped, type Start, type StartRequest } from "../port/driver.ts";
-import type { SessionCell } from "../port/exec.ts";
 import { containerName, labelsFor, readLabels } from "../port/labels.ts";
 import { Answers, servingCell } from "../serving/serving-cell.ts";
 import { misplacedMounts } from "../sources/pin.ts";
-import { asked, inTime, isConflict } from "./answers/asked.ts";
-import { engineMessage, engineTrouble, statusCodeOf, told } from "./answers/engine-error.ts";
+import { asked, engineMessage, engineTrouble, inTime, isConflict, statusCodeOf, told } from "./answers/asked.ts";
 import { type Attachment, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
-import { CellRemains } from "./cell-remains.ts";
-import { containerConfig, type SeccompProfiles } from "./container-config.ts";
-import { socketMemoryOf, usageNow } from "./container-files.ts";
-import { imageFacts } from "./images/inspect.ts";
+import { CellRemains, StartedContainers } from "./cell-remains.ts";
+import { containerConfig, type SeccompProfiles, socketMemoryOf, usageNow } from "./container-config.ts";
+import { execIn, type RawExit } from "./exec.ts";
+import { imageFacts } from "./images/catalog.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { pinnedVolumes } from "./pinned-volume.ts";
 import { listCells, type ReapScope, reap } from "./reap.ts";
-import { dockerSession, execAtTerminal } from "./session.ts";
-import { StartedContainers } from "./started-containers.ts";
 import { startSteward } from "./steward.ts";
 import { Unremoved } from "./unremoved.ts";
+
+/** A container whose first process only waits, and in which commands run one after another as the worker's user. */
+function dockerSession(cell: Cell, container: Docker.Container, { user, keeper = user }: Plan): SessionCell {
+  /** A command can stop a script of its own user before that does anything: then the whole cell is ended from outside. */
+  const script = async (as: PlannedUser, text: string, ...args: string[]): Promise<ScriptEnd> => {
+    const argv = [GATE_PATH, "sh", "-c", text, GATE_PATH, ...args];
+    const end = await within(scripted(container, as, argv), SCRIPT_MS);
+    if (end !== null) return end;
+    await within(
+      cell.kill("SIGKILL").catch(() => {}),
+      CELL_END_MS,
+    );
+    return { code: null, output: "" };
+  };
+  // The keeper's user: no command can signal a process of it.
+  const askOomKills = async (): Promise<OomKills> => {
+    const { code, output } = await script(keeper, OOM_KILLS_SCRIPT);
+    return code === 0 ? { oomKills: parseOomKills(output) } : null;
+  };
+  return {
+    ...cell,
+    [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
+    async exec(request: ExecRequest) {
+      const exec = await execIn(container, user, request);
+      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
+    },
+    async signalAll(signal) {
+      const end = await script(user, SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
+      return end.code === 0;
+    },
+  };
+}
+
+/** A command at a terminal, beside those that the first process starts. */
+async function execAtTerminal(
+  cell: Cell,
+  container: Docker.Container,
+  { user }: Plan,
+  server: CommandServer,
+  request: ExecRequest,
+): Promise<Exec> {
+  const exec = await execIn(container, user, request);
+  return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, () => server.oomKills())) };
+}
+
+/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
+const KILLED = 137;
+
+/** Null if the cell did not answer. */
+type OomKills = { readonly oomKills: number | null } | null;
+
+/**
+ * A command that was killed may end before the Engine reports the end of its whole cell, so Corral asks the cell itself.
+ * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
+ * (docs/architecture.md, fact: oom-of-a-child).
+ */
+async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<OomKills>): Promise<ExecExit> {
+  if (exit.kind === "lost") return exit;
+  const { oomKillsBefore, ...rest } = exit;
+  if (exit.cellAlive && exit.code !== KILLED) return { ...rest, outOfMemory: false };
+  const told = exit.cellAlive ? await askOomKills() : null;
+  if (told !== null) {
+    const { oomKills } = told;
+    return { ...rest, outOfMemory: oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore };
+  }
+  const end = await within(cell.exit, CELL_END_MS);
+  if (end?.kind === "lost") return end;
+  return { ...rest, cellAlive: false, outOfMemory: end?.outOfMemory ?? false };
+}
+
+interface ScriptEnd {
+  readonly code: number | null;
+  readonly output: string;
+}
+
+/** Runs one of Corral's own scripts in a cell. `code` is null if the Engine or the cell could not start it. */
+async function scripted(container: Docker.Container, user: PlannedUser, argv: string[]): Promise<ScriptEnd> {
+  let output = "";
+  try {
+    const stdin = Buffer.alloc(0);
+    const onOutput = (_: string, chunk: Buffer): void => {
+      output += chunk.toString("latin1");
+    };
+    const exec = await execIn(container, user, { argv, cwd: "/", env: {}, stdin, onOutput });
+    const exit = await exec.exit;
+    return { code: exit.kind === "exited" ? exit.code : null, output };
+  } catch {
+    return { code: null, output };
+  }
+}
 
 /** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;

@@ -12,19 +12,18 @@ import {
   directoriesAbove,
   type EntryKind,
   type InTheWay,
+  inOrder,
   mountPointsOf,
+  ownFileMount,
   refusalOfEntries,
-} from "../plan/mount-points.ts";
-import { inOrder, ownFileMount } from "../plan/mounts.ts";
+} from "../plan/mounts.ts";
 import { gateOf, type Plan } from "../plan/plan.ts";
 import { namedUsers, USER_PATHS } from "../plan/user.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { labelsFor, type Maker } from "../port/labels.ts";
-import { inTime, untilGone } from "./answers/asked.ts";
-import { engineMessage } from "./answers/engine-error.ts";
-import { Demultiplexer } from "./demux.ts";
-import { imageFacts } from "./images/inspect.ts";
-import { readRecord } from "./images/record.ts";
+import { engineMessage, inTime, untilGone } from "./answers/asked.ts";
+import { Demultiplexer } from "./attachment.ts";
+import { imageFacts, readRecord } from "./images/catalog.ts";
 
 /** Changes when something else is looked for. */
 const RECIPE = 3;

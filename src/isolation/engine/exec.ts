@@ -5,11 +5,10 @@ import type Docker from "dockerode";
 import { z } from "zod";
 import { commandArguments, FirstLine } from "../commands/command-start.ts";
 import type { PlannedUser } from "../plan/plan.ts";
+import type { Exec, ExecRequest, TerminalSize } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import type { Exec, ExecRequest, TerminalSize } from "../port/exec.ts";
-import { asked, ContainerState, inTime } from "./answers/asked.ts";
-import { engineMessage, told } from "./answers/engine-error.ts";
-import { Demultiplexer, type OnChunk } from "./demux.ts";
+import { asked, ContainerState, engineMessage, inTime, told } from "./answers/asked.ts";
+import { Demultiplexer, type OnChunk } from "./attachment.ts";
 
 /** The Engine knows the exit code shortly after the streams end. It is asked this often, at intervals that grow from the first to the last. */
 const MAX_INSPECTIONS = 100;

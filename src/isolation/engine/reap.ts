@@ -6,11 +6,10 @@ import { isDead } from "../../state/owner.ts";
 import { endedFromOutside } from "../kernel/first-process.ts";
 import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
 import { type Maker, RUN_LABEL, readLabels, STEWARD_LABEL } from "../port/labels.ts";
-import { asked, isConflict, untilGone } from "./answers/asked.ts";
-import { engineMessage } from "./answers/engine-error.ts";
-import { firstProcessOf } from "./container-files.ts";
+import { asked, engineMessage, isConflict, untilGone } from "./answers/asked.ts";
+import { endLeftOfDead } from "./cell-remains.ts";
+import { firstProcessOf } from "./container-config.ts";
 import { listVolumes, markOfBareVolume, ownerMark, ownerOfVolume } from "./pinned-volume.ts";
-import { endLeftOfDead } from "./started-containers.ts";
 import type { Unremoved } from "./unremoved.ts";
 
 /** Where to look, and as whom. */

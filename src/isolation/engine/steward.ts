@@ -4,11 +4,10 @@ import { within } from "../../platform/within.ts";
 import { gateOf } from "../plan/plan.ts";
 import { EngineTrouble, type Steward, type StewardAct, type StewardRequest } from "../port/driver.ts";
 import { containerName, labelsFor, STEWARD_LABEL } from "../port/labels.ts";
-import { inTime, untilGone } from "./answers/asked.ts";
-import { told } from "./answers/engine-error.ts";
+import { inTime, told, untilGone } from "./answers/asked.ts";
+import { Demultiplexer } from "./attachment.ts";
 import type { SeccompProfiles } from "./container-config.ts";
-import { Demultiplexer } from "./demux.ts";
-import { imageFacts } from "./images/inspect.ts";
+import { imageFacts } from "./images/catalog.ts";
 import type { ReapScope } from "./reap.ts";
 import type { Unremoved } from "./unremoved.ts";
 

@@ -1,7 +1,27 @@
+import { randomUUID } from "node:crypto";
+import { chmod, copyFile, link, lstat, mkdir, rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
+import { nullFor } from "../../platform/errno.ts";
+import { onAbort } from "../../platform/within.ts";
 import { EngineTrouble, type StartRequest } from "../port/driver.ts";
-import { END_OF_REPORT, MAX_REPORT_BYTES } from "./report.ts";
-import { BEGUN } from "./script.ts";
+import { BEGUN, END_OF_REPORT, MAX_REPORT_BYTES } from "./report.ts";
+
+/** How long a started container may take to send its gate report. */
+const REPORT_TIMEOUT_MS = 30_000;
+
+/** Rejects with `EngineTrouble` if it is late, and with the signal's reason. */
+export async function reportWithin(report: Promise<string>, signal: AbortSignal): Promise<string> {
+  const { promise: stopped, reject } = Promise.withResolvers<never>();
+  const late = (): void => reject(new EngineTrouble(`the cell sent no report within ${REPORT_TIMEOUT_MS / 1000} s`));
+  const timer = setTimeout(late, REPORT_TIMEOUT_MS);
+  using _ = onAbort(signal, () => reject(signal.reason));
+  try {
+    return await Promise.race([report, stopped]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
 
 /** The two streams of a cell: first the gate's report, and after {@link GateStreams.release} the worker's output. */
 export class GateStreams {
@@ -96,4 +116,37 @@ class GateOutput {
       new EngineTrouble(`the cell ended before its worker was released: ${this.#stderr.trim() || "no reason given"}`),
     );
   }
+}
+
+/**
+ * A copy of the gate that only root can read and everyone can execute: then the kernel lets no process of the same user
+ * trace it or open its descriptors (ptrace(2), `PR_SET_DUMPABLE`).
+ */
+export async function closedGate(gate: string): Promise<string> {
+  const path = closedPath(gate);
+  const dir = dirname(path);
+  if ((await knownClosedGate(gate)) !== null) return path;
+  const closed = await lstat(path).catch(() => null);
+  await mkdir(dir, { recursive: true, mode: 0o755 });
+  const draft = join(dir, `.${randomUUID()}`);
+  await copyFile(gate, draft);
+  await chmod(draft, 0o111);
+  if (closed !== null) await rename(draft, path);
+  else {
+    // If the name exists already, another process made it just now and starts cells with that file: it stays.
+    await link(draft, path).catch(nullFor("EEXIST"));
+    await rm(draft);
+  }
+  return path;
+}
+
+/** The copy that was made before, or null. */
+export async function knownClosedGate(gate: string): Promise<string | null> {
+  const path = closedPath(gate);
+  const [original, closed] = await Promise.all([lstat(gate), lstat(path).catch(() => null)]);
+  return closed?.isFile() && (closed.mode & 0o777) === 0o111 && closed.size === original.size ? path : null;
+}
+
+function closedPath(gate: string): string {
+  return join(dirname(gate), "closed", basename(gate));
 }

@@ -1,4 +1,101 @@
 import { decodedMountField } from "../../files/host/descriptor.ts";
+import { GATE_PATH, type Plan, SECRETS_PATH } from "../plan/plan.ts";
+
+/** The line that opens the gate. Any other line, or the end of its input, ends the cell without running the worker. */
+export const GO = "go\n";
+/** What the gate prints when it was opened. Whatever is printed after it is the worker's. */
+export const BEGUN = "== begun\n";
+/** Exit codes of a gate that did not run the worker's command. */
+const GATE_SHUT = 125;
+
+/**
+ * Makes the files of secrets from lines of its input, one for each name of `$1`. The shell itself reads and writes them: no value
+ * is an argument, and none is in the environment of a process. What is there already is never written to. The Engine gives
+ * the directory the mode that it has in the image.
+ */
+export const FILL_SECRETS = `
+set -fC; umask 377; IFS=' '
+[ -z "$1" ] || "$0" chmod 700 ${SECRETS_PATH} || exit 1
+for name in $1; do IFS= read -r value && printf %s "$value" > ${SECRETS_PATH}/"$name" || exit 1; done`;
+
+/** The lines that {@link FILL_SECRETS} reads. A value has no line break. */
+export function secretLines(names: readonly string[], values: ReadonlyMap<string, string>): Buffer {
+  return Buffer.from(names.map((name) => `${values.get(name) ?? ""}\n`).join(""));
+}
+
+/**
+ * Runs between the start of a cell and the worker's first instruction, in Corral's own static busybox, so
+ * that an image needs no shell and has no say: it reports what the cell is, waits for one line, and becomes the
+ * command. `read` takes no byte beyond that line; what follows on stdin is the worker's input (docs/architecture.md,
+ * fact: gate-reads-one-line).
+ *
+ * The worker's starting directory is entered here, with the worker's own rights: the Engine would create a missing one,
+ * as root, in a granted directory.
+ *
+ * The command is looked up by the script, because this shell would prefer its own applets to the image's programs.
+ *
+ * One program prints what the kernel reports: this shell would need a system call for each byte. It is started as the
+ * worker will be, so its identity and rights are those of the worker.
+ *
+ * Everything runs in subshells, with one variable outside of them: otherwise the script would overwrite variables of the
+ * worker's environment that have the same name. Variables that this shell adds are unset.
+ */
+const SCRIPT = `
+(
+gate=$0
+"$gate" head -v -n 100000 /proc/self/mountinfo /proc/self/status /proc/self/limits /proc/net/dev /proc/meminfo
+echo '== cgroup'
+for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory.max memory.swap.max pids.max cpu.max; do
+  [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
+done
+echo '== namespaces'
+"$gate" stat -L -c '%i %n' /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/net
+echo '== identities'; set -f; IFS='
+'; "$gate" stat -c '%d:%i %n' $1
+)
+echo '== directory'
+cd "$2" 2> /dev/null && echo entered
+shift 2
+corral_gate_command=$(
+case $2 in
+*/*) [ -f "$2" ] && [ -x "$2" ] && echo "$2" ;;
+*) set -f; IFS=:; for dir in $PATH; do [ -f "$dir/$2" ] && [ -x "$dir/$2" ] && echo "$dir/$2" && break; done ;;
+esac
+)
+echo '== command'
+echo "$corral_gate_command"
+if [ -n "$1" ]; then (
+  for left in ${SECRETS_PATH}/* ${SECRETS_PATH}/.[!.]* ${SECRETS_PATH}/..?*; do
+    if [ -e "$left" ] || [ -L "$left" ]; then echo '== secrets'; echo taken; break; fi
+  done
+) fi
+echo '== end'
+( IFS= read -r go && [ "$go" = go ] ) || exit ${GATE_SHUT}
+( ${FILL_SECRETS} ) || exit ${GATE_SHUT}
+echo '${BEGUN.trim()}'
+[ -n "$corral_gate_command" ] || exit 127
+shift 2
+set -- "$corral_gate_command" "$@"
+unset corral_gate_command PWD OLDPWD SHLVL
+exec "$@"
+`;
+
+/** The names of secrets whose values the gate takes. With a keeper, a command takes them: it is another user than the keeper. */
+export function gateSecrets({ keeper, secrets = [] }: Plan): readonly string[] {
+  return keeper === undefined ? secrets : [];
+}
+
+/**
+ * The container's whole argument list: the gate, the mount points to identify, where to begin, the names of secrets, and the
+ * worker's command.
+ */
+export function gateCommand(plan: Plan): string[] {
+  const paths = plan.mounts.map((mount) => mount.path).join("\n");
+  // Each command of a session enters its own directory, for which a keeper may have too few rights.
+  const isSession = plan.keeper !== undefined || plan.startsCommands === true;
+  const directory = isSession ? "/" : plan.workingDir;
+  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, gateSecrets(plan).join(" "), ...plan.command];
+}
 
 /** What a cell reports of itself before its worker runs. Corral's own binary writes it; no code of the image has run yet. */
 export interface GateReport {

@@ -1,11 +1,86 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { createServer, type Server, type Socket } from "node:net";
+import type { readlinkSync as readLink } from "node:fs";
+import { type FileHandle, open, stat } from "node:fs/promises";
+import { createServer, type createServer as makeServer, type Server, type Socket } from "node:net";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
+import { nullFor } from "../../platform/errno.ts";
 import { within } from "../../platform/within.ts";
 import type { NetworkPlace } from "../../sandbox/network/rule.ts";
-import type { Accept } from "../port/cell.ts";
+import type { Accept, Listening } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import { type InsideAnswer, type InsidePlace, listenInside } from "./listen-inside.ts";
+
+/** Opens places in the network of one container; null if that cannot be entered. */
+export type Enter = (places: readonly NetworkPlace[]) => Promise<OpenPlaces | null>;
+
+/** Listens in the network of one container, from outside. */
+export class CellNetwork implements AsyncDisposable {
+  readonly #enter: Enter;
+  /** What was opened ahead, until it is used. */
+  #ahead: { readonly places: readonly NetworkPlace[]; readonly entering: Promise<OpenPlaces | null> } | null = null;
+
+  constructor(enter: Enter) {
+    this.#enter = enter;
+  }
+
+  /** Opens places while the cell still reports what it is: that takes about as long. They are used only if the report has this namespace. */
+  openAhead(places: readonly NetworkPlace[]): void {
+    const entering = this.#enter(places);
+    // It is reported to what uses it.
+    entering.catch(() => {});
+    this.#ahead = { places, entering };
+  }
+
+  /** `reported`: the number of the namespace, as the cell's gate has it. Nothing is accepted in any other. */
+  async listen(reported: string, places: readonly NetworkPlace[], accept: Accept): Promise<Listening> {
+    const ahead = this.#ahead?.places === places ? this.#ahead.entering : null;
+    if (ahead !== null) this.#ahead = null;
+    const open = await (ahead ?? this.#enter(places));
+    if (open === null || (open.ok && open.namespace !== reported)) {
+      await closed(open);
+      return { ok: false, reason: "the network of the cell is not one that this machine's kernel shows" };
+    }
+    if (open.ok) open.accept(accept);
+    return open;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const unused = this.#ahead?.entering;
+    this.#ahead = null;
+    await closed((await unused?.catch(() => null)) ?? null);
+  }
+}
+
+/** Enters the network of a process as root. `pid`: as this machine sees it. */
+export async function enterFromOutside(pid: number, places: readonly NetworkPlace[]): Promise<OpenPlaces | null> {
+  await using namespace = await openNetworkNamespace(pid).catch(nullFor("ENOENT", "ESRCH"));
+  return namespace === null ? null : await openPlaces(namespace.descriptor, places);
+}
+
+async function closed(open: OpenPlaces | null): Promise<void> {
+  if (open?.ok) await open[Symbol.asyncDispose]();
+}
+
+/** A network namespace that is held open. The kernel gives its number to no other one meanwhile. */
+export interface NetworkNamespace extends AsyncDisposable {
+  readonly descriptor: number;
+}
+
+/** That of a process; null if it is this process's own. Rejects if there is no such process. */
+async function openNetworkNamespace(pid: number): Promise<NetworkNamespace | null> {
+  const held: FileHandle = await open(`/proc/${pid}/ns/net`, "r");
+  try {
+    const [{ ino }, own] = await Promise.all([
+      held.stat({ bigint: true }),
+      stat("/proc/self/ns/net", { bigint: true }),
+    ]);
+    if (ino !== own.ino) return { descriptor: held.fd, [Symbol.asyncDispose]: () => held[Symbol.asyncDispose]() };
+    await held.close();
+    return null;
+  } catch (error) {
+    await held.close();
+    throw error;
+  }
+}
 
 /** It takes some 40 ms; a busy machine may need longer. */
 const LIMIT_MS = 20_000;
@@ -90,5 +165,56 @@ async function troubleOf(child: ChildProcess): Promise<string | null> {
   return await new Promise((resolve) => {
     child.once("error", (error) => resolve(error.message));
     child.once("close", (code, signal) => resolve(code === 0 ? null : `${signal ?? code}: ${printed.trim()}`));
+  });
+}
+
+/** One answer of this program, with the listening socket if there is one. */
+export interface InsideAnswer {
+  /** The index of the place that was asked for. */
+  readonly place: number;
+  /** The kernel's number of the network namespace in which the program runs. */
+  readonly namespace: string;
+  /** Why nothing can listen there, e.g. `EADDRINUSE`; absent: the socket comes with this answer. */
+  readonly failure?: string;
+}
+
+export interface InsidePlace {
+  readonly address: string;
+  readonly port: number;
+}
+
+/**
+ * A separate program, started with its text inside the network namespace of a cell: it makes listening sockets there, hands
+ * them to the process that started it, and ends. It must not use anything from outside of this function. A file of its own
+ * would be found, read and parsed at each start of a cell.
+ */
+function listenInside(
+  { createServer }: { readonly createServer: typeof makeServer },
+  { readlinkSync }: { readonly readlinkSync: typeof readLink },
+  places: readonly InsidePlace[],
+): void {
+  const namespace = readlinkSync("/proc/self/ns/net").replace(/\D/g, "");
+  const servers: Server[] = [];
+  /** Null if it listens. */
+  const failureOf = (server: Server, host: string, port: number): Promise<string | null> =>
+    new Promise((resolve) => {
+      server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+      server.listen({ host, port, exclusive: true }, () => resolve(null));
+    });
+  const answerAll = async (): Promise<void> => {
+    for (const [place, { address, port }] of places.entries()) {
+      // Until this program has ended it accepts connections too: it ends those at once, and the client may retry.
+      const server = createServer({ pauseOnConnect: true }, (socket) => socket.destroy());
+      servers.push(server);
+      const failure = await failureOf(server, address, port);
+      const answer: InsideAnswer = failure === null ? { place, namespace } : { place, namespace, failure };
+      await new Promise((sent) => process.send?.(answer, failure === null ? server : undefined, {}, sent));
+      if (failure !== null || !process.connected) return;
+    }
+  };
+  void answerAll().then(() => process.connected && process.disconnect());
+  // Also if the other process has ended: open sockets would keep this program.
+  process.once("disconnect", () => {
+    for (const server of servers) server.close();
   });
 }

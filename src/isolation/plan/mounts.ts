@@ -10,12 +10,62 @@ import {
   ATTACHMENTS_PATH,
   COMMANDS_PATH,
   GATE_PATH,
+  HOSTS_PATH,
   OUTPUT_PATH,
+  type Plan,
   type PlannedMount,
+  type PlannedTmpfs,
   SOCKET_PATH,
   type SourceIdentity,
 } from "./plan.ts";
 import { ITEM_IO_PATH } from "./serve-script.ts";
+
+/** A place in the root file system of a cell at which something is mounted. */
+export interface MountPoint {
+  readonly path: string;
+  readonly kind: "directory" | "file";
+}
+
+/** What an image has where a cell needs a mount point, or a directory on the way to one. */
+export interface InTheWay {
+  readonly path: string;
+  readonly is: EntryKind;
+}
+export type EntryKind = "a symbolic link" | "a directory" | "a file" | "a device" | "a FIFO" | "a socket";
+
+/** Files of every cell. */
+const NAME_PATHS: readonly string[] = [HOSTS_PATH, "/etc/resolv.conf", "/etc/hostname"];
+const KERNEL_PATHS = ["/proc", "/sys", "/dev"];
+
+/** The mount points of a cell that are in its root file system and in no other mount, shallow ones first. */
+export function mountPointsOf({ mounts, tmpfs }: Pick<Plan, "mounts" | "tmpfs">, others: readonly MountPoint[] = []) {
+  const all = new Map<string, MountPoint>();
+  const add = (path: string, kind: MountPoint["kind"]): void => void all.set(path, { path, kind });
+  for (const path of KERNEL_PATHS) add(path, "directory");
+  for (const path of NAME_PATHS) add(path, "file");
+  for (const { path } of tmpfs) add(path, "directory");
+  for (const { path, kind } of mounts) add(path, kind === "directory" ? kind : "file");
+  for (const { path, kind } of others) add(path, kind);
+  return [...all.values()]
+    .filter(({ path }) => !directoriesAbove(path).some((above) => all.has(above)))
+    .sort((a, b) => directoriesAbove(a.path).length - directoriesAbove(b.path).length);
+}
+
+/** The outermost first, without the root itself. */
+export function directoriesAbove(path: string): string[] {
+  const names = path.split("/").slice(1, -1);
+  return names.map((_, at) => `/${names.slice(0, at + 1).join("/")}`);
+}
+
+/** A mount would be made where the entry leads, or not at all. */
+export function refusalOfEntries({ image }: Pick<Plan, "image">, entries: readonly InTheWay[]): Violation {
+  const texts = entries.map(({ path, is }) => `it has ${is} at ${path}`);
+  const reason = `${texts.join(" and ")}, where the cell needs ${NEEDED(entries)} of its own`;
+  return { code: "IMAGE_REFUSED", image: image.name, reason };
+}
+
+const NEEDED = (entries: readonly InTheWay[]): string =>
+  entries.some(({ is }) => is !== "a directory") ? "a directory or a file" : "a file";
 
 /** What a pinned mount source is, as its descriptor says. */
 export interface PlannedSource extends SourceIdentity {
@@ -236,4 +286,10 @@ function bindOf(
 
 function depth(path: string): number {
   return path.split("/").length;
+}
+
+/** The mount options of a file system in memory, as the kernel takes them. */
+export function tmpfsOptions(tmpfs: PlannedTmpfs, { user }: Pick<Plan, "user">): string {
+  const owner = tmpfs.mode === "1777" ? "" : `,uid=${user.uid},gid=${user.gid}`;
+  return `rw,nosuid,nodev,${tmpfs.exec ? "exec" : "noexec"},size=${tmpfs.bytes},mode=${tmpfs.mode}${owner}`;
 }

@@ -1,3 +1,5 @@
+import type { Readable } from "node:stream";
+
 /** The name of an image before its slash: `corral/base`. */
 export const IMAGE_PREFIX = "corral";
 /** The image on which the others are built, and which holds the gate. */
@@ -141,4 +143,30 @@ export class ImageBuildError extends Error {
     super(`${image}: ${message}`, options);
     this.image = image;
   }
+}
+
+/** What of an engine a driver needs that takes its images, and makes cells without it. */
+export interface EngineGround {
+  readonly facts: EngineFacts;
+  /** An image by its id; null if there is no such image. Rejects with `EngineTrouble`. */
+  savedImage(id: string): Promise<SavedImage | null>;
+}
+
+export interface SavedImage {
+  /** SHA-256 of each layer, not compressed, the lowest first: `sha256:…`. */
+  readonly layers: readonly string[];
+  /** A tar archive of all of it, as the engine exports it; null if the image is gone. Must be read or destroyed. */
+  content(): Promise<Readable | null>;
+}
+
+export interface EngineFacts {
+  /** True if it is reached over a Unix socket: it may still be in a virtual machine. */
+  readonly isLocal: boolean;
+  readonly version: string;
+  /** What protects its containers, e.g. `apparmor` or `selinux`. */
+  readonly security: readonly string[];
+  /** The program of its default runtime, as it calls it; null if that is not runc. */
+  readonly runc: string | null;
+  /** The program that is the first process of its containers, as it calls it. */
+  readonly init: string;
 }

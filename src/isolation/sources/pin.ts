@@ -1,4 +1,4 @@
-import { constants, fstatSync } from "node:fs";
+import { constants, fstatSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path/posix";
 import { Descriptor, mountIdOf } from "../../files/host/descriptor.ts";
 import { codeOf } from "../../platform/errno.ts";
@@ -6,6 +6,27 @@ import type { Violation } from "../../sandbox/violation.ts";
 import type { PlannedSource } from "../plan/mounts.ts";
 import type { PlannedMount } from "../plan/plan.ts";
 import { type RefusedSources, refusalOf } from "./refused-sources.ts";
+
+/** More ancestors than a process of a container has. */
+const MAX_ANCESTORS = 100;
+
+/**
+ * The nearest process above this one that has other mounts: what started its container, and lives as long. Null if none can be seen
+ * (docs/architecture.md, fact: pins-of-a-container).
+ */
+export function outerProcess(): number | null {
+  try {
+    const own = readlinkSync("/proc/self/ns/mnt");
+    let pid = process.ppid;
+    for (let step = 0; step < MAX_ANCESTORS && pid > 0; step += 1) {
+      if (readlinkSync(`/proc/${pid}/ns/mnt`) !== own) return pid;
+      pid = Number(/^PPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1] ?? 0);
+    }
+  } catch {
+    // A process that this one may not inspect.
+  }
+  return null;
+}
 
 /** A mount source that is held open: wherever its path leads later, the descriptor is what was checked. */
 export interface PinnedSource extends PlannedSource {

@@ -8,7 +8,7 @@ import {
   type ServerContext,
 } from "@modelcontextprotocol/server";
 import PQueue from "p-queue";
-import { inTurn } from "../../run/model/in-turn.ts";
+import { inTurn } from "../../run/model/grantee.ts";
 import type { OnOutput } from "../../run/session/exec-command.ts";
 import { printable } from "../../text/visible.ts";
 import type { ToolResult } from "../../tools/tool.ts";

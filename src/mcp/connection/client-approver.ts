@@ -2,9 +2,41 @@ import type { ElicitRequestFormParams } from "@modelcontextprotocol/server";
 import pc from "picocolors";
 import { type Answer, type ApprovalRequest, type Approver, type Decision, unasked } from "../../approval/approver.ts";
 import { lastingOf, mayBeOnce } from "../../approval/memory.ts";
-import { type Board, QueuedApprover, type Shareable } from "../../approval/queued-approver.ts";
+import { type Board, isShareable, QueuedApprover, type Shareable } from "../../approval/queued-approver.ts";
 import { type AskedOfPerson, choiceTexts, EVERYTHING, questionText } from "../../operations/wording/question-text.ts";
 import type { Call } from "./call.ts";
+
+/** Routes each question to the approver of the session that it comes from, by the root of its tree of runs. */
+export class QuestionRoutes implements Approver, Shareable {
+  readonly #bySession = new Map<string, Approver>();
+  readonly #otherwise: Approver;
+  #board: Board | null = null;
+
+  /** `otherwise`: for what comes from no session, or from one that is over. */
+  constructor(otherwise: Approver) {
+    this.#otherwise = otherwise;
+  }
+
+  async decide(request: ApprovalRequest, signal: AbortSignal): Promise<Decision> {
+    return await (this.#bySession.get(request.root) ?? this.#otherwise).decide(request, signal);
+  }
+
+  shareOn(board: Board): void {
+    this.#board = board;
+    for (const approver of [...this.#bySession.values(), this.#otherwise]) this.#share(approver);
+  }
+
+  /** `root`: the session's run. Answers with how to end it. */
+  add(root: string, approver: Approver): () => void {
+    this.#share(approver);
+    this.#bySession.set(root, approver);
+    return () => this.#bySession.delete(root);
+  }
+
+  #share(approver: Approver): void {
+    if (this.#board !== null && isShareable(approver)) approver.shareOn(this.#board);
+  }
+}
 
 /** Clients show the text in windows of their own; lines are broken as for a terminal of this width. */
 const COLUMNS = 100;

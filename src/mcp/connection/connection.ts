@@ -2,19 +2,22 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { Approver } from "../../approval/approver.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { isTooDeep, MAX_JSON_DEPTH } from "../../json/parse-json.ts";
+import { holds } from "../../run/grants/source.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
+import type { Narrow } from "../../run/model/job.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import type { OnOutput } from "../../run/session/exec-command.ts";
 import type { Session } from "../../run/session/session.ts";
+import { governingMount } from "../../sandbox/access.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { covers, parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { printable } from "../../text/visible.ts";
 import type { Tool, ToolResult } from "../../tools/tool.ts";
 import { Call, type Exchange, type Round, Slots } from "./call.ts";
-import { ClientApprover, type ClientApproverOptions } from "./client-approver.ts";
+import { ClientApprover, type ClientApproverOptions, type QuestionRoutes } from "./client-approver.ts";
 import { ClientRoots } from "./client-roots.ts";
-import { narrowToRoots } from "./narrow-to-roots.ts";
-import { offeredTools } from "./offered-tools.ts";
-import type { QuestionRoutes } from "./question-routes.ts";
-import { refusedAnswer } from "./tool-answer.ts";
+import { offeredTools, refusedAnswer } from "./tool-answer.ts";
 
 export interface SandboxSessionOptions {
   readonly worker: WorkerDefinition;
@@ -319,3 +322,33 @@ const QUESTION_OVER = "The question is no longer open. Use the tool again withou
 const ROOTS_UNKNOWN = "The client has roots but did not list them, so no files are shown. Try again.";
 const EMPTIED =
   "None of this worker's directories is in the client's roots, so there are no files. To see files, widen the roots, or start the server with --no-roots.";
+
+/**
+ * The part of a sandbox that lies in the roots of a client: directories inside a root, and roots inside a directory.
+ * `hosts`: real host directories. Pure.
+ *
+ * A narrowing can only name paths, and a path includes everything below it. So if a directory of the sandbox contains
+ * another one that lies outside the roots, the whole first directory is left out: to show it without the second would
+ * show what the second hides.
+ */
+export function narrowToRoots(sandbox: Sandbox, hosts: readonly string[]): Narrow {
+  const isInside = (mount: Mount): boolean => hosts.some((root) => holds(root, mount.host));
+  const candidates = sandbox.mounts.flatMap((mount) =>
+    isInside(mount) ? [mount.path] : hosts.flatMap((root) => partOf(mount, root, sandbox)),
+  );
+  const isWhole = (path: VirtualPath): boolean =>
+    sandbox.mounts.every((mount) => mount.path === path || !covers(path, mount.path) || isInside(mount));
+  const allowRead = [...new Set(candidates)].filter(isWhole);
+  const allowWrite = allowRead.filter((path) => governingMount(sandbox, path)?.mode === "rw");
+  return { allowRead, allowWrite };
+}
+
+/** The place of a root in a mount; none if another mount is there, or if no path can name it. */
+function partOf(mount: Mount, root: string, sandbox: Sandbox): VirtualPath[] {
+  if (!holds(mount.host, root)) return [];
+  const rest = mount.host === "/" ? root.slice(1) : root.slice(mount.host.length + 1);
+  const written = `${mount.path === ROOT ? "" : mount.path}/${rest}`;
+  const parsed = parseVirtualPath(written);
+  if (!parsed.ok || parsed.path !== written || governingMount(sandbox, parsed.path) !== mount) return [];
+  return [parsed.path];
+}

@@ -1,6 +1,9 @@
-import type { CallToolResult } from "@modelcontextprotocol/server";
-import { charactersIn } from "../../json/size.ts";
-import type { ToolResult } from "../../tools/tool.ts";
+import type { CallToolResult, Tool as ToolDescription } from "@modelcontextprotocol/server";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { charactersIn } from "../../json/parse-json.ts";
+import { describedFor, usefulTools } from "../../run/session/offered-tools.ts";
+import { inputSchemaOf, type Tool, type ToolResult } from "../../tools/tool.ts";
+import { TOOLS } from "../../tools/toolbox.ts";
 
 /** The SDK's client ends its stdio connection at a message of 10 MiB. */
 const MAX_ANSWER_BYTES = 8 * 1024 ** 2;
@@ -53,4 +56,36 @@ function beginningOf(text: string): string {
   const left = text.length - MAX_TEXT_CHARACTERS;
   if (left <= 0) return text;
   return `${text.slice(0, MAX_TEXT_CHARACTERS).toWellFormed()}\n[${left} more characters are not shown.]`;
+}
+
+/** The tools that a worker may and can use, by name: all others would be refused. */
+export function offeredTools(worker: WorkerDefinition): ReadonlyMap<string, Tool> {
+  return new Map(usefulTools(worker).flatMap((name) => entryOf(name)));
+}
+
+function entryOf(name: string): [string, Tool][] {
+  const tool = TOOLS.get(name);
+  return tool === undefined ? [] : [[name, tool]];
+}
+
+/** A tool in the protocol's form. `workers`: those of the project; they describe the callable ones. */
+export function toolDescription(
+  tool: Tool,
+  worker: Pick<WorkerDefinition, "calls">,
+  workers: ReadonlyMap<string, Pick<WorkerDefinition, "description">>,
+): ToolDescription {
+  const { name, title, effects } = tool;
+  return {
+    name,
+    title,
+    description: describedFor(tool, worker, workers),
+    inputSchema: inputSchemaOf(tool) as ToolDescription["inputSchema"],
+    annotations: {
+      title,
+      readOnlyHint: effects.readOnly,
+      destructiveHint: effects.destructive,
+      idempotentHint: effects.idempotent,
+      openWorldHint: effects.openWorld,
+    },
+  };
 }

@@ -1,8 +1,327 @@
+import { join } from "node:path";
+import { Descriptor } from "../../files/host/descriptor.ts";
+import { openFleetStoreAt } from "../../fleet/open-store.ts";
+import { DEFAULT_KEEP, prune } from "../../history/retention.ts";
+import { projectFolders, runFolders } from "../../history/run-folders.ts";
+import { treeUsage } from "../../isolation/disk/tree-usage.ts";
+import { openEngine } from "../../isolation/open-engine.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
-import type { Machine } from "../machine.ts";
-import type { CollectOptions, Measured, Removed, StoredKind } from "./stored-kind.ts";
-import { STORED_KINDS } from "./stored-kinds.ts";
+import { historyBytes } from "../../run/open/history.ts";
+import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
+import { currentOwner, lockOwner } from "../../state/owner.ts";
+import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-dir.ts";
+import { statePaths } from "../../state/state-paths.ts";
+import { removeUnusedEnvironments } from "../images.ts";
+import { IMAGES_DIR, listCells, type Machine, reapCells } from "../machine.ts";
+
+/** How much of one kind there is. */
+export interface Measured {
+  /** On the disk. */
+  readonly bytes: number;
+  /** Of what the kind is counted in. */
+  readonly count: number;
+  /** False: there is more, because it could not be read, or not in time. */
+  readonly complete: boolean;
+}
+
+/** One thing that `gc` removed or would remove. */
+export interface Removed {
+  /** Its id or its name. */
+  readonly what: string;
+  /** Null if it is not known what it frees. */
+  readonly bytes: number | null;
+  readonly why: string;
+}
+
+export interface CollectOptions {
+  /** In milliseconds; null: each kind has its own age. */
+  readonly olderThanMs: number | null;
+  /** Removes nothing. */
+  readonly dryRun: boolean;
+  readonly nowMs: number;
+}
+
+/** One kind of what Corral keeps. A further kind is a further entry of the table in `stored-state.ts`. */
+export interface StoredKind {
+  /** As `du` and `gc` name it. */
+  readonly name: string;
+  /** What it is counted in. */
+  readonly unit: string;
+  /** What `gc` removes of it, and what removes the rest. */
+  readonly rule: string;
+  /** Rejects if it cannot be known now, for example without an Engine. */
+  measure(machine: Machine, signal: AbortSignal): Promise<Measured>;
+  /** How many there are that `gc` never removes; absent: none. */
+  staying?(machine: Machine): Promise<number>;
+  /** Removes what may go, also while other processes run. */
+  collect(machine: Machine, options: CollectOptions): Promise<readonly Removed[]>;
+}
+
+/** For kinds of which `gc` removes nothing. */
+const nothing = async (): Promise<readonly Removed[]> => [];
+
+const ENOUGH = Number.POSITIVE_INFINITY;
+
+/** Without following links or entering mounts. A path that does not exist has nothing. */
+export async function measured(paths: readonly string[], signal: AbortSignal): Promise<Omit<Measured, "count">> {
+  let [bytes, complete] = [0, true];
+  for (const path of paths) {
+    try {
+      using root = Descriptor.name(path);
+      const stats = root.stat();
+      if (!stats.isDirectory()) {
+        bytes += stats.blocks * 512;
+        continue;
+      }
+      const usage = await treeUsage(root, ENOUGH, signal);
+      bytes += usage.bytes;
+      complete &&= usage.complete;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") complete = false;
+      if (signal.aborted) break;
+    }
+  }
+  return { bytes, complete };
+}
+
+const DAY_MS = 86_400_000;
+const ANYTHING = /^/;
+const CHANGESET = /^[0-9a-f]/;
+const PROJECT = /^[0-9a-f]{16}$/;
+const ENVIRONMENT = /^[0-9a-f]{64}(\.new)?$/;
+
+/** Everything that Corral keeps, each kind once. `du` measures it, `gc` removes what may go. */
+const STORED_KINDS: readonly StoredKind[] = [
+  {
+    name: "runs",
+    unit: "runs",
+    rule: "30 days, 1,000 of a project, 1 GiB in all, if nothing else is set",
+    async measure({ stateDir }, signal) {
+      const projects = await projectFolders(statePaths(stateDir).runs);
+      const folders = (await Promise.all(projects.map(runFolders))).flat();
+      const paths = folders.map(({ dir }) => dir);
+      return { ...(await measured(paths, signal)), count: folders.length };
+    },
+    async collect({ stateDir, engineEnv }, { olderThanMs, nowMs, dryRun }) {
+      // Where the history is off, what is left of it goes by its age.
+      const maxBytes = historyBytes(engineEnv) ?? Number.POSITIVE_INFINITY;
+      const age = olderThanMs === null ? {} : { olderThanMs };
+      const options = { maxBytes, nowMs, dryRun, isDead: lockOwner().isDead, ...age };
+      const { removed } = await prune(statePaths(stateDir).runs, options);
+      return removed.map(({ run, bytes, why }) => ({ what: run, bytes, why }));
+    },
+  },
+  {
+    name: "fleets",
+    unit: "projects",
+    rule: "results, also as a cache; only with --older-than, or `corral fleet rm`",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "fleets"), PROJECT, signal),
+    collect: collectFleets,
+  },
+  {
+    name: "changes",
+    unit: "changesets",
+    rule: "never: they wait for `corral changes apply` or `discard`",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).changes, CHANGESET, signal),
+    staying: async ({ stateDir }) => (await stateEntries(statePaths(stateDir).changes, CHANGESET)).length,
+    collect: nothing,
+  },
+  {
+    name: "transcripts",
+    unit: "projects",
+    rule: "30 days, if nothing else is said",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "transcripts"), PROJECT, signal),
+    async collect({ stateDir }, options) {
+      const projects = await stateEntries(join(stateDir, "transcripts"), PROJECT);
+      const files = await Promise.all(projects.map(({ path }) => stateEntries(path, /^[0-9a-f]{12}\.jsonl$/)));
+      return await removeOld(files.flat(), options);
+    },
+  },
+  {
+    name: "approvals",
+    unit: "projects",
+    rule: "questions that were decided 30 days ago, and all but the newest 500 of a project",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).inbox, PROJECT, signal),
+    collect: collectQuestions,
+  },
+  {
+    name: "audit",
+    unit: "projects",
+    rule: "never: a trail with a gap proves nothing",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "audit"), PROJECT, signal),
+    staying: async ({ stateDir }) => (await stateEntries(join(stateDir, "audit"), PROJECT)).length,
+    collect: nothing,
+  },
+  {
+    name: "live",
+    unit: "processes",
+    rule: "directories and containers of dead processes, as `corral reap` does",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).live, ANYTHING, signal),
+    collect: collectDead,
+  },
+  {
+    name: "git",
+    unit: "projects",
+    rule: "mirrors that no run used for 30 days, while no corral runs",
+    measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "git"), PROJECT, signal),
+    async collect({ stateDir }, options) {
+      if ((await livingOwnerDirs(statePaths(stateDir).live, currentOwner())).length > 0) return [];
+      const projects = await stateEntries(join(stateDir, "git"), PROJECT);
+      const mirrors = await Promise.all(projects.map(({ path }) => stateEntries(path, /\.git(\.removed)?$/)));
+      return await removeOld(mirrors.flat(), options);
+    },
+  },
+  {
+    name: "compiled",
+    unit: "versions",
+    rule: "what Node compiled and did not use for 30 days; made again",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).compiled, ANYTHING, signal),
+    collect: async ({ stateDir }, options) =>
+      await removeOld(await stateEntries(statePaths(stateDir).compiled, ANYTHING), options),
+  },
+  {
+    name: "names",
+    unit: "files",
+    rule: "users of cells that no run was given for 30 days; made again",
+    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).sharedNames, ANYTHING, signal),
+    collect: async ({ stateDir }, options) =>
+      await removeOld(await stateEntries(statePaths(stateDir).sharedNames, ANYTHING), options),
+  },
+  {
+    name: "environments",
+    unit: "environments",
+    rule: "packages of workers that no run used for 30 days; prepared again",
+    async measure({ stateDir }, signal) {
+      return await measuredEntries(statePaths(stateDir).environments, ENVIRONMENT, signal);
+    },
+    async collect(machine, options) {
+      const { olderThanMs, nowMs: now, dryRun } = options;
+      const unusedMs = olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
+      const removed = await removeUnusedEnvironments(machine, { unusedMs, now, dryRun });
+      return removed.map(({ name, sizeBytes }) => ({ what: name, bytes: sizeBytes, why: ageText(options) }));
+    },
+  },
+  {
+    name: "images",
+    unit: "images",
+    rule: "`corral images rm` removes those of projects; layers count in each",
+    async measure(machine) {
+      const { images } = await openEngine({ ...machine, looksOnly: true });
+      const [own, made] = await Promise.all([images.status(IMAGES_DIR), images.made()]);
+      const sizes = [...own, ...made].flatMap(({ sizeBytes }) => sizeBytes ?? []);
+      return { bytes: sizes.reduce((sum, bytes) => sum + bytes, 0), count: sizes.length, complete: true };
+    },
+    collect: nothing,
+  },
+  {
+    name: "unpacked images",
+    unit: "images",
+    rule: "for cells of runc; what no process used for 30 days; unpacked again",
+    async measure(machine) {
+      const { unpacked } = await openEngine({ ...machine, looksOnly: true });
+      return { ...(await unpacked.measure()), complete: true };
+    },
+    async collect(machine, options) {
+      const { olderThanMs, nowMs, dryRun } = options;
+      const { unpacked } = await openEngine(machine);
+      const { letGo, bytes } = await unpacked.letGo({
+        usedBefore: nowMs - (olderThanMs ?? DEFAULT_KEEP.days * DAY_MS),
+        dryRun,
+      });
+      const why = `${ageText(options)}; the image itself stays`;
+      return letGo.map((id, at) => ({ what: id, bytes: at === 0 ? bytes : null, why }));
+    },
+  },
+  {
+    name: "other",
+    unit: "entries",
+    rule: "the gate, keys and records of Corral; never",
+    measure: ({ stateDir }, signal) => measuredEntries(stateDir, OTHER, signal),
+    collect: nothing,
+  },
+];
+
+/** What no other kind is. */
+const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled|environments|runc)$)/;
+
+async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
+  const entries = await stateEntries(dir, fits);
+  const paths = entries.map(({ path }) => path);
+  return { ...(await measured(paths, signal)), count: entries.length };
+}
+
+/** A question goes before its end: without one it would seem to wait. */
+async function collectQuestions({ stateDir }: Machine, options: CollectOptions): Promise<readonly Removed[]> {
+  const old: StateEntry[] = [];
+  for (const { path } of await stateEntries(statePaths(stateDir).inbox, PROJECT)) {
+    const age = options.olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
+    const files = await stateEntries(path, /^[0-9a-f]{12}\.(question|end)$/);
+    const questions = new Map(files.map((file) => [file.name, file]));
+    for (const end of files.filter(
+      ({ name, modifiedMs }) => name.endsWith(".end") && modifiedMs < options.nowMs - age,
+    )) {
+      const question = questions.get(end.name.replace(/end$/, "question"));
+      if (question !== undefined) old.push(question);
+      old.push(end);
+    }
+  }
+  return await removeOld(old, options);
+}
+
+async function removeOld(entries: readonly StateEntry[], options: CollectOptions): Promise<Removed[]> {
+  const { olderThanMs, nowMs, dryRun } = options;
+  const age = olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
+  const removed: Removed[] = [];
+  for (const entry of entries.filter(({ modifiedMs }) => modifiedMs < nowMs - age)) {
+    // The contents of a folder are read before it is removed.
+    const { bytes } = await measured([entry.path], AbortSignal.timeout(LOOK_MS));
+    if (dryRun || (await removeStateEntry(entry))) removed.push({ what: entry.name, bytes, why: ageText(options) });
+  }
+  return removed;
+}
+
+const LOOK_MS = 5000;
+
+function ageText({ olderThanMs }: CollectOptions): string {
+  return olderThanMs === null ? `not used for ${DEFAULT_KEEP.days} days` : "older than --older-than";
+}
+
+/** Their results are the user's: nothing is removed of them that was not asked for. */
+async function collectFleets({ stateDir }: { stateDir: string }, options: CollectOptions): Promise<Removed[]> {
+  const { olderThanMs, nowMs, dryRun } = options;
+  if (olderThanMs === null) return [];
+  const removed: Removed[] = [];
+  for (const { path } of await stateEntries(join(stateDir, "fleets"), PROJECT)) {
+    if ((await stateEntries(path, /^fleets\.db$/)).length === 0) continue;
+    await using store = await openFleetStoreAt(join(path, "fleets.db"));
+    const old = (await store.list(Number.MAX_SAFE_INTEGER)).filter(
+      ({ endedAt, state }) => state !== "pending" && endedAt !== null && Date.parse(endedAt) < nowMs - olderThanMs,
+    );
+    for (const { id } of old)
+      if (dryRun || (await store.forget(id))) removed.push({ what: id, bytes: null, why: ageText(options) });
+    if (!dryRun && old.length > 0) await store.shrink();
+  }
+  return removed;
+}
+
+async function collectDead(
+  machine: Parameters<StoredKind["collect"]>[0],
+  { dryRun }: CollectOptions,
+): Promise<Removed[]> {
+  const why = "its process is dead";
+  const as = (what: string): Removed => ({ what, bytes: null, why });
+  if (!dryRun) {
+    const { cells, volumes, directories } = await reapCells(machine);
+    const names = [...cells.map((run) => `container of run ${run}`), ...volumes.map((name) => `volume ${name}`)];
+    return [...names, ...directories.map((name) => `directory ${name}`)].map(as);
+  }
+  const dead = (await listCells(machine)).filter(({ ownerAlive }) => !ownerAlive);
+  const directories = await deadOwnerDirs(statePaths(machine.stateDir).live, currentOwner());
+  return [...dead.map(({ run }) => `container of run ${run}`), ...directories.map((name) => `directory ${name}`)].map(
+    as,
+  );
+}
 
 /** One kind of what Corral keeps, as it was measured. `trouble`: why it is not known, e.g. because no Engine answers. */
 export interface MeasuredKind extends Pick<StoredKind, "name" | "unit" | "rule"> {

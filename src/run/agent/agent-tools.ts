@@ -1,4 +1,4 @@
-import type { AgentTool, AgentToolAnswer } from "../../agent/conversation.ts";
+import type { AgentTool, AgentToolAnswer } from "../../agent/events.ts";
 import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { toolNameOf } from "../../declarations/worker/worker-yaml.ts";

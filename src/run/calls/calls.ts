@@ -11,8 +11,14 @@ import type { Grantee } from "../model/grantee.ts";
 import { type Job, type Narrow, newRunId } from "../model/job.ts";
 import { permissionOf } from "../model/permission.ts";
 import { type RunResult, refusedResult, unstartedResult } from "../model/result.ts";
-import { type CallRequest, callViolations, resolveAttachments } from "./call.ts";
-import { agreedToCall, callConsent, notApproved } from "./call-consent.ts";
+import {
+  agreedToCall,
+  type CallRequest,
+  callConsent,
+  callViolations,
+  notApproved,
+  resolveAttachments,
+} from "./call.ts";
 
 /** Performs a called job; `run.ts` gives it, so that runs and calls may need each other. */
 export type Perform = (job: Job) => Promise<RunResult>;

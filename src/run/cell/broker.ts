@@ -3,19 +3,86 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import PQueue from "p-queue";
-import { HeldDescriptors } from "../../isolation/disk/held-descriptors.ts";
+import { z } from "zod";
+import { HeldDescriptors } from "../../isolation/disk/unnamed-files.ts";
 import type { PlannedSource } from "../../isolation/plan/mounts.ts";
-import { OpenBytes } from "../../json/bounded-text.ts";
-import { bugText } from "../../platform/bug-text.ts";
+import { boundedText, examine, firstFaults, OpenBytes, parseJson } from "../../json/parse-json.ts";
+import { bugText } from "../../platform/errno.ts";
 import { createServer } from "../../platform/http.ts";
 import { StateDirError } from "../../state/state-dir.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import type { CallRequest } from "../calls/call.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
-import { inTurn } from "../model/in-turn.ts";
+import { inTurn } from "../model/grantee.ts";
 import type { RunResult } from "../model/result.ts";
-import { parseCallBody } from "./call-body.ts";
-import { jsonBody } from "./json-body.ts";
+
+const MAX_ATTACHMENTS = 256;
+
+const path = z.string().min(1).max(4096);
+const callBody = z.strictObject({
+  worker: z.string().min(1).max(256),
+  input: z.unknown().optional(),
+  attachments: z
+    .array(z.union([path, z.strictObject({ path, name: z.string().min(1).max(255).nullish() })]))
+    .max(MAX_ATTACHMENTS)
+    .nullish(),
+  narrow: z
+    .strictObject({
+      allow_read: z.union([path, z.array(path).max(MAX_ATTACHMENTS)]).optional(),
+      allow_write: z.union([path, z.array(path).max(MAX_ATTACHMENTS)]).optional(),
+      readonly: z.boolean().optional(),
+    })
+    .nullish(),
+});
+
+/** A call as the socket takes it, or what is wrong with it. */
+export function parseCallBody(raw: unknown): CallRequest | string {
+  const parsed = examine(callBody, raw);
+  if (!parsed.success) return `The request is not a call: ${firstFaults(parsed.error)}`;
+  const { worker, input, attachments, narrow } = parsed.data;
+  return {
+    worker,
+    input,
+    attachments: (attachments ?? []).map(attachmentOf),
+    narrow: narrow ? narrowOf(narrow) : null,
+  };
+}
+
+function attachmentOf(
+  raw: string | { path: string; name?: string | null | undefined },
+): CallRequest["attachments"][number] {
+  if (typeof raw === "string") return { path: raw };
+  return { path: raw.path, ...(raw.name ? { name: raw.name } : {}) };
+}
+
+function narrowOf(raw: NonNullable<z.infer<typeof callBody>["narrow"]>): NonNullable<CallRequest["narrow"]> {
+  return {
+    ...(raw.allow_read === undefined ? {} : { allowRead: [raw.allow_read].flat() }),
+    ...(raw.allow_write === undefined ? {} : { allowWrite: [raw.allow_write].flat() }),
+    ...(raw.readonly === undefined ? {} : { readonly: raw.readonly }),
+  };
+}
+
+const MAX_BODY_BYTES = 4 * 1024 * 1024;
+/** A worker may send many requests at once, and each value takes time. */
+const MAX_BODY_VALUES = 100_000;
+/** How much of a request that is too large is still read, so that its sender can read the answer. */
+const MAX_DROPPED_BYTES = 256 * 1024 * 1024;
+
+/** The JSON body of a request, or what is wrong with it. */
+async function jsonBody(
+  request: IncomingMessage,
+  take: (bytes: number) => boolean,
+): Promise<{ ok: true; value: unknown } | { ok: false; problem: string }> {
+  const limits = { maxBytes: MAX_BODY_BYTES, maxDroppedBytes: MAX_DROPPED_BYTES, take };
+  const text = await boundedText(request, limits);
+  if (text === null) {
+    const problem = `The request is larger than ${MAX_BODY_BYTES} bytes, or too many large requests are open at once. Pass large data as an attachment.`;
+    return { ok: false, problem };
+  }
+  const parsed = parseJson(text, MAX_BODY_VALUES);
+  return parsed.ok ? parsed : { ok: false, problem: `The request is not JSON: ${parsed.problem}` };
+}
 
 /** What a run can ask of Corral. Its socket is only in that run's cell, so the socket identifies the caller. */
 export interface BrokerService {

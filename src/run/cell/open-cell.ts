@@ -1,23 +1,176 @@
-import { DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
-import { writeCellFiles } from "../../isolation/network/cell-files.ts";
-import type { DriverName } from "../../isolation/plan/enforcement.ts";
-import { networkFiles } from "../../isolation/plan/network.ts";
-import type { Plan } from "../../isolation/plan/plan.ts";
-import type { Accept, Cell, Listening } from "../../isolation/port/cell.ts";
-import { EngineTrouble } from "../../isolation/port/driver.ts";
+import PQueue from "p-queue";
+import { type DiskBaseline, DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
+import { type CellFiles, writeCellFiles } from "../../isolation/network/name-files.ts";
+import { nameLines, networkFiles } from "../../isolation/plan/network.ts";
+import {
+  type DriverName,
+  HOSTS_PATH,
+  type Plan,
+  type PlannedMount,
+  type PlannedNetwork,
+} from "../../isolation/plan/plan.ts";
+import type { Accept, Cell, CellExit, Listening, ServingCell, SessionCell } from "../../isolation/port/cell.ts";
+import { type Driver, EngineTrouble, type Start, type StartRequest } from "../../isolation/port/driver.ts";
 import type { OnImageProgress } from "../../isolation/port/images.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
+import { MAX_TIMER_MS, onAbort } from "../../platform/within.ts";
+import { type AllowedNetwork, type NetworkPlaces, networkPlaces } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { Disposables } from "../model/disposables.ts";
-import type { CellHost, Records } from "../model/environment.ts";
-import type { RunIdentity } from "../model/events.ts";
+import { SecretUnavailable } from "../../secrets/read-secret.ts";
+import { type CellHost, Disposables, type Records } from "../model/environment.ts";
+import type { CellUse, RunIdentity } from "../model/events.ts";
+import type { StopReason } from "../model/result.ts";
 import { type BrokerService, openBroker } from "./broker.ts";
-import type { CellKind } from "./cell-kinds.ts";
-import { GrowingNetwork } from "./growing-network.ts";
-import { type PlannedJob, prepare } from "./prepare.ts";
+import { type PlannedJob, type Plumbing, prepare } from "./prepare.ts";
 import type { RunNetwork } from "./run-network.ts";
-import { readSecretsInside } from "./secrets-inside.ts";
+
+/** How long a worker that was asked to end may take before it is ended. */
+const GRACE_MS = 2000;
+/** How long the engine may take to report the end of a cell that was killed. */
+const KILL_TIMEOUT_MS = 30_000;
+
+export interface Supervision {
+  readonly exit: CellExit;
+  /** Why Corral ended the cell; null if the worker ended by itself. */
+  readonly stopped: StopReason | null;
+}
+
+export interface SupervisionBounds {
+  readonly timeoutMs: number;
+  /** Aborted when the run is cancelled, by a person or with its caller. */
+  readonly signal: AbortSignal;
+  /** Aborted when the worker has printed more than it may. */
+  readonly flooded: AbortSignal;
+  /** Aborted when it has written more than it may. */
+  readonly overDisk: AbortSignal;
+}
+
+/** Waits for a released cell to end, and ends it if it exceeds a bound. The first reason is reported. */
+export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<Supervision> {
+  let stopped: StopReason | null = null;
+  const { promise: unanswered, resolve: giveUp } = Promise.withResolvers<CellExit>();
+  const timers: NodeJS.Timeout[] = [];
+  const after = (ms: number, action: () => void): void => {
+    timers.push(setTimeout(action, Math.max(0, Math.min(ms, MAX_TIMER_MS))));
+  };
+  // If the engine cannot be asked to kill, the exit reports that; there is nothing to add here.
+  const kill = (signal: "SIGTERM" | "SIGKILL"): void => void cell.kill(signal).catch(() => {});
+  const end = (): void => {
+    kill("SIGKILL");
+    after(KILL_TIMEOUT_MS, () =>
+      giveUp({ kind: "lost", reason: "the engine did not report the end of a killed cell" }),
+    );
+  };
+  const stop = (reason: StopReason): void => {
+    if (stopped !== null) return;
+    stopped = reason;
+    if (reason === "output_limit" || reason === "disk_limit") end();
+    else {
+      kill("SIGTERM");
+      after(GRACE_MS, end);
+    }
+  };
+
+  after(bounds.timeoutMs, () => stop("timed_out"));
+  using _cancel = onAbort(bounds.signal, () => stop("cancelled"));
+  using _flood = onAbort(bounds.flooded, () => stop("output_limit"));
+  using _disk = onAbort(bounds.overDisk, () => stop("disk_limit"));
+  try {
+    const exit = await Promise.race([cell.exit, unanswered]);
+    return { exit, stopped };
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+  }
+}
+
+interface Parts {
+  readonly cell: Cell;
+  /** What it began with. */
+  readonly planned: PlannedNetwork;
+  readonly files: CellFiles;
+  readonly accept: Accept;
+  /** Receives why a host that was granted has no place of its own in the cell. */
+  readonly trouble: (detail: string) => void;
+}
+
+/**
+ * Gives hosts that are granted to a running cell their places in it: a name, and sockets that listen. What is revoked keeps its
+ * place, at which every connection is refused: another host never takes it.
+ */
+class GrowingNetwork implements AsyncDisposable {
+  readonly #parts: Parts;
+  readonly #listening = new Disposables();
+  /** One after the other, as each place depends on those before. */
+  readonly #turns = new PQueue({ concurrency: 1 });
+  #places: NetworkPlaces;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#places = parts.planned;
+  }
+
+  /** Settles when the cell has a place for each host of the list. Rejects only for a bug. */
+  async grow(network: AllowedNetwork): Promise<void> {
+    await this.#turns.add(() => this.#grow(network));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#turns.onIdle();
+    await this.#listening[Symbol.asyncDispose]();
+  }
+
+  async #grow(network: AllowedNetwork): Promise<void> {
+    const { cell, files, accept, trouble } = this.#parts;
+    const before = this.#places;
+    const next = networkPlaces(network, before);
+    const places = next.listeners.slice(before.listeners.length);
+    if (places.length === 0) return;
+    try {
+      const listening = await cell.listen(places, accept);
+      if (!listening.ok) return trouble(`what was granted has no place in the container: ${listening.reason}`);
+      this.#listening.use(listening);
+    } catch (error) {
+      // Nothing in a cell that has ended misses it.
+      if (error instanceof EngineTrouble) return trouble(error.message);
+      throw error;
+    }
+    this.#places = next;
+    await files.append(HOSTS_PATH, nameLines(next.names.slice(before.names.length)));
+  }
+}
+
+/** To hide a shorter text wherever it is in an output would hide ordinary words and numbers. */
+const MIN_SECRET_CHARS = 8;
+
+export type SecretsInside =
+  | { readonly ok: true; readonly values: ReadonlyMap<string, string> }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** Reads the values of a sandbox's secrets, before a cell starts. All that cannot be read are reported together. */
+async function readSecretsInside(
+  { secrets = [] }: Pick<Sandbox, "secrets">,
+  { secretInside }: Pick<CellHost, "secretInside">,
+  signal: AbortSignal,
+): Promise<SecretsInside> {
+  const values = new Map<string, string>();
+  const violations: Violation[] = [];
+  for (const secret of secrets) {
+    const value = await secretInside(secret, signal).catch((error: unknown) => {
+      if (!(error instanceof SecretUnavailable)) throw error;
+      return error;
+    });
+    const reason = typeof value === "string" ? faultOf(value) : value.message;
+    if (reason !== null) violations.push({ code: "SECRET_NOT_READ", secret, reason });
+    else if (typeof value === "string") values.set(secret, value);
+  }
+  return violations.length > 0 ? { ok: false, violations } : { ok: true, values };
+}
+
+function faultOf(value: string): string | null {
+  if (value.length >= MIN_SECRET_CHARS) return null;
+  return `it has fewer than ${MIN_SECRET_CHARS} characters, which Corral could not hide in output. Use a longer one`;
+}
 
 export interface CellRequest<C extends Cell> {
   /** What the cell is planned for. Its `run` names the cell and its socket. */
@@ -188,4 +341,76 @@ function removalOf(cell: Cell, trouble: (detail: string) => void): AsyncDisposab
 
 function refused(violations: readonly Violation[]): CellOpening<never> {
   return { ok: false, violations, [Symbol.asyncDispose]: async () => {} };
+}
+
+/** The views of a run: which of its mounts are views, and the directories on the host that hold what is written to them. */
+type StagedViews = { readonly paths: ReadonlySet<string>; readonly written: readonly string[] };
+
+/** What differs between the kinds of cells. Everything else is the same for all of them (`openCell`). */
+export interface CellKind<C extends Cell> {
+  readonly use: CellUse;
+  readonly start: (driver: Driver, request: Omit<StartRequest, "onOutput">) => Promise<Start<C>>;
+  /** What its plan needs beside its sandbox. */
+  readonly given: Omit<Plumbing, "socket">;
+  /** False if its programs can ask Corral for nothing: then it has no socket. */
+  readonly hasSocket: boolean;
+  /** The directories outside of its own memory that it can write, each by a path that cannot lead elsewhere. */
+  readonly written: (plan: Plan, pins: Pins) => readonly string[];
+  /** What there was before the first of several cells that share one disk limit; absent: before this one. */
+  readonly baseline?: DiskBaseline;
+}
+
+/** Runs a worker's command once. */
+export function workerCell(stage: StagedViews, onOutput: StartRequest["onOutput"]): CellKind<Cell> {
+  return {
+    use: "command",
+    start: (driver, request) => driver.start({ ...request, onOutput }),
+    given: { views: stage },
+    hasSocket: true,
+    written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
+  };
+}
+
+/**
+ * Runs a session's commands. `outputDir`: the directory with what they printed; `commandsDir`: of their pipes, if its first process
+ * starts them.
+ */
+export function sessionCell(
+  stage: StagedViews,
+  dirs: Pick<Plumbing, "outputDir" | "commandsDir">,
+  baseline: DiskBaseline,
+): CellKind<SessionCell> {
+  return {
+    use: "session",
+    start: (driver, request) => driver.startSession({ ...request, onOutput: () => {} }),
+    given: { ...dirs, views: stage },
+    hasSocket: true,
+    written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
+    baseline,
+  };
+}
+
+/**
+ * Runs a worker's command for one item after another. `folder`: holds everything that the items can write. It has no socket:
+ * descriptors that an item sends to it would wait there, and stay open, when every process of the item has ended.
+ */
+export function servingCell(items: Plumbing["items"] & object, folder: string): CellKind<ServingCell> {
+  return {
+    use: "items",
+    start: (driver, request) => driver.startServing(request),
+    given: { items, views: { paths: new Set() } },
+    hasSocket: false,
+    written: () => [folder],
+  };
+}
+
+/** The directories that a cell writes without a view in between. One inside another is counted with the outer one. */
+function writtenDirectly(plan: Plan, pins: Pins): Set<string> {
+  const direct = plan.mounts.filter(({ mode, staged, kind }) => mode === "rw" && !staged && kind === "directory");
+  const outer = direct.filter((mount) => !direct.some((other) => isInside(mount, other)));
+  return new Set(outer.flatMap(({ host }) => pins.sources.get(host)?.descriptorPath ?? []));
+}
+
+function isInside({ host, identity }: PlannedMount, outer: PlannedMount): boolean {
+  return identity.device === outer.identity.device && host.startsWith(`${outer.host}/`);
 }

@@ -3,7 +3,7 @@ import type { Accept } from "../../isolation/port/cell.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { packageRewrites } from "../../sandbox/network/package-environment.ts";
 import { type AllowedNetwork, isLookedInto, lesserNetwork } from "../../sandbox/network/rule.ts";
-import { asksByConnection } from "../grants/asked-by-connection.ts";
+import { asksByConnection } from "../grants/request-host.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Consent, Declared, NetworkHost, Records } from "../model/environment.ts";
 import type { Grantee } from "../model/grantee.ts";

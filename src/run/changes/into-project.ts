@@ -2,12 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type AuditRecord, changesApplying, changesDiscarded } from "../../audit/records.ts";
 import { type AuditTrail, AuditTrailError } from "../../audit/trail.ts";
 import { type Changeset, only } from "../../changes/model/changeset.ts";
-import type { RecordApplied } from "../../changes/store/apply-kept.ts";
 import { ChangesetBusy, ChangesetStore } from "../../changes/store/changeset-store.ts";
+import type { RecordApplied } from "../../changes/store/kept-folder.ts";
 import { lockOwner } from "../../state/owner.ts";
 import type { KeptChangesets, Outcome } from "../model/reported.ts";
-import { UnfinishedChanges } from "../model/unfinished-changes.ts";
-import { appliedOf } from "./finish-interrupted.ts";
+import { UnfinishedChanges } from "../model/result.ts";
+import { appliedOf } from "./settle.ts";
 
 /** The store of a state directory, as this process works on it. */
 export function changesetStore(stateDir: string): ChangesetStore {

@@ -1,5 +1,5 @@
 import type { ChangesOf, Collected } from "../../changes/collect.ts";
-import { TooManyChanges } from "../../changes/scan/draft.ts";
+import { TooManyChanges } from "../../changes/scan/judge.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { Consent, Declared, Destinations, Records } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";

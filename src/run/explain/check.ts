@@ -8,8 +8,7 @@ import { DeclarationError, describeProblem } from "../../declarations/yaml/probl
 import type { DescribedViolation } from "../model/result.ts";
 import { madeAtFirstUse, NO_ASK } from "../model/worker-images.ts";
 import type { Preview } from "../open/preview.ts";
-import { Budget, type ExplainedRun, explainRoot } from "./explain.ts";
-import { directNote } from "./explained-consent.ts";
+import { Budget, directNote, type ExplainedRun, explainRoot } from "./explain.ts";
 
 /** What is wrong with a project before anything runs. */
 export interface CheckReport {

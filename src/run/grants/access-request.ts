@@ -1,14 +1,12 @@
 import { z } from "zod";
-import { examine, firstFaults } from "../../json/examine.ts";
+import { examine, firstFaults } from "../../json/parse-json.ts";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { reachesHost } from "../../sandbox/network/hosts.ts";
 import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
-import type { Mode } from "../model/grant.ts";
-import type { Grantee } from "../model/grantee.ts";
-import { parseAskedHost } from "./asked-host.ts";
-import { type Refused, refuseHost } from "./refusal.ts";
+import type { Grantee, Mode } from "../model/grantee.ts";
+import { type Refused, refuseHost } from "./judge.ts";
 import { requestGrant } from "./request.ts";
-import { requestHost } from "./request-host.ts";
+import { parseAskedHost, requestHost } from "./request-host.ts";
 import type { GrantSurroundings } from "./terms.ts";
 
 const directory = z.strictObject({

@@ -4,7 +4,7 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import type { Grantee } from "../model/grantee.ts";
-import type { Refused } from "./refusal.ts";
+import type { Refused } from "./judge.ts";
 import { requestGrant } from "./request.ts";
 import type { GrantNeed, GrantOutcome, GrantSurroundings } from "./terms.ts";
 

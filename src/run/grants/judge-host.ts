@@ -3,7 +3,21 @@ import { reachesHost, rulesToGrant, takenPlace } from "../../sandbox/network/hos
 import { meetNetwork } from "../../sandbox/network/network.ts";
 import { isAmong, MAX_PLACES, type Network, type NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { type GrantRefusalCode, type Refused, refuseHost } from "./refusal.ts";
+import { type GrantRefusalCode, type Refused, refuseHost } from "./judge.ts";
+
+/** The most hosts that one run learns; a person is not asked for more. */
+const MAX_LEARNED = 64;
+
+/**
+ * The sandbox of a run whose user wants to be asked about every host: it reaches what it reached, and has a place to ask for more.
+ * A worker with all of the network has nothing to learn.
+ */
+export function learningNetwork(sandbox: Sandbox): Sandbox {
+  const { network } = sandbox;
+  if (network === true) return sandbox;
+  const had = network === false ? { allow: [] } : network;
+  return { ...sandbox, network: { ...had, dynamic: { within: had.dynamic?.within ?? [], max: MAX_LEARNED } } };
+}
 
 /** One run of the chain that leads from the root to the run that asks. */
 export interface HostLevel {

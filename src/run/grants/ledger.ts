@@ -1,8 +1,7 @@
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
 import { GrantFiles, type LiveGrant } from "../../state/live-grants.ts";
-import type { GrantedHost, GrantedPlace, GrantRecord, Grants } from "../model/grant.ts";
-import type { Grantee } from "../model/grantee.ts";
+import type { GrantedHost, GrantedPlace, Grantee, GrantRecord, Grants } from "../model/grantee.ts";
 import { holds } from "./source.ts";
 
 /** More grants than this are not reported at the end of a run. */

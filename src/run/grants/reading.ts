@@ -8,9 +8,8 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { DirectoryGrantRecord } from "../model/grant.ts";
-import type { Grantee } from "../model/grantee.ts";
-import { type Refused, refuse } from "./refusal.ts";
+import type { DirectoryGrantRecord, Grantee } from "../model/grantee.ts";
+import { type Refused, refuse } from "./judge.ts";
 import { holds } from "./source.ts";
 import {
   type GrantNeed,

@@ -1,12 +1,77 @@
+import { domainToASCII } from "node:url";
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
+import { bugText } from "../../platform/errno.ts";
+import { parseTarget } from "../../sandbox/network/rule.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { HostGrantRecord } from "../model/grant.ts";
-import type { Grantee } from "../model/grantee.ts";
-import { parseAskedHost } from "./asked-host.ts";
+import type { Grantee, HostGrantRecord } from "../model/grantee.ts";
+import { type Refused, refuseHost } from "./judge.ts";
 import { type HostJudgement, judgeHost } from "./judge-host.ts";
-import { type Refused, refuseHost } from "./refusal.ts";
 import { type GrantSurroundings, NOT_RECORDED } from "./terms.ts";
+
+/** A domain name has fewer characters than this, in whatever alphabet. */
+const MAX_CHARACTERS = 300;
+
+/**
+ * One host and port in the form in which rules name it, or what is wrong with the text. Upper case, a dot at the end and names
+ * outside of ASCII are other ways to write the same host, so a person is asked about it once, and by the name that is looked up.
+ */
+export function parseAskedHost(
+  raw: string,
+): { readonly ok: true; readonly to: string } | { readonly ok: false; readonly reason: string } {
+  const parts = /^([^\s/@]+):([0-9]+)$/u.exec(raw);
+  if (raw.length > MAX_CHARACTERS || parts === null)
+    return { ok: false, reason: "write one host and its port, as in `api.example.org:443`" };
+  const [, name = "", port = ""] = parts;
+  const ascii = isPlain(name) ? name : domainToASCII(name);
+  const parsed = parseTarget(`${ascii.replace(/\.$/, "")}:${port}`);
+  if (!parsed.ok) return parsed;
+  const { host, wildcard } = parsed.target;
+  if (wildcard) return { ok: false, reason: "a wildcard cannot be asked for; name one host" };
+  return { ok: true, to: `${host}:${Number(port)}` };
+}
+
+/** Only other names are rewritten: the function for that also reads numbers as addresses. */
+function isPlain(name: string): boolean {
+  return /^[\x21-\x7e]+$/.test(name);
+}
+
+/** The most hosts that the connections of one run ask for by themselves. */
+const MAX_ASKED = 64;
+
+const WHY = "a program in its container tried to connect";
+
+/**
+ * Asks for the host of a connection, if the run may be granted it. Each host is asked for once, and every connection to it gets the
+ * same answer: true if the host was granted. A question that is open when `signal` is aborted is withdrawn. Never rejects.
+ */
+export function asksByConnection(
+  grantee: Grantee,
+  around: GrantSurroundings,
+  signal: AbortSignal,
+  trouble: (detail: string) => void,
+): (to: string) => Promise<boolean> {
+  const asked = new Map<string, Promise<boolean>>();
+  const ask = async (host: string): Promise<boolean> => {
+    try {
+      return (await requestHost({ host, why: WHY }, grantee, around, signal)).ok;
+    } catch (error) {
+      if (!signal.aborted) trouble(`internal error in a request for a host: ${bugText(error)}`);
+      return false;
+    }
+  };
+  return async (host) => {
+    const parsed = parseAskedHost(host);
+    if (!parsed.ok) return false;
+    const known = asked.get(parsed.to);
+    if (known !== undefined) return await known;
+    const judged = judgedNow(parsed.to, grantee);
+    if (asked.size >= MAX_ASKED || signal.aborted || !judged.ok || judged.had) return false;
+    const answer = ask(parsed.to);
+    asked.set(parsed.to, answer);
+    return await answer;
+  };
+}
 
 /** A host that a worker does not reach. */
 export interface HostNeed {

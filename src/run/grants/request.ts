@@ -8,11 +8,18 @@ import { declaredBy, type Sandbox, withheldAt } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
-import type { DirectoryGrantRecord } from "../model/grant.ts";
-import type { Grantee } from "../model/grantee.ts";
-import { type DirectoryRequest, type Grounds, type Judgement, judgeGrant, type Level, meaningOf } from "./judge.ts";
+import type { DirectoryGrantRecord, Grantee } from "../model/grantee.ts";
+import {
+  type DirectoryRequest,
+  type Grounds,
+  type Judgement,
+  judgeGrant,
+  type Level,
+  meaningOf,
+  type Refused,
+  refuse,
+} from "./judge.ts";
 import { requestReading } from "./reading.ts";
-import { type Refused, refuse } from "./refusal.ts";
 import {
   type GrantNeed,
   type GrantOutcome,

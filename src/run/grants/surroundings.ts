@@ -1,5 +1,5 @@
 import type { CellHost, Consent, Declared, Records } from "../model/environment.ts";
-import type { GrantRecord } from "../model/grant.ts";
+import type { GrantRecord } from "../model/grantee.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
 import { writableHosts } from "../model/permission.ts";
 import type { GrantSurroundings } from "./terms.ts";

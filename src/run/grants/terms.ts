@@ -4,8 +4,8 @@ import type { RefusedSources } from "../../isolation/sources/refused-sources.ts"
 import { governingMount } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { GrantRecord, Grants, Mode } from "../model/grant.ts";
-import { type Refused, refuse } from "./refusal.ts";
+import type { GrantRecord, Grants, Mode } from "../model/grantee.ts";
+import { type Refused, refuse } from "./judge.ts";
 
 /** A path that a worker may not use, and what it would have to be able to do there. */
 export interface GrantNeed {

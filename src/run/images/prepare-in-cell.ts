@@ -9,20 +9,15 @@ import { projectSandbox } from "../../sandbox/declare.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { CellKind } from "../cell/cell-kinds.ts";
-import { openCell } from "../cell/open-cell.ts";
+import { type CellKind, openCell, supervise } from "../cell/open-cell.ts";
 import { openRunNetwork } from "../cell/run-network.ts";
-import { supervise } from "../cell/supervise.ts";
-import { endedResult } from "../ended.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import { Grantee } from "../model/grantee.ts";
-import { identityOf, type Job, newRunId, rootJob } from "../model/job.ts";
-import { BoundedOutput } from "../model/output.ts";
+import { BoundedOutput, identityOf, type Job, newRunId, rootJob } from "../model/job.ts";
 import { type RunResult, refusedResult } from "../model/result.ts";
 import type { MakeAsk } from "../model/worker-images.ts";
-import { recordedRun } from "../recorded-run.ts";
-import { MAX_ENVIRONMENT_BYTES } from "./environment-step.ts";
-import type { Prepare, PrepareRequest } from "./step.ts";
+import { endedResult, recordedRun } from "../recorded-run.ts";
+import { MAX_ENVIRONMENT_BYTES, type Prepare, type PrepareRequest } from "./step.ts";
 
 /*
  * The scripts of packages are hostile code, and this is where they run: in a cell with one directory to write, no other mount,

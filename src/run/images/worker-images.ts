@@ -1,6 +1,17 @@
+import { resolve } from "node:path";
+import { baseImagesOf, readBuildFolder } from "../../declarations/images/build-folder.ts";
 import { environmentInputs } from "../../declarations/images/environment-inputs.ts";
+import { pulledName } from "../../declarations/images/image-yaml.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { ImageBuildError } from "../../isolation/port/images.ts";
+import {
+  type EngineImages,
+  type FoundImage,
+  IMAGE_PREFIX,
+  ImageBuildError,
+  type MadeFrom,
+  madeTag,
+} from "../../isolation/port/images.ts";
+import { sha256 } from "../../platform/sha256.ts";
 import {
   getCommand,
   type MakeAsk,
@@ -9,9 +20,138 @@ import {
   type ShownEnvironment,
   type WorkerImages,
 } from "../model/worker-images.ts";
-import { environmentStep } from "./environment-step.ts";
-import { aptStep, imageStep } from "./image-steps.ts";
-import type { ImagePlace, ImageThere, Step } from "./step.ts";
+import { environmentStep, type ImagePlace, type ImageThere, type Step } from "./step.ts";
+
+/** The image itself, before anything is added to it. */
+function imageStep({ image: name, imageFrom }: WorkerDefinition, place: ImagePlace): Step<ImageThere> {
+  if (imageFrom?.kind === "build") return buildStep(name, resolve(place.projectDir, imageFrom.folder), place);
+  const { images } = place;
+  if (imageFrom === undefined) {
+    const make = () => Promise.reject(new ImageBuildError(name, "the Engine does not have it"));
+    return { kind: "named", name, look: () => there(images, name), make };
+  }
+  const reference = pulledName(imageFrom);
+  return {
+    kind: "pull",
+    name,
+    look: () => there(images, reference),
+    make: async (ask) => ({ reference, ...(await images.pull(reference, ask)) }),
+  };
+}
+
+function buildStep(name: string, dir: string, place: ImagePlace): Step<ImageThere> {
+  const { images, env } = place;
+  const fail = (fault: string): never => {
+    throw new ImageBuildError(name, `cannot be built: ${fault}`);
+  };
+  const folder = async () => {
+    const read = await readBuildFolder(dir);
+    const bases = read.ok ? baseImagesOf(read.value.dockerfile) : read;
+    if (!read.ok) return fail(read.fault);
+    return bases.ok ? { ...read.value, bases: bases.value } : fail(bases.fault);
+  };
+  const from = (digest: string, ids: readonly string[]): MadeFrom => ({
+    kind: "build",
+    project: place.project,
+    name,
+    digest: sha256(JSON.stringify([digest, ids])),
+  });
+  return {
+    kind: "build",
+    name,
+    async look() {
+      const { sha256: digest, bases } = await folder();
+      const found = await Promise.all(bases.map((base) => images.find(base)));
+      if (found.some((base) => base === null)) return null;
+      return await madeThere(
+        images,
+        from(
+          digest,
+          found.map((base) => base?.id ?? ""),
+        ),
+      );
+    },
+    async make(ask) {
+      const { files, sha256: digest, bases } = await folder();
+      const ids: string[] = [];
+      for (const base of bases) ids.push((await baseThere(base, ask, place)).id);
+      const made = from(digest, ids);
+      return { reference: madeTag(made), ...(await images.make({ made, files, env, ...ask })) };
+    },
+  };
+}
+
+/** A base comes with Corral, is there already, or has a digest: a name alone could mean another image tomorrow. */
+async function baseThere(base: string, ask: MakeAsk, { images, imagesDir, env }: ImagePlace): Promise<FoundImage> {
+  const found = await images.find(base);
+  if (found !== null) return found;
+  if (base.startsWith(`${IMAGE_PREFIX}/`)) {
+    await images.build({ imagesDir, names: [base], env, ...ask });
+    const built = await images.find(base);
+    if (built !== null) return built;
+  }
+  if (/@sha256:[0-9a-f]{64}$/.test(base)) return await images.pull(base, ask);
+  throw new ImageBuildError(
+    base,
+    `the Engine does not have this base image. Run \`corral images pull ${base}\`, and write the digest that it prints: FROM ${base}@sha256:…`,
+  );
+}
+
+/** Raise it if the recipe below changes what an image holds. */
+const APT_RECIPE = 1;
+
+/** The same image with packages of Debian. */
+function aptStep(packages: readonly string[], base: ImageThere | null, place: ImagePlace): Step<ImageThere> {
+  const name = aptName(packages);
+  const { images, project, env } = place;
+  const made = (id: string): MadeFrom => ({
+    kind: "apt",
+    project,
+    name,
+    digest: sha256(JSON.stringify([APT_RECIPE, id, packages])),
+  });
+  return {
+    kind: "apt",
+    name,
+    look: async () => (base === null ? null : await madeThere(images, made(base.id))),
+    async make(ask) {
+      if (base === null) throw new Error("packages are added to an image that is there");
+      const files = [{ name: "Dockerfile", content: aptDockerfile(base.id, packages) }];
+      const from = made(base.id);
+      return { reference: madeTag(from), ...(await images.make({ made: from, files, env, ...ask })) };
+    },
+  };
+}
+
+function aptName(packages: readonly string[]): string {
+  return `apt:${packages.join(",")}`;
+}
+
+/**
+ * The packages' own scripts, such as those of fonts and libraries, want the whole file system and root. So this is a build of
+ * an image, and no cell: what it makes is run only in cells.
+ */
+function aptDockerfile(baseId: string, packages: readonly string[]): Buffer {
+  return Buffer.from(`FROM ${baseId}
+USER root
+RUN apt-get update \\
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${packages.map((name) => `'${name}'`).join(" ")} \\
+ && apt-get clean \\
+ && rm -rf /var/lib/apt/lists/*
+`);
+}
+
+async function there(images: EngineImages, reference: string): Promise<ImageThere | null> {
+  const found = await images.find(reference);
+  return found === null ? null : { reference, ...found };
+}
+
+/** By its name and its digest: names can be moved by hand. */
+async function madeThere(images: EngineImages, made: MadeFrom): Promise<ImageThere | null> {
+  const tag = madeTag(made);
+  const known = (await images.made()).find((one) => one.tag === tag && one.digest === made.digest);
+  return known === undefined ? null : { reference: tag, id: known.id, sizeBytes: known.sizeBytes, digests: [] };
+}
 
 type WorkerParts = Pick<WorkerDefinition, "image" | "imageFrom" | "environment">;
 

@@ -1,5 +1,7 @@
+import type PQueue from "p-queue";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { type Hidden, NOTHING_HIDDEN } from "../../files/model/files.ts";
+import { onAbort } from "../../platform/within.ts";
 import { canonicalMounts, carve, governingMount } from "../../sandbox/access.ts";
 import {
   type DirectoryGrant,
@@ -11,10 +13,11 @@ import {
 } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { networkWithin, rulesWithin } from "../../sandbox/network/hosts.ts";
-import type { Network } from "../../sandbox/network/rule.ts";
+import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { LiveDirectoryGrant, LiveHostGrant } from "../../state/live-grants.ts";
 
 /** The most requests of one tree of runs: more is no question for a person. */
 const MAX_REQUESTS = 500;
@@ -234,4 +237,66 @@ function withoutGrant(mounts: readonly Mount[], id: string): Mount[] {
     return [{ ...carve(outer, mount.path), ...meetConstraints(outer, mount), name: mount.name, mode: "ro" }];
   });
   return canonicalMounts([...rest, ...inner]);
+}
+
+/**
+ * Runs work in its turn of a queue. If `signal` is aborted while the work waits, it leaves the queue at once with the reason
+ * of the signal; work that has begun is awaited to its end.
+ */
+export async function inTurn<T>(queue: PQueue, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const waiting = new AbortController();
+  using listening = onAbort(signal, () => waiting.abort(signal.reason));
+  const begun = async (): Promise<T> => {
+    listening[Symbol.dispose]();
+    return await work();
+  };
+  return await queue.add(begun, { signal: waiting.signal });
+}
+
+/** What a directory is granted for; writing includes reading. */
+export type Mode = "read" | "write";
+
+/** One grant as it is reported: in the audit trail, to the user at the end of a run, and while it is live. */
+export type GrantRecord = DirectoryGrantRecord | HostGrantRecord;
+
+interface Reported {
+  /** The workers of `through` that were granted it: the one that asked, and all that lacked it above. */
+  readonly granted: readonly string[];
+  readonly why: string;
+}
+
+/** It holds host paths. */
+export interface DirectoryGrantRecord extends Omit<LiveDirectoryGrant, "scope">, Reported {
+  /** The name of the project's mount in which it lies; null if the project gives nothing there. */
+  readonly mount: string | null;
+  readonly scope: LiveDirectoryGrant["scope"] | "once";
+  /** True if the worker declares it, and only its reading needed consent. */
+  readonly declared?: true;
+}
+
+/** A host of the network. */
+export interface HostGrantRecord extends LiveHostGrant, Reported {
+  /** What the worker that asked was granted of it. */
+  readonly rules: readonly NetworkRule[];
+}
+
+/** A grant, by what a later request is compared with. */
+export type GrantedPlace = Pick<DirectoryGrantRecord, "worker" | "host" | "mode">;
+export type GrantedHost = Pick<HostGrantRecord, "worker" | "to">;
+
+/** The grants of one orchestrator: which runs have what, what was revoked, and what there is to report. */
+export interface Grants {
+  /** Every grant of this process that was not revoked, the oldest first. */
+  readonly told: readonly GrantRecord[];
+  /** Keeps the run's grants until the returned value is disposed of, at the end of the run. */
+  join(grantee: Grantee): Promise<AsyncDisposable>;
+  /** Runs one change after the ones before it. */
+  inTurn<T>(change: () => Promise<T>): Promise<T>;
+  /** In turn: lists a grant, then makes it true by `keep`, which may report why it cannot. */
+  add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]>;
+  /** True if the user revoked this or a part of it: an earlier approval of a directory around it may still be remembered. */
+  wasRevoked(place: GrantedPlace | GrantedHost): boolean;
+  /** Takes away what was revoked since the last call. Before each use of a sandbox that was expanded. */
+  look(): Promise<void>;
 }

@@ -3,14 +3,122 @@ import type { ModelMessage } from "ai";
 import type { Spending } from "../../agent/spending.ts";
 import type { Blob } from "../../blobs/blob.ts";
 import type { ChangedItem } from "../../changes/model/changeset.ts";
+import type { BoundedChecks } from "../../declarations/schema/bounded-mismatch.ts";
+import type { JsonSchema } from "../../declarations/schema/json-schema.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { Meter } from "../../egress/traffic/traffic.ts";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../json/parse-json.ts";
 import type { MountView } from "../../sandbox/mount.ts";
+import { ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
 import type { RunIdentity } from "./events.ts";
 import type { Grantee } from "./grantee.ts";
 import type { NotBegun } from "./reported.ts";
-import type { RunResult } from "./result.ts";
+import type { RunError, RunResult } from "./result.ts";
+
+/** How a value differs from a schema, or null. Rejects with the reason of the signal. */
+export type SchemaCheck = (value: unknown, signal?: AbortSignal) => Promise<string | null>;
+
+/** Checks values for all runs of one project, a few at once. */
+export class SchemaChecks {
+  #checks: Promise<BoundedChecks> | null = null;
+
+  /** Null if there is no schema. The schema validator is loaded only if there is one. */
+  by(schema: JsonSchema | undefined): SchemaCheck | null {
+    if (schema === undefined) return null;
+    return async (value, signal) => {
+      this.#checks ??= import("../../declarations/schema/bounded-mismatch.ts").then(
+        (loaded) => new loaded.BoundedChecks(),
+      );
+      return await (await this.#checks).mismatch(schema, value, signal);
+    };
+  }
+}
+
+/** Why the output of a worker that succeeded is not what it declares; null if it is. */
+export async function outputError(
+  { name, outputSchema }: Pick<WorkerDefinition, "name" | "outputSchema">,
+  output: unknown,
+  schemas: SchemaChecks,
+): Promise<RunError | null> {
+  const mismatch = (await schemas.by(outputSchema)?.(output)) ?? null;
+  if (mismatch === null) return null;
+  const message = `What worker ${name} printed does not match its \`output_schema\`: ${mismatch}`;
+  return { code: "OUTPUT_NOT_VALID", message };
+}
+
+/** Why a worker does not take its input. An input that cannot be serialized is refused. */
+export async function inputViolations(
+  { worker, input }: Pick<Job, "worker" | "input">,
+  schemas: SchemaChecks,
+): Promise<Violation[]> {
+  const refused = (reason: string): Violation[] => [{ code: "INPUT_NOT_VALID", worker: worker.name, reason }];
+  if (isTooDeep(input)) return refused(`it is nested more than ${MAX_JSON_DEPTH} levels deep`);
+  const reason = (await schemas.by(worker.inputSchema)?.(input)) ?? null;
+  return reason === null ? [] : refused(reason);
+}
+
+type StreamName = "stdout" | "stderr";
+
+/** Keeps what a worker prints, both streams apart, up to a bound on both together; the rest is dropped. */
+export class BoundedOutput {
+  readonly #kept: Record<StreamName, GrowingBytes> = { stdout: new GrowingBytes(), stderr: new GrowingBytes() };
+  readonly #maxBytes: number;
+  readonly #onKept: (stream: StreamName, chunk: Buffer) => void;
+  readonly #onOverflow: () => void;
+  #bytes = 0;
+  #truncated = false;
+
+  constructor(maxBytes: number, onKept: (stream: StreamName, chunk: Buffer) => void, onOverflow: () => void) {
+    this.#maxBytes = maxBytes;
+    this.#onKept = onKept;
+    this.#onOverflow = onOverflow;
+  }
+
+  add(stream: StreamName, chunk: Buffer): void {
+    const kept = chunk.subarray(0, this.#maxBytes - this.#bytes);
+    if (kept.length > 0) {
+      this.#bytes += kept.length;
+      this.#kept[stream].append(kept);
+      this.#onKept(stream, kept);
+    }
+    if (kept.length < chunk.length && !this.#truncated) {
+      this.#truncated = true;
+      this.#onOverflow();
+    }
+  }
+
+  get truncated(): boolean {
+    return this.#truncated;
+  }
+
+  /** As UTF-8; a byte that is none becomes U+FFFD. */
+  text(stream: StreamName): string {
+    return this.#kept[stream].text();
+  }
+}
+
+/** Bytes are copied together: else a worker that prints single bytes would cost a hundred times what it printed. */
+class GrowingBytes {
+  #bytes = Buffer.alloc(0);
+  #length = 0;
+
+  append(chunk: Buffer): void {
+    const length = this.#length + chunk.length;
+    if (length > this.#bytes.length) {
+      const larger = Buffer.alloc(Math.max(length, this.#bytes.length * 2));
+      this.#bytes.copy(larger, 0, 0, this.#length);
+      this.#bytes = larger;
+    }
+    chunk.copy(this.#bytes, this.#length);
+    this.#length = length;
+  }
+
+  text(): string {
+    return this.#bytes.toString("utf8", 0, this.#length);
+  }
+}
 
 /** A file that a caller hands to a worker: its name under `/attachments`, and its path on the host. */
 export interface Attachment {
@@ -153,4 +261,10 @@ export function identityOf(job: Job): RunIdentity {
 /** What a worker reads on its standard input. */
 export function inputBytes(input: unknown): Buffer {
   return Buffer.from(input === undefined ? "" : `${JSON.stringify(input)}\n`);
+}
+
+/** The path at which a cell sees what is at `path`. */
+export function inCell(path: string, { rooted }: Pick<Sandbox, "rooted">): string {
+  if (!rooted) return path;
+  return path === "/" ? ROOTED_BASE : ROOTED_BASE + path;
 }

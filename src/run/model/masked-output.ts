@@ -1,5 +1,5 @@
-import type { Exec, ExecRequest, SessionCell } from "../../isolation/port/exec.ts";
-import { MaskedBytes, type Masking } from "../../secrets/redactor.ts";
+import type { Exec, ExecRequest, SessionCell } from "../../isolation/port/cell.ts";
+import { MaskedBytes, type Masking } from "../../secrets/read-secret.ts";
 
 type StreamName = "stdout" | "stderr";
 

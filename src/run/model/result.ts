@@ -1,10 +1,15 @@
 import { constants } from "node:os";
-import type { Enforcement } from "../../isolation/plan/enforcement.ts";
+import type { Enforcement } from "../../isolation/plan/plan.ts";
 import type { CellExit, CellUsage } from "../../isolation/port/cell.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { type ShownViolation, shownViolation, type Violation } from "../../sandbox/violation.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { ReportedChange, ReportedChangeset } from "./reported.ts";
+
+/** Changes that were begun cannot be finished now: they stay as they are, with their fleet, until they can. The message says why. */
+export class UnfinishedChanges extends Error {
+  override readonly name = "UnfinishedChanges";
+}
 
 /** Why Corral itself ended a run. */
 export type StopReason = "timed_out" | "cancelled" | "output_limit" | "disk_limit";

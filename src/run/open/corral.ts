@@ -1,39 +1,129 @@
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { basename, extname, join } from "node:path";
 import { TranscriptFolder } from "../../agent/transcript-folder.ts";
+import type { Approver, Question } from "../../approval/approver.ts";
+import { isShareable, QueuedApprover } from "../../approval/queued-approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
+import { PACKAGE_ROOT } from "../../declarations/place/found-project.ts";
 import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
+import { Repositories } from "../../git/repositories.ts";
+import { InboxBoard } from "../../inbox/inbox-board.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, type EnginePort } from "../../isolation/port/engine.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import { openTracing } from "../../platform/tracing.ts";
-import { namedSecrets } from "../../secrets/read-secret.ts";
-import { Masking } from "../../secrets/redactor.ts";
+import { Masking, namedSecrets } from "../../secrets/read-secret.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
-import { currentOwner } from "../../state/owner.ts";
-import { statePaths } from "../../state/state-paths.ts";
-import { finishInterrupted, recordingApplied, type ToldFinish } from "../changes/finish-interrupted.ts";
+import { currentOwner, readSealKey } from "../../state/owner.ts";
+import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
+import { finishInterrupted, recordingApplied, type ToldFinish } from "../changes/settle.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { preparingInCells } from "../images/prepare-in-cell.ts";
 import { makingImages } from "../images/worker-images.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
-import type { GrantRecord } from "../model/grant.ts";
-import { SchemaChecks } from "../model/schema-check.ts";
+import type { GrantRecord } from "../model/grantee.ts";
+import { SchemaChecks } from "../model/job.ts";
 import { RecordedApprover } from "../recorded/approver.ts";
-import { recordedEmit } from "../recorded/emit.ts";
-import { maskedApprover, maskedEmit, maskedTrail } from "../recorded/masked.ts";
-import { openTrail } from "../recorded/open-trail.ts";
+import { maskedApprover, maskedEmit, maskedTrail, recordedEmit } from "../recorded/emit.ts";
+import { openTrail } from "../recorded/run-history.ts";
 import { tracedEmit } from "../recorded/spans.ts";
-import { watchOwnDeath } from "./death-watch.ts";
 import { openHistory } from "./history.ts";
-import { imagePlaceOf } from "./image-place.ts";
-import { networkHostOf } from "./network-host.ts";
-import { approverFor, isContained, type OpenOptions, outerProcessFor } from "./options.ts";
-import { policiesExist, policiesOf } from "./policies.ts";
-import { questionBoard, sharedApprover } from "./question-board.ts";
-import { repositoriesOf } from "./repositories.ts";
+import {
+  approverFor,
+  imagePlaceOf,
+  isContained,
+  networkHostOf,
+  type OpenOptions,
+  outerProcessFor,
+  policiesExist,
+  policiesOf,
+} from "./options.ts";
+
+/** Questions on the board that may wait at once. `QueuedApprover` bounds those that wait behind them. */
+const MAX_AT_ONCE = 1000;
+
+/** The inbox of a project, for the questions of this process; null: the project answers only where they come up. */
+function questionBoard(
+  { dir, approval }: Pick<Project, "dir" | "approval">,
+  { stateDir }: Pick<OpenOptions, "stateDir">,
+  emit: Emit,
+): InboxBoard | null {
+  if (approval.inbox === "closed") return null;
+  const place = () => ({
+    dir: projectPaths(stateDir, dir).inbox,
+    key: readSealKey(stateDir),
+    self: currentOwner(),
+  });
+  return new InboxBoard(dir, place, ({ message }) => {
+    const detail = `the inbox of questions cannot be used: ${message}`;
+    emit({ type: "trouble", run: "", root: "", parent: null, worker: "corral", attachments: [], detail });
+  });
+}
+
+/** The approver, with its questions in the inbox as well; if no user can answer here, a question waits there, if the settings say so. */
+function sharedApprover(
+  approver: Approver,
+  board: InboxBoard | null,
+  {
+    waits,
+    timeoutMs,
+    onWaiting,
+  }: { waits: boolean; timeoutMs: number; onWaiting?: ((id: string, question: Question) => void) | undefined },
+): Approver {
+  if (board === null) return approver;
+  if (isShareable(approver)) approver.shareOn(board);
+  if (!waits) return approver;
+  const elsewhere = new QueuedApprover({
+    ...{ ask: null, timeoutMs, atOnce: MAX_AT_ONCE, at: "board" },
+    ...(onWaiting === undefined ? {} : { onPosted: onWaiting }),
+  });
+  elsewhere.shareOn(board);
+  return {
+    async decide(request, signal) {
+      const decision = await approver.decide(request, signal);
+      return decision.unasked ? await elsewhere.decide(request, signal) : decision;
+    },
+  };
+}
+
+/**
+ * Waits for the end of this process in a process of its own, which no signal to this one reaches. If this process was killed,
+ * the limits of its cells are no longer watched, so `corral reap` removes the cells. The other times are for cells that the Engine was
+ * still starting, and for an Engine that does not answer, since it is slow or is started again: no call to it takes longer.
+ */
+const WATCH = `read -r word; [ "$word" = over ] && exit
+for pause in 0.5 2 5 5 10 20 40 60; do sleep "$pause"; [ -d "$CORRAL_STATE_DIR" ] || exit; "$@" reap; done`;
+
+/** From the root, because the folder of this module is another one in the bundle. */
+const COMMAND_LINE = join(
+  PACKAGE_ROOT,
+  extname(import.meta.filename) === ".ts" ? "src/cli/corral.ts" : "dist/cli/corral.cjs",
+);
+
+/** What the program needs of the environment to reach the same Engine, and to start as quickly. */
+const NAMED = /^(PATH|HOME|NODE_COMPILE_CACHE|DOCKER_.*)$/;
+
+/** Disposing says that nothing is left to remove. */
+function watchOwnDeath({ stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">): Disposable {
+  const named = Object.keys(engineEnv).filter((name) => NAMED.test(name));
+  const env = Object.fromEntries(named.map((name) => [name, engineEnv[name]]));
+  const watch = spawn("/bin/sh", ["-c", WATCH, "corral-watch", process.execPath, COMMAND_LINE], {
+    cwd: "/",
+    detached: true,
+    env: { ...env, CORRAL_STATE_DIR: stateDir },
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  // Without it, the next Corral removes what this one left.
+  for (const source of [watch, watch.stdin]) source.on("error", () => {});
+  watch.unref();
+  (watch.stdin as { unref?(): void }).unref?.();
+  return { [Symbol.dispose]: () => void watch.stdin.end("over\n") };
+}
 
 /** A project, ready to run its workers. Opening removes what dead orchestrators left behind. */
 export interface Corral extends AsyncDisposable {
@@ -176,4 +266,21 @@ function recordedRevocations(audit: AuditTrail, emit: Emit): (record: GrantRecor
       emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail: (error as Error).message });
     }
   };
+}
+
+/** Null if the project has none. By the project's folder, so that two projects may have repositories of the same name. */
+function repositoriesOf(
+  { dir, git: repos }: Project,
+  { stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">,
+  { ownerDir, liveDir, trail }: { ownerDir: string; liveDir: string; trail: AuditTrail },
+): Repositories | null {
+  if (repos === undefined) return null;
+  return new Repositories({
+    dir: projectPaths(stateDir, dir).git,
+    repos,
+    owner: basename(ownerDir),
+    isLive: (owner) => existsSync(join(liveDir, owner)),
+    env: engineEnv,
+    onPushed: (pushed) => trail.append({ type: "pushed", ...pushed }),
+  });
 }

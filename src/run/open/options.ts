@@ -1,11 +1,35 @@
+import { lookup } from "node:dns/promises";
+import { join } from "node:path";
 import { type Approver, approveAll, autoDeny, noApprover, type Question } from "../../approval/approver.ts";
 import { ruledApprover } from "../../approval/rules.ts";
+import { PACKAGE_ROOT } from "../../declarations/place/found-project.ts";
+import { loadPolicy } from "../../declarations/policy/policy.ts";
 import type { Project } from "../../declarations/project.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
-import { outerProcess } from "../../isolation/sources/outer-process.ts";
+import type { EngineImages } from "../../isolation/port/images.ts";
+import { outerProcess } from "../../isolation/sources/pin.ts";
+import { trustedRoots } from "../../platform/trusted-roots.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
+import type { Policy } from "../../sandbox/policy.ts";
+import { type Env, namedSecrets } from "../../secrets/read-secret.ts";
+import { projectMark } from "../../state/state-paths.ts";
+import type { ImagePlace } from "../images/step.ts";
 import type { NetworkHost } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
+
+/** The images that come with Corral. */
+const IMAGES_DIR = join(PACKAGE_ROOT, "images");
+
+/** Where the images of a project's workers are looked for and made. */
+export function imagePlaceOf(
+  { dir }: Pick<Project, "dir">,
+  images: EngineImages,
+  { stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">,
+  { ownerDir, prepare }: Pick<ImagePlace, "ownerDir" | "prepare"> = { ownerDir: null, prepare: null },
+): ImagePlace {
+  const project = projectMark(dir);
+  return { images, imagesDir: IMAGES_DIR, projectDir: dir, project, stateDir, ownerDir, prepare, env: engineEnv };
+}
 
 export interface OpenOptions {
   readonly projectDir: string;
@@ -57,4 +81,35 @@ export function outerProcessFor(options: Pick<OpenOptions, "engineEnv">): number
   const message =
     "CORRAL_CONTAINED=1 says that Corral is in a container, and it cannot see the mounts of the host. Start it with `pid: host` and the capabilities SYS_ADMIN and SYS_PTRACE, as compose.yaml does";
   throw new EngineUnavailableError(message, { reason: "setting", source: null, cause: null });
+}
+
+/** Reads each policy once, so that all runs of a project see the same. */
+export function policiesOf(project: Project): (name: string) => Promise<Policy> {
+  const dirs = project.policiesDir === null ? [] : [project.policiesDir];
+  const loaded = new Map<string, Promise<Policy>>();
+  return (name) => {
+    const policy = loaded.get(name) ?? loadPolicy(name, { dirs });
+    loaded.set(name, policy);
+    return policy;
+  };
+}
+
+/** Before anything runs: a call that names a policy which does not exist would fail in the middle of its tree. */
+export async function policiesExist(project: Project, policyNamed: (name: string) => Promise<Policy>): Promise<void> {
+  const named = [...project.workers.values()].flatMap(({ policyName }) => policyName ?? []);
+  await Promise.all([project.policyName, ...new Set(named)].map(policyNamed));
+}
+
+/** How this machine reaches the hosts of allow lists. `env`: Corral's own environment. */
+export function networkHostOf({ secrets }: Project, env: Env): NetworkHost {
+  let roots: Promise<readonly string[]> | null = null;
+  return {
+    // As every program of this machine resolves names, its own file of hosts included. It cannot be aborted.
+    resolveName: async (host) => (await lookup(host, { all: true })).map(({ address }) => address),
+    secretOf: namedSecrets(secrets, env),
+    trustedRoots() {
+      roots ??= trustedRoots(env);
+      return roots;
+    },
+  };
 }

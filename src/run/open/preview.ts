@@ -8,18 +8,14 @@ import { type DriverUse, type Driving, EngineUnavailableError } from "../../isol
 import { type EngineImages, ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
-import { namedSecrets } from "../../secrets/read-secret.ts";
-import { Masking } from "../../secrets/redactor.ts";
+import { Masking, namedSecrets } from "../../secrets/read-secret.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { lookingImages } from "../images/worker-images.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import { noHistory } from "../model/history.ts";
-import { SchemaChecks } from "../model/schema-check.ts";
-import { imagePlaceOf } from "./image-place.ts";
-import { networkHostOf } from "./network-host.ts";
-import { approverFor, type OpenOptions, outerProcessFor } from "./options.ts";
-import { policiesOf } from "./policies.ts";
+import { SchemaChecks } from "../model/job.ts";
+import { approverFor, imagePlaceOf, networkHostOf, type OpenOptions, outerProcessFor, policiesOf } from "./options.ts";
 
 /** A project to inspect and not to run: it also opens without an Engine, and makes nothing, on the disk or on the Engine. */
 export interface Preview {

@@ -1,7 +1,7 @@
 import { type ApprovalRequest, type Approver, type Decision, denied } from "../../approval/approver.ts";
 import { approvalDecided } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import { onAbort } from "../../platform/on-abort.ts";
+import { onAbort } from "../../platform/within.ts";
 import type { Records } from "../model/environment.ts";
 
 /** A worker may ask for ever and be denied each time; the trail must not grow with it. */

@@ -1,7 +1,9 @@
+import type { Approver } from "../../approval/approver.ts";
 import { type AuditedRun, type AuditRecord, networkUsed } from "../../audit/records.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import { grantedMounts, type Plan } from "../../isolation/plan/plan.ts";
 import { planHash } from "../../isolation/port/labels.ts";
+import type { Masking } from "../../secrets/read-secret.ts";
 import type { Emit, RunEvent } from "../model/events.ts";
 import type { RunResult } from "../model/result.ts";
 
@@ -93,4 +95,20 @@ function endedRecord(of: AuditedRun, result: RunResult): AuditRecord {
   const counted = Object.entries(result.changeset?.counts ?? {}).filter(([, count]) => count > 0);
   const changes = Object.fromEntries(counted);
   return { type: "run_ended", ...of, status, exitCode, signal, codes, changes, durationMs };
+}
+
+/* What leaves a tree of runs, without the secrets that are inside of its cells. */
+
+/** Output is masked where it is read: a secret may be split between two pieces of it. */
+export function maskedEmit(emit: Emit, masking: Masking): Emit {
+  return (event) => emit(event.type === "output" ? event : masking.value(event.root, event));
+}
+
+export function maskedTrail(trail: AuditTrail, masking: Masking): AuditTrail {
+  return { append: (record) => trail.append("root" in record ? masking.value(record.root, record) : record) };
+}
+
+/** Who decides sees that there is a secret, and not which. */
+export function maskedApprover(approver: Approver, masking: Masking): Approver {
+  return { decide: (request, signal) => approver.decide(masking.value(request.root, request), signal) };
 }

@@ -1,3 +1,5 @@
+import { auditKey } from "../../audit/seal.ts";
+import { TrailFile } from "../../audit/trail.ts";
 import type { EndedEntry, HeldEntry, StartedEntry } from "../../history/entry.ts";
 import { MAX_STREAMS_BYTES } from "../../history/kept-stream.ts";
 import { Recording } from "../../history/recording.ts";
@@ -6,7 +8,7 @@ import { runFolderName } from "../../history/run-folders.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { LiveRuns } from "../../state/live-dir.ts";
-import { lockOwner } from "../../state/owner.ts";
+import { loadSealKey, lockOwner } from "../../state/owner.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import type { Emit, RunEvent } from "../model/events.ts";
 import type { BegunRun, ClosedSession, History, RunHistory } from "../model/history.ts";
@@ -240,4 +242,10 @@ function cut(text: string, max = MAX_NAME): string {
 
 function now(): string {
   return new Date().toISOString();
+}
+
+/** The audit trail of a project, to append to. `projectDir` is absolute, with no symbolic link in it. */
+export async function openTrail(stateDir: string, projectDir: string): Promise<TrailFile> {
+  const key = auditKey(await loadSealKey(stateDir), projectDir);
+  return new TrailFile({ place: projectPaths(stateDir, projectDir).trail, key, owner: lockOwner() });
 }

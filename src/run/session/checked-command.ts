@@ -1,13 +1,13 @@
 import { posix } from "node:path";
 import { HOME_PATH, type Plan } from "../../isolation/plan/plan.ts";
-import { MAX_TIMER_MS } from "../../platform/max-timer.ts";
+import { MAX_TIMER_MS } from "../../platform/within.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { lesserNetwork } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { inCell } from "../model/cell-path.ts";
+import { inCell } from "../model/job.ts";
 import type { CheckedCommand, OnOutput } from "./exec-command.ts";
 
 /** Names that decide which code a program loads and where its home is: the cell sets them, not a caller. */

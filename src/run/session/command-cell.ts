@@ -3,14 +3,12 @@ import PQueue from "p-queue";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { within } from "../../platform/within.ts";
 import { commandSandbox } from "../../sandbox/sandbox.ts";
-import { hintsFor } from "../../tools/exec-hints/hints.ts";
-import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
+import { type ExecFacts, hintsFor } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
-import { inTurn } from "../model/in-turn.ts";
+import { inTurn } from "../model/grantee.ts";
 import { identityOf } from "../model/job.ts";
 import { checkedCommand } from "./checked-command.ts";
-import type { Commands } from "./commands.ts";
-import { type CommandResult, execCommand, type OnOutput } from "./exec-command.ts";
+import { type CommandResult, type Commands, execCommand, type OnOutput } from "./exec-command.ts";
 import { type OpenSessionCell, openSessionCell, type SessionCellRequest } from "./session-cell.ts";
 
 type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;

@@ -1,40 +1,175 @@
+import { posix } from "node:path";
+import PQueue from "p-queue";
+import { TooManyChanges } from "../../changes/scan/judge.ts";
 import type { Stage } from "../../changes/stage.ts";
-import type { GuardedFiles } from "../../files/guarded.ts";
-import type { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
+import { boundedWrites, type GuardedFiles, guarded } from "../../files/guarded.ts";
+import { openHostFiles } from "../../files/host/host-files.ts";
+import type { Files, Hidden } from "../../files/model/files.ts";
+import type { DiskBaseline } from "../../isolation/disk/disk-watch.ts";
+import { ATTACHMENTS_PATH, OUTPUT_PATH } from "../../isolation/plan/plan.ts";
+import { canonicalMounts } from "../../sandbox/access.ts";
+import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type {
   AccessToolAnswer,
   AccessToolRequest,
   AgreementRequest,
   CallToolAnswer,
   CallToolRequest,
+  CommitAnswer,
+  CoveredEffect,
   ExecToolAnswer,
   ExecToolRequest,
   Hands,
 } from "../../tools/hands.ts";
 import { runTool } from "../../tools/run-tool.ts";
-import type { ToolResult } from "../../tools/tool.ts";
+import { ToolRefusal, type ToolResult } from "../../tools/tool.ts";
 import type { CallRequest } from "../calls/call.ts";
 import type { RunNetwork } from "../cell/run-network.ts";
+import { destinationOf, settleChanges } from "../changes/settle.ts";
+import { changesOf } from "../changes/settled-run.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { type Use, usedGranting } from "../grants/granting-tool.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Consent, Declared, Destinations, Records } from "../model/environment.ts";
 import type { GrantChange, Grantee } from "../model/grantee.ts";
-import type { Job } from "../model/job.ts";
+import type { Attachment, Job } from "../model/job.ts";
+import { reported } from "../model/reported.ts";
 import type { RunResult } from "../model/result.ts";
 import { knownFacts } from "../model/worker-images.ts";
-import { AgreedInTool } from "./agreed-in-tool.ts";
-import { type Ask, askFor } from "./ask.ts";
 import { refuseUnfit } from "./checked-command.ts";
-import type { Commands } from "./commands.ts";
-import { commitsOf } from "./commits.ts";
-import type { OnOutput } from "./exec-command.ts";
-import type { OutputDir } from "./output-dir.ts";
-import { SandboxFiles } from "./sandbox-files.ts";
+import type { Commands, OnOutput } from "./exec-command.ts";
 import { SessionGit } from "./session-git.ts";
-import { agreedCommand } from "./shell-consent.ts";
-import { WriteRoom } from "./write-room.ts";
+import { type Ask, agreedCommand, askFor } from "./shell-consent.ts";
+import { type OutputDir, WriteRoom } from "./write-room.ts";
+
+/**
+ * The files of one sandbox for tools, held open: what it grants, the run's attachments, and the long output of commands
+ * if there is any.
+ */
+class SandboxFiles implements Disposable {
+  readonly #output: OutputDir;
+  readonly #hostFiles: Files;
+  readonly #granted: GuardedFiles;
+  readonly #withOutput: GuardedFiles;
+
+  constructor(
+    sandbox: Sandbox,
+    attachments: readonly Attachment[],
+    output: OutputDir,
+    room: WriteRoom,
+    hidden: Hidden,
+  ) {
+    const attached = attachments.map(attachmentMount);
+    const granted = { ...sandbox, mounts: [...sandbox.mounts, ...attached] };
+    const shown = withOutput(granted, output.path);
+    this.#output = output;
+    this.#hostFiles = openHostFiles(shown.mounts);
+    const files = boundedWrites(this.#hostFiles, room.maxBytes);
+    this.#granted = room.holding(guarded(files, attached.length === 0 ? sandbox : granted, hidden));
+    this.#withOutput = room.holding(guarded(files, shown, hidden));
+  }
+
+  get guarded(): GuardedFiles {
+    return this.#output.isUsed ? this.#withOutput : this.#granted;
+  }
+
+  [Symbol.dispose](): void {
+    this.#hostFiles[Symbol.dispose]();
+  }
+}
+
+/** A single file, as in a cell; it must still be the one that the caller was given. */
+function attachmentMount({ name, host, identity }: Attachment): Mount & { readonly identity?: string } {
+  return {
+    name,
+    path: posix.join(ATTACHMENTS_PATH, name) as VirtualPath,
+    host,
+    mode: "ro",
+    approval: { write: "blocked", delete: "blocked" },
+    ...(identity === undefined ? {} : { identity }),
+  };
+}
+
+/** The sandbox with one more directory, which only Corral writes: the whole output of commands. */
+function withOutput(sandbox: Sandbox, host: string): Sandbox {
+  const mount: Mount = {
+    name: ".corral",
+    path: posix.normalize(OUTPUT_PATH) as VirtualPath,
+    host,
+    mode: "ro",
+    approval: { write: "blocked", delete: "blocked" },
+  };
+  return { ...sandbox, mounts: canonicalMounts([...sandbox.mounts, mount]) };
+}
+
+/** Each is recorded in the audit trail with its changes. */
+const MAX_COMMITS = 500;
+
+/**
+ * The commits of one session, one after another: each is compared with the state after the previous one. Each applies
+ * the changes so far for which there is consent.
+ */
+function commitsOf(job: Job, stage: Stage, env: Declared & Consent & Destinations & Pick<Records, "masking">) {
+  const queue = new PQueue({ concurrency: 1 });
+  // The session's end counts as the first.
+  let count = 1;
+  return async (signal: AbortSignal): Promise<CommitAnswer> =>
+    await queue.add(async () => {
+      signal.throwIfAborted();
+      if (count > MAX_COMMITS) throw new ToolRefusal("COMMIT_LIMIT", TOO_MANY);
+      count += 1;
+      return await commitSoFar(job, stage, count, env, signal);
+    });
+}
+
+const TOO_MANY = `A run commits at most ${MAX_COMMITS} times; the rest is applied at its end.`;
+
+/** Applies the changes of a run so far, for which there is consent; the run continues. The rest stays in its view. */
+async function commitSoFar(
+  job: Job,
+  stage: Stage,
+  commit: number,
+  env: Declared & Consent & Destinations & Pick<Records, "masking">,
+  signal: AbortSignal,
+): Promise<CommitAnswer> {
+  const collected = await stage
+    .collectSoFar(changesOf(job, env, commit), { signal, search: env.masking.search(job.root) })
+    .catch((error: unknown) => {
+      if (error instanceof TooManyChanges)
+        throw new ToolRefusal("CHANGES_NOT_TAKEN", `Nothing was applied: ${error.message}.`);
+      throw error;
+    });
+  if (collected === null) return { changes: [], decision: null };
+  await using _ = collected;
+  const into = destinationOf(job, stage, env);
+  // What was not approved stays in the view; it is asked about again at the end of the run.
+  const staying = { ...into, keep: async () => {} };
+  const { outcomes, decision } = await settleChanges(collected, job, staying, env, signal);
+  const applied = outcomes.filter(({ outcome }) => outcome === "applied").map(({ change }) => change.index);
+  stage.applied(collected.changeset, new Set(applied));
+  return { changes: reported(outcomes), decision };
+}
+
+/**
+ * What was shown and approved in one use of a tool: exactly this needs no second consent when it is applied. Programs in a
+ * cell may write there before, at the same moment and afterwards, so it is compared by the digest of the content.
+ */
+class AgreedInTool {
+  readonly #covered: CoveredEffect[] = [];
+
+  add({ covered }: AgreementRequest): void {
+    this.#covered.push(...covered);
+  }
+
+  async tell(stage: Stage): Promise<void> {
+    for (const effect of this.#covered) {
+      if (effect.operation === "delete") stage.agreedToDelete(effect.path);
+      else await stage.agreedToDiff(effect.path, effect);
+    }
+  }
+}
 
 export interface SessionParts {
   readonly job: Job;

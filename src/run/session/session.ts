@@ -1,25 +1,112 @@
+import type { RecordOf } from "../../audit/records.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
-import { DiskBaseline } from "../../isolation/disk/disk-baseline.ts";
+import { DiskBaseline } from "../../isolation/disk/disk-watch.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
-import { bugText } from "../../platform/bug-text.ts";
+import { isTooDeep } from "../../json/parse-json.ts";
+import { bugText } from "../../platform/errno.ts";
 import { within } from "../../platform/within.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest, ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import type { BrokerService } from "../cell/broker.ts";
-import { sandboxView } from "../cell/sandbox-view.ts";
+import { sandboxView } from "../cell/prepare.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
-import { identityOf } from "../model/job.ts";
+import type { Records } from "../model/environment.ts";
+import { identityOf, type Job } from "../model/job.ts";
 import { CommandCell, ENDING_MS } from "./command-cell.ts";
 import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
-import { OutputDir } from "./output-dir.ts";
 import type { OpenSessionCell } from "./session-cell.ts";
 import { lessBy, SessionHands, type SessionParts, type ToolCall } from "./session-hands.ts";
-import { type RecordTool, toolRecorder } from "./tool-records.ts";
+import { OutputDir } from "./write-room.ts";
+
+interface OpenedSession extends AsyncDisposable {
+  runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
+}
+
+/** A session that is opened with the first tool that a run uses: most runs use none. */
+export class LazySession implements AsyncDisposable {
+  readonly #open: () => Promise<OpenedSession>;
+  #isOver = false;
+  #session: Promise<OpenedSession> | null = null;
+
+  constructor(open: () => Promise<OpenedSession>) {
+    this.#open = open;
+  }
+
+  async runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult> {
+    if (this.#isOver) throw new Error("a tool was asked for after the run had ended");
+    this.#session ??= this.#open();
+    return await (await this.#session).runTool(name, rawInput, signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isOver = true;
+    // The error of a session that could not be opened went to the tool that wanted it.
+    const session = await this.#session?.catch(() => null);
+    await session?.[Symbol.asyncDispose]();
+  }
+}
+
+/** The limit for one session: a loop may use tools without end. */
+const MAX_RECORDS = 10_000;
+
+/** Records the use of one tool of a session. */
+export type RecordTool = (tool: string, rawInput: unknown, result: ToolResult) => void;
+
+/** Records the use of a session's tools. No tool waits for the disk; a failure to record is reported. */
+function toolRecorder(job: Job, { audit, emit }: Records): RecordTool {
+  let count = 0;
+  return (tool, rawInput, result) => {
+    count += 1;
+    if (count > MAX_RECORDS) return;
+    const note = count === MAX_RECORDS ? "further tools of this session are not recorded" : undefined;
+    audit.append({ ...toolUsed(job, tool, rawInput, result), note }).catch((error: Error) => {
+      emit({ type: "trouble", ...identityOf(job), detail: error.message });
+    });
+  };
+}
+
+/** The fields of a tool's input that say what it was used on. Contents that it wrote or received are not recorded. */
+const TELLING = ["path", "from", "to", "paths", "files", "command", "cwd", "worker", "attachments", "repo", "commit"];
+const MAX_TEXT = 1000;
+
+function toolUsed(
+  { run, root, worker }: Pick<Job, "run" | "root" | "worker">,
+  tool: string,
+  rawInput: unknown,
+  result: ToolResult,
+): RecordOf<"tool_used"> {
+  const input = typeof rawInput === "object" && rawInput !== null ? (rawInput as Record<string, unknown>) : {};
+  const on = TELLING.filter((name) => Object.hasOwn(input, name)).map((name) => [name, shown(input[name])]);
+  const refusal = result.ok ? {} : { code: result.code, message: result.message.slice(0, MAX_TEXT) };
+  return {
+    type: "tool_used",
+    run,
+    root,
+    worker: worker.name,
+    tool,
+    on: Object.fromEntries(on),
+    ok: result.ok,
+    ...endOf(result),
+    ...refusal,
+  };
+}
+
+/** How a command or a called worker ended. A tool may succeed although its command failed. */
+function endOf({ data: { status, exitCode } }: ToolResult): Pick<RecordOf<"tool_used">, "status" | "exitCode"> {
+  if (typeof status !== "string") return {};
+  return { status, exitCode: typeof exitCode === "number" ? exitCode : null };
+}
+
+function shown(value: unknown): string {
+  // An input that is nested too deeply was refused, and cannot be recorded.
+  const text = typeof value === "string" ? value : isTooDeep(value) ? "…" : (JSON.stringify(value) ?? "");
+  return text.slice(0, MAX_TEXT);
+}
 
 /**
  * One worker's sandbox, used through tools: files on the host's side of it, and commands in a cell of its own that is

@@ -8,7 +8,7 @@ import {
   showApproval,
 } from "../../operations/approvals.ts";
 import { type Route, route } from "../http/route.ts";
-import type { Served } from "./service.ts";
+import type { Served } from "./owned.ts";
 import { count, digest, inProject, projectName, time } from "./shapes.ts";
 
 const MAX_LISTED = 500;

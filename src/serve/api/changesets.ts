@@ -2,7 +2,7 @@ import { z } from "zod";
 import { unknownChangeset } from "../../operations/changesets.ts";
 import { type Route, route } from "../http/route.ts";
 import { tarOf } from "../http/tar.ts";
-import type { Served } from "./service.ts";
+import type { Served } from "./owned.ts";
 import { changesetId, count, digest, inProject, more, projectName, time, workerName } from "./shapes.ts";
 
 const MAX_LISTED = 1000;

@@ -4,13 +4,12 @@ import { TemplateError } from "../../fleet/items/item-fields.ts";
 import type { FleetSpec, ItemTemplate } from "../../fleet/model/item.ts";
 import { type FleetStart, itemsOfNamed } from "../../operations/fleet-start.ts";
 import { cancelFleet, listFleets, listItems, showFleet, showItem } from "../../operations/fleets.ts";
-import { workerNamed } from "../../operations/named-worker.ts";
+import { workerNamed } from "../../operations/workers.ts";
 import type { Corral } from "../../run/open/corral.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { type Route, route } from "../http/route.ts";
 import { listedFleet, listedItem, machinesOf, machinesOrder, shownFleet, shownItem } from "./fleet-shapes.ts";
-import { eventsOf, ownedFleet, refusePolicy, refuseStopping } from "./owned.ts";
-import type { Served } from "./service.ts";
+import { eventsOf, ownedFleet, refusePolicy, refuseStopping, type Served } from "./owned.ts";
 import { count, EVENTS, flag, fleetId, inProject, more, policyName, projectName, workerName } from "./shapes.ts";
 
 /** From a request, paths come from items alone: these are judged as a stranger's, and a literal path of a template is not. */

@@ -1,13 +1,18 @@
 import type { IncomingMessage } from "node:http";
 import type { RunRecord } from "../../history/run-record.ts";
-import { findFleet, type ListedFleet } from "../../operations/fleets.ts";
+import type { Changesets } from "../../operations/changesets.ts";
+import { findFleet, type ListedFleet, type QueueMachines } from "../../operations/fleets.ts";
 import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
 import { EventIdError, type EventLogs } from "../../state/service/event-log.ts";
+import type { UploadFolder } from "../../state/service/upload-folder.ts";
 import { type Answer, eventStream, HEARTBEAT_MS, lastEventId } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Caller } from "../http/route.ts";
 import { permits } from "../http/router.ts";
+import type { Shares } from "../http/shares.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import type { Fleets, Runs, Sessions } from "../model/work.ts";
 import type { ServedProject, ServedProjects } from "../projects/served-project.ts";
 
 /* Ids of other projects of the same state directory are unknown here, as if there were no such thing. */
@@ -83,4 +88,22 @@ export async function eventsOf(
 
 function unknownEvent(): ServiceFault {
   return new ServiceFault(400, "WRONG_REQUEST", "Last-Event-ID is the id of no event of this stream");
+}
+
+/** All that the routes use. */
+export interface Served {
+  readonly stateDir: string;
+  readonly projects: ServedProjects;
+  readonly changesets: Changesets;
+  readonly runs: Runs;
+  readonly fleets: Fleets;
+  readonly sessions: Sessions;
+  readonly logs: EventLogs;
+  readonly uploads: UploadFolder;
+  /** Bytes of uploads on the disk. */
+  readonly uploadShares: Shares;
+  readonly metrics: Metrics;
+  readonly machines: QueueMachines;
+  /** Aborted when the service is being stopped. */
+  readonly over: AbortSignal;
 }

@@ -1,9 +1,7 @@
 import { z } from "zod";
-import { explainWorker } from "../../operations/explained-worker.ts";
-import { listWorkers } from "../../operations/listed-workers.ts";
-import { workerNamed } from "../../operations/named-worker.ts";
+import { explainWorker, listWorkers, workerNamed } from "../../operations/workers.ts";
 import { type Route, route } from "../http/route.ts";
-import type { Served } from "./service.ts";
+import type { Served } from "./owned.ts";
 import { projectName, workerName } from "./shapes.ts";
 
 /* What `corral explain` answers with. It has more fields: those that are named here stay. */

@@ -8,8 +8,7 @@ import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
 import { type Route, route } from "../http/route.ts";
 import { checked } from "../http/router.ts";
 import { ownerOf } from "../http/shares.ts";
-import { eventsOf, ownedRun, refusePolicy, refuseStopping } from "./owned.ts";
-import type { Served } from "./service.ts";
+import { eventsOf, ownedRun, refusePolicy, refuseStopping, type Served } from "./owned.ts";
 import {
   count,
   EVENTS,

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { type Route, route } from "../http/route.ts";
-import { refusePolicy, refuseStopping } from "./owned.ts";
-import type { Served } from "./service.ts";
+import { refusePolicy, refuseStopping, type Served } from "./owned.ts";
 import { changeset, policyName, projectName, runError, runId, settledChange, time, workerName } from "./shapes.ts";
 
 const MAX_INPUT_BYTES = 8 * 1024 ** 2;

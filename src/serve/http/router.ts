@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { z } from "zod";
-import { examine, firstFaults } from "../../json/examine.ts";
+import { examine, firstFaults } from "../../json/parse-json.ts";
 import type { Answer } from "./answer.ts";
 import { ServiceFault } from "./fault.ts";
 import { contentTypeOf, hasBody, readJson } from "./multipart.ts";

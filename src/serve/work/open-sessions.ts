@@ -1,10 +1,9 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { workerNamed } from "../../operations/named-worker.ts";
 import { refusedError } from "../../operations/request-error.ts";
+import { workerNamed } from "../../operations/workers.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
-import { usefulTools } from "../../run/session/offered-tools.ts";
-import { describedFor } from "../../run/session/tool-description.ts";
+import { describedFor, usefulTools } from "../../run/session/offered-tools.ts";
 import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";

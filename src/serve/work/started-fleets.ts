@@ -13,7 +13,7 @@ import type { Log } from "../logging/log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Fleets } from "../model/work.ts";
 import type { ServedProject } from "../projects/served-project.ts";
-import type { SentEvent } from "./run-events.ts";
+import type { SentEvent } from "./started-runs.ts";
 
 /** They share the machine: more would only wait for each other. */
 const MAX_FLEETS = 16;

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { ask, askAgain, PATIENCE } from "../../../src/agent/asked-again.ts";
-import type { Answer } from "../../../src/agent/conversation.ts";
+import type { Answer } from "../../../src/agent/events.ts";
 import { redacted } from "../../../src/agent/open-model.ts";
 import { ScriptModel } from "../../../src/agent/open-script.ts";
 import type { LanguageModel, StreamPart } from "../../../src/agent/spending.ts";
-import { Redactor } from "../../../src/secrets/redactor.ts";
+import { Redactor } from "../../../src/secrets/read-secret.ts";
 
 const KEY = "sk-canary-51c0ffee";
 /** As JSON may have it. */

@@ -5,7 +5,7 @@ import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect } from "../../../src/isolation/engine/connect.ts";
+import { connect } from "../../../src/isolation/engine/open.ts";
 import { openCorral } from "../../../src/run/open/corral.ts";
 import { startOrchestrator } from "../../run/orchestrator.ts";
 import { shownCell } from "../../run/outside-cell.ts";

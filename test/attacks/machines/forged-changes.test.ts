@@ -5,7 +5,7 @@ import { type Digest, digestOf, putBytes } from "../../../src/blobs/blob.ts";
 import type { ImportRequest } from "../../../src/changes/wire/import.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
-import { SecretSearch } from "../../../src/secrets/redactor.ts";
+import { SecretSearch } from "../../../src/secrets/read-secret.ts";
 import { DATA, type MachinePair, machinePair, told } from "../../blobs/machine-pair.ts";
 import { byteTree } from "../../changes/scan/byte-tree.ts";
 import { plant } from "../../changes/staged-folder.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { deliveredResult } from "../../../src/fleet/elsewhere/items-elsewhere.ts";
 import type { Delivered } from "../../../src/fleet/model/work.ts";
-import { SchemaChecks } from "../../../src/run/model/schema-check.ts";
+import { SchemaChecks } from "../../../src/run/model/job.ts";
 
 const NUMBER = { type: "object", properties: { total: { type: "number" } }, required: ["total"] };
 const ASKS = { name: "w", output: "json", outputSchema: NUMBER } as const;

@@ -11,7 +11,7 @@ import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
 import { migrate, stepsOf } from "../../../src/fleet/postgres/migrate.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
-import { SchemaChecks } from "../../../src/run/model/schema-check.ts";
+import { SchemaChecks } from "../../../src/run/model/job.ts";
 import { items, noCollisions, SPEC, settlementOf } from "../../fleet/journal/journal-fixture.ts";
 import { startServer } from "../../fleet/postgres/server-fixture.ts";
 

@@ -1,10 +1,8 @@
 import { posix } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { EntryFacts } from "../../../src/changes/model/changeset.ts";
-import { rawNameOf } from "../../../src/changes/model/raw-name.ts";
-import type { Draft } from "../../../src/changes/scan/draft.ts";
-import { BytesBudget, judged } from "../../../src/changes/scan/judge.ts";
+import { type EntryFacts, rawNameOf } from "../../../src/changes/model/changeset.ts";
+import { BytesBudget, type Draft, judged } from "../../../src/changes/scan/judge.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { TooManyChanges } from "../../../src/changes/scan/draft.ts";
+import { TooManyChanges } from "../../../src/changes/scan/judge.ts";
 import { scanView } from "../../../src/changes/scan/scan.ts";
 import type { View } from "../../../src/changes/view/view.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";

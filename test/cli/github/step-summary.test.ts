@@ -3,8 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { addRunToStepSummary } from "../../../src/cli/github/step-summary.ts";
-import { fleetHtml, runHtml } from "../../../src/cli/github/summary-html.ts";
+import { addRunToStepSummary, fleetHtml, runHtml } from "../../../src/cli/github/step-summary.ts";
 import type { FleetDetails } from "../../../src/operations/fleets.ts";
 import type { RunResult } from "../../../src/run/model/result.ts";
 

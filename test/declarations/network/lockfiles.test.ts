@@ -1,9 +1,11 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { parseCargoLock } from "../../../src/declarations/network/lockfiles/cargo-lock.ts";
-import type { LockParse } from "../../../src/declarations/network/lockfiles/locked.ts";
+import {
+  type LockParse,
+  parseCargoLock,
+  parseRequirements,
+} from "../../../src/declarations/network/lockfiles/locked.ts";
 import { parseNpmLock } from "../../../src/declarations/network/lockfiles/npm-lock.ts";
-import { parseRequirements } from "../../../src/declarations/network/lockfiles/requirements-lock.ts";
 
 const MAIN = "https://npm.example/base/";
 const ACME = "https://npm.acme.example/";

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { Machine } from "../../../src/declarations/network/registries/machine.ts";
+import type { Machine } from "../../../src/declarations/network/registries/registry.ts";
 
 /** A machine with these settings files. Names that begin with `~/` are below the home of its user, the others below `/`. */
 export async function machineWith(

@@ -1,6 +1,6 @@
 import { networkInterfaces } from "node:os";
 import { describe, expect, it } from "vitest";
-import { isOwnAddress, judgedAddresses } from "../../../src/egress/dial/judged-addresses.ts";
+import { isOwnAddress, judgedAddresses } from "../../../src/egress/dial/dial.ts";
 import type { NetworkRule } from "../../../src/sandbox/network/rule.ts";
 
 const { signal } = new AbortController();

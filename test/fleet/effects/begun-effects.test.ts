@@ -11,7 +11,7 @@ import { newestAuditRecords } from "../../../src/operations/audit.ts";
 import { Changesets } from "../../../src/operations/changesets.ts";
 import { changesetStore, intoProject } from "../../../src/run/changes/into-project.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
-import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";
+import { UnfinishedChanges } from "../../../src/run/model/result.ts";
 import { sh } from "../../run/project-fixture.ts";
 import { type FleetFixture, type Mapped, openFleetProject, requests, SPEC, whole } from "../fleet-fixture.ts";
 

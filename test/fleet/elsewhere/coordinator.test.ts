@@ -9,9 +9,8 @@ import type { ClaimedWork, Delivery, Membership } from "../../../src/fleet/model
 import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { noChangesets } from "../../../src/run/changes/into-project.ts";
-import type { Job } from "../../../src/run/model/job.ts";
+import { type Job, SchemaChecks } from "../../../src/run/model/job.ts";
 import type { KeptChangesets } from "../../../src/run/model/reported.ts";
-import { SchemaChecks } from "../../../src/run/model/schema-check.ts";
 import { MemoryWork } from "../work/memory-work.ts";
 import { VirtualClock } from "../work/virtual-clock.ts";
 

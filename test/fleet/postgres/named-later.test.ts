@@ -6,8 +6,7 @@ import { openFleetStore } from "../../../src/fleet/open-store.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { PostgresWork } from "../../../src/fleet/postgres/work.ts";
 import { Changesets } from "../../../src/operations/changesets.ts";
-import { showFleet } from "../../../src/operations/fleets.ts";
-import { QueueMachines } from "../../../src/operations/queue-machines.ts";
+import { QueueMachines, showFleet } from "../../../src/operations/fleets.ts";
 import { changesetStore } from "../../../src/run/changes/into-project.ts";
 import { pendingFleet } from "../../operations/pending-fleet.ts";
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { reportHtml } from "../../../src/fleet/report/html.ts";
-import type { ReportData } from "../../../src/fleet/report/measures/data.ts";
+import type { ReportData } from "../../../src/fleet/report/measures/gathered.ts";
 import { manyResults, reportOf, result } from "./report-fleet.ts";
 
 async function pageOf(data: ReportData): Promise<string> {

@@ -1,5 +1,5 @@
 import type { ItemResult } from "../../../src/fleet/model/item.ts";
-import type { ReportData, ReportFleet, ReportItem } from "../../../src/fleet/report/measures/data.ts";
+import type { ReportData, ReportFleet, ReportItem } from "../../../src/fleet/report/measures/gathered.ts";
 
 /** When the fleets of these tests begin. */
 export const BEGIN_MS = Date.UTC(2025, 0, 31, 12);

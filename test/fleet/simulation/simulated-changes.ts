@@ -1,7 +1,6 @@
 import type { SettleChanges } from "../../../src/fleet/fleet-parts.ts";
 import type { KeptChangesets, NotBegun } from "../../../src/run/model/reported.ts";
-import { unstartedResult } from "../../../src/run/model/result.ts";
-import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";
+import { UnfinishedChanges, unstartedResult } from "../../../src/run/model/result.ts";
 import type { VirtualProcess, VirtualWorld } from "./virtual-world.ts";
 
 /** What one attempt changes. */

@@ -3,8 +3,7 @@ import { once } from "node:events";
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { DiskBaseline } from "../../../src/isolation/disk/disk-baseline.ts";
-import { DiskWatch, type DiskWatchOptions } from "../../../src/isolation/disk/disk-watch.ts";
+import { DiskBaseline, DiskWatch, type DiskWatchOptions } from "../../../src/isolation/disk/disk-watch.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
 import { nodeIn, OTHER } from "../../other-user.ts";
 

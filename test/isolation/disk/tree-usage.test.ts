@@ -4,9 +4,7 @@ import { join } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Descriptor } from "../../../src/files/host/descriptor.ts";
-import { listedUsage } from "../../../src/isolation/disk/listed-usage.ts";
-import { MANY_NAMES, treeUsage } from "../../../src/isolation/disk/tree-usage.ts";
-import { walkedUsage } from "../../../src/isolation/disk/walked-usage.ts";
+import { listedUsage, MANY_NAMES, treeUsage, walkedUsage } from "../../../src/isolation/disk/tree-usage.ts";
 import { ALL_NAMES, carryOut, operations } from "../../changes/scan/byte-tree.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
 

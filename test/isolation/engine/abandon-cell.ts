@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
 import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
-import { connect } from "../../../src/isolation/engine/connect.ts";
 import { dockerDriver } from "../../../src/isolation/engine/driver.ts";
 import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
+import { connect } from "../../../src/isolation/engine/open.ts";
 import { makeOwnerDir } from "../../../src/state/live-dir.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
 import { mount } from "../../sandbox/sandboxes.ts";

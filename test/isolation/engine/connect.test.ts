@@ -6,8 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { connect, engineUnavailable } from "../../../src/isolation/engine/connect.ts";
-import { resolveEndpoint } from "../../../src/isolation/engine/endpoint.ts";
+import { connect, engineUnavailable, resolveEndpoint } from "../../../src/isolation/engine/open.ts";
 import { EngineUnavailableError } from "../../../src/isolation/port/engine.ts";
 
 /** What is read of an Engine when it is opened. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Demultiplexer } from "../../../src/isolation/engine/demux.ts";
+import { Demultiplexer } from "../../../src/isolation/engine/attachment.ts";
 
 type Piece = ["stdout" | "stderr", Buffer];
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { CellNetwork, enterFromOutside } from "../../../src/isolation/network/cell-network.ts";
+import { CellNetwork, enterFromOutside } from "../../../src/isolation/network/listen-in.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
 import { HTTP, HTTPS, listeningContract, socketsElsewhere, waitingCell } from "../listening.contract.ts";
 import { type Engine, openEngine } from "./engine.ts";

@@ -1,6 +1,6 @@
 import type Docker from "dockerode";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { connect } from "../../../src/isolation/engine/connect.ts";
+import { connect } from "../../../src/isolation/engine/open.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { type AwayEngine, openAwayEngine } from "../../faults/away-engine.ts";
 import { mount } from "../../sandbox/sandboxes.ts";

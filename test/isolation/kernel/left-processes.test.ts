@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { expect, it } from "vitest";
-import { endLeftProcesses } from "../../../src/isolation/kernel/left-processes.ts";
+import { endLeftProcesses } from "../../../src/isolation/kernel/first-process.ts";
 import { canLeaveProcesses, leftProcess } from "./left-process.ts";
 
 const NAMES = [(id: string) => id, (id: string) => `docker-${id}.scope`];

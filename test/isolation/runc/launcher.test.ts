@@ -7,7 +7,7 @@ import { gateOf } from "../../../src/isolation/plan/plan.ts";
 import type { Cell } from "../../../src/isolation/port/cell.ts";
 import { Launcher } from "../../../src/isolation/runc/cells/launcher.ts";
 import { Launchers } from "../../../src/isolation/runc/cells/launchers.ts";
-import type { ImageRoot } from "../../../src/isolation/runc/model/images.ts";
+import type { ImageRoot } from "../../../src/isolation/runc/model/layout.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import { mount } from "../../sandbox/sandboxes.ts";
 import { cellOf } from "../engine/engine.ts";

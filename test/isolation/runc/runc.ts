@@ -6,13 +6,11 @@ import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts"
 import { openDockerEngine } from "../../../src/isolation/engine/open.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import type { Maker } from "../../../src/isolation/port/labels.ts";
-import { runcCells } from "../../../src/isolation/runc/cells.ts";
 import { conditionsFor } from "../../../src/isolation/runc/ground/conditions.ts";
 import { UnpackedImages } from "../../../src/isolation/runc/ground/unpacked-images.ts";
-import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
-import { recordedCells } from "../../../src/isolation/runc/ledger/recorded-cells.ts";
-import { cellId, cgroupPlace, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
-import type { RuncOptions } from "../../../src/isolation/runc/model/options.ts";
+import { reapCells, recordedCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
+import { cellId, cgroupPlace, type RuncOptions, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
+import { runcCells } from "../../../src/isolation/runc/open.ts";
 import { giveImages } from "../../tiers/give-gate.ts";
 import { openEngine } from "../engine/engine.ts";
 

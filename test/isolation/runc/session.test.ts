@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KEEP_COMMAND } from "../../../src/isolation/plan/plan.ts";
-import type { ExecExit, ExecRequest, SessionCell } from "../../../src/isolation/port/exec.ts";
+import type { ExecExit, ExecRequest, SessionCell } from "../../../src/isolation/port/cell.ts";
 import { openRunc, type Runc } from "./runc.ts";
 
 let runc: Runc;

@@ -4,7 +4,7 @@ import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { endStarters } from "../../../src/isolation/runc/remains/starters.ts";
+import { endStarters } from "../../../src/isolation/runc/remains/remove-cell.ts";
 
 const ID = "corral-00000000-a-run";
 const STARTED = ["--root", "/state", "--log", "/log", "--log-format", "json", "run", "--keep", "--bundle", "/b", ID];

@@ -8,7 +8,7 @@ import { Readable } from "node:stream";
 import { gzipSync } from "node:zlib";
 import { type Header, pack } from "tar-stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type LayerTaker, readSavedImage } from "../../../src/isolation/runc/ground/saved-image.ts";
+import { type LayerTaker, readSavedImage } from "../../../src/isolation/runc/ground/layers.ts";
 import { UnfitLayer, unpackLayer } from "../../../src/isolation/runc/ground/unpack-layer.ts";
 
 type Entry = Partial<Header> & { readonly name: string; readonly text?: string };

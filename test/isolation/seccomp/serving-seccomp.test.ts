@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { servingSeccomp } from "../../../src/isolation/seccomp/serving-seccomp.ts";
+import { servingSeccomp } from "../../../src/isolation/seccomp/planned-profile.ts";
 
 interface Rule {
   readonly names: readonly string[];

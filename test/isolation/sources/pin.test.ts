@@ -6,8 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { PlannedMount } from "../../../src/isolation/plan/plan.ts";
-import { outerProcess } from "../../../src/isolation/sources/outer-process.ts";
-import { misplacedMounts, pinSources } from "../../../src/isolation/sources/pin.ts";
+import { misplacedMounts, outerProcess, pinSources } from "../../../src/isolation/sources/pin.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
 import { outerProcessFor } from "../../../src/run/open/options.ts";
 

@@ -1,7 +1,6 @@
 import { type Client, type ClientOptions, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { nobodyAsks } from "../../../src/mcp/connection/client-approver.ts";
+import { nobodyAsks, QuestionRoutes } from "../../../src/mcp/connection/client-approver.ts";
 import { Connection } from "../../../src/mcp/connection/connection.ts";
-import { QuestionRoutes } from "../../../src/mcp/connection/question-routes.ts";
 import { type HttpServer, type PresenceTimes, serveOnHttp } from "../../../src/mcp/http/server.ts";
 import { openProject, type ProjectFixture } from "../../run/project-fixture.ts";
 import { clientOf, HANDY } from "../mcp-project.ts";

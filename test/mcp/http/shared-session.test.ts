@@ -3,8 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
 import type { Connection } from "../../../src/mcp/connection/connection.ts";
-import type { HttpRequest } from "../../../src/mcp/http/admission.ts";
-import { SharedSession } from "../../../src/mcp/http/server.ts";
+import { type HttpRequest, SharedSession } from "../../../src/mcp/http/server.ts";
 import { protocolServer } from "../../../src/mcp/protocol-server.ts";
 
 it("the shared session opens nothing more for a request that is on its way when the server is stopped", async () => {

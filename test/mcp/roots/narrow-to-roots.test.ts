@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { narrowToRoots } from "../../../src/mcp/connection/narrow-to-roots.ts";
+import { narrowToRoots } from "../../../src/mcp/connection/connection.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";

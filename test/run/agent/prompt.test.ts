@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parseWorker } from "../../../src/declarations/worker/worker.ts";
-import { systemPrompt } from "../../../src/run/agent/prompt.ts";
+import { systemPrompt } from "../../../src/run/agent/agent-run.ts";
 import { mount, project } from "../../sandbox/sandboxes.ts";
 
 const worker = parseWorker("---\nmodel: openai/m\n---\nSum it up.\n", "clerk.worker");

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Approver, Decision } from "../../../src/approval/approver.ts";
 import { parseWorker } from "../../../src/declarations/worker/worker.ts";
-import type { Caller } from "../../../src/run/calls/call.ts";
-import { agreedToCall } from "../../../src/run/calls/call-consent.ts";
+import { agreedToCall, type Caller } from "../../../src/run/calls/call.ts";
 import { describeViolation } from "../../../src/sandbox/wording.ts";
 import { mount, project } from "../../sandbox/sandboxes.ts";
 

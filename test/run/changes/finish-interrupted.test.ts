@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { auditKey, recordsOf, type SealedRecord } from "../../../src/audit/seal.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
-import { finishInterrupted } from "../../../src/run/changes/finish-interrupted.ts";
+import { finishInterrupted } from "../../../src/run/changes/settle.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";
 import { projectPaths } from "../../../src/state/state-paths.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";

@@ -7,7 +7,7 @@ import { AuditTrailError } from "../../../src/audit/trail.ts";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import { KeptFolder } from "../../../src/changes/store/kept-folder.ts";
 import { intoProject } from "../../../src/run/changes/into-project.ts";
-import { UnfinishedChanges } from "../../../src/run/model/unfinished-changes.ts";
+import { UnfinishedChanges } from "../../../src/run/model/result.ts";
 import { tryHoldFile } from "../../../src/state/file-lock.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Grounds, type Judgement, judgeGrant, type Level } from "../../../src/run/grants/judge.ts";
-import type { Mode } from "../../../src/run/model/grant.ts";
+import type { Mode } from "../../../src/run/model/grantee.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import { at, child, mount, project, rooted, shown, zones } from "../../sandbox/sandboxes.ts";
 import { level } from "./chain.ts";

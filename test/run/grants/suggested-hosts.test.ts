@@ -5,7 +5,7 @@ import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
 import { loadProject } from "../../../src/declarations/project.ts";
 import { suggestedConfiguration } from "../../../src/run/grants/suggestion/suggestion.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
-import type { HostGrantRecord } from "../../../src/run/model/grant.ts";
+import type { HostGrantRecord } from "../../../src/run/model/grantee.ts";
 import { permissionOf, rootSandbox } from "../../../src/run/model/permission.ts";
 import { reachesHost } from "../../../src/sandbox/network/hosts.ts";
 import type { NetworkRule } from "../../../src/sandbox/network/rule.ts";

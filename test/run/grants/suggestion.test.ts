@@ -7,7 +7,7 @@ import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
 import { loadProject } from "../../../src/declarations/project.ts";
 import { suggestedConfiguration } from "../../../src/run/grants/suggestion/suggestion.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
-import type { DirectoryGrantRecord } from "../../../src/run/model/grant.ts";
+import type { DirectoryGrantRecord } from "../../../src/run/model/grantee.ts";
 import { permissionOf, rootSandbox } from "../../../src/run/model/permission.ts";
 import { carve, governingMount } from "../../../src/sandbox/access.ts";
 import { originOf } from "../../../src/sandbox/mount.ts";

@@ -1,7 +1,7 @@
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { listEnvironments, removeUnusedEnvironments } from "../../../src/operations/environments.ts";
+import { listEnvironments, removeUnusedEnvironments } from "../../../src/operations/images.ts";
 import { explain } from "../../../src/run/explain/explain.ts";
 import { openPreview } from "../../../src/run/open/preview.ts";
 import { storedEnvironments } from "../../../src/state/stored-environments.ts";

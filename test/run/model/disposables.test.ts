@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Disposables } from "../../../src/run/model/disposables.ts";
+import { Disposables } from "../../../src/run/model/environment.ts";
 
 function noted(notes: string[]) {
   return (name: string, fault?: Error): AsyncDisposable => ({

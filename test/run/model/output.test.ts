@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { BoundedOutput } from "../../../src/run/model/output.ts";
+import { BoundedOutput } from "../../../src/run/model/job.ts";
 import { openProject, python, sh } from "../project-fixture.ts";
 
 describe("the bound on what a worker prints", () => {

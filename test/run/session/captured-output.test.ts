@@ -2,8 +2,8 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { CapturedOutput } from "../../../src/run/session/captured-output.ts";
-import { OutputDir } from "../../../src/run/session/output-dir.ts";
+import { CapturedOutput } from "../../../src/run/session/exec-command.ts";
+import { OutputDir } from "../../../src/run/session/write-room.ts";
 
 let dir: string;
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
-import { isLocalRequest } from "../../../src/mcp/http/admission.ts";
+import { isLocalRequest } from "../../../src/mcp/http/server.ts";
 import {
   checkMeant,
   type Foreign,

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { AnsiLines, type Line } from "../../../src/serve/web/text/ansi.ts";
-import { KeptLines } from "../../../src/serve/web/text/kept-lines.ts";
+import { AnsiLines, KeptLines, type Line } from "../../../src/serve/web/text/ansi.ts";
 
 const textOf = (line: Line): string => line.map(({ text }) => text).join("");
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Question } from "../../../src/serve/web/api/shapes.ts";
-import { outcomeText } from "../../../src/serve/web/pages/changesets/changeset-view.tsx";
+import { outcomeText } from "../../../src/serve/web/pages/changesets/changesets.tsx";
 import { afterDecision, answersOf, deedOf, neighbour } from "../../../src/serve/web/pages/inbox/question-text.ts";
 
 const question = (given: Partial<Question>): Question => ({

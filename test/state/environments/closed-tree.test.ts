@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, rm, stat, symlink, writeFile } from "node:fs/pro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { closeTree } from "../../../src/state/closed-tree.ts";
+import { closeTree } from "../../../src/state/stored-environments.ts";
 
 let dir: string;
 beforeEach(async () => {

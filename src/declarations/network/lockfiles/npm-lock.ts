@@ -1,5 +1,4 @@
-import { jsonFaultOffset } from "../../../json/json-fault.ts";
-import { parseJson } from "../../../json/parse-json.ts";
+import { jsonFaultOffset, parseJson } from "../../../json/parse-json.ts";
 import {
   digestOf,
   type LockedFile,

@@ -1,6 +1,16 @@
 import { parseToml, type TomlTable, tableAt } from "../../toml/toml.ts";
-import { type Machine, namedPlace, settingsAt, userPlace } from "./machine.ts";
-import { hasCredentials, insideUrl, parseRegistryUrl, pathsBelow, type Registries, type Registry } from "./registry.ts";
+import {
+  hasCredentials,
+  insideUrl,
+  type Machine,
+  namedPlace,
+  parseRegistryUrl,
+  pathsBelow,
+  type Registries,
+  type Registry,
+  settingsAt,
+  userPlace,
+} from "./registry.ts";
 
 /** The index of crates.io, and the host that it names for its files. */
 export const PUBLIC_INDEX = "https://index.crates.io/";

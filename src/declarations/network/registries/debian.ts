@@ -1,7 +1,16 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { type Machine, settingsAt, systemPlace } from "./machine.ts";
-import { hasCredentials, insideUrl, parseRegistryUrl, pathsBelow, type Registries, type Registry } from "./registry.ts";
+import {
+  hasCredentials,
+  insideUrl,
+  type Machine,
+  parseRegistryUrl,
+  pathsBelow,
+  type Registries,
+  type Registry,
+  settingsAt,
+  systemPlace,
+} from "./registry.ts";
 
 /** Images have these in their own lists. */
 const PUBLIC = [

@@ -1,6 +1,18 @@
 import type { Env } from "../../../secrets/read-secret.ts";
-import { configPlace, type Machine, namedPlace, settingsAt, systemPlace, userPlace } from "./machine.ts";
-import { hasCredentials, insideUrl, parseRegistryUrl, pathsBelow, type Registries, type Registry } from "./registry.ts";
+import {
+  configPlace,
+  hasCredentials,
+  insideUrl,
+  type Machine,
+  namedPlace,
+  parseRegistryUrl,
+  pathsBelow,
+  type Registries,
+  type Registry,
+  settingsAt,
+  systemPlace,
+  userPlace,
+} from "./registry.ts";
 
 const PUBLIC = "https://pypi.org/simple/";
 /** The index of `pypi.org` names its files on this host. */

@@ -2,9 +2,21 @@ import type { PackageKind } from "../../../sandbox/network/rule.ts";
 import type { Env } from "../../../secrets/read-secret.ts";
 import { cargoRegistries } from "./cargo.ts";
 import { debianRegistries } from "./debian.ts";
-import { configPlace, type Machine, namedPlace, settingsAt, systemPlace, userPlace } from "./machine.ts";
 import { pipRegistries } from "./pip.ts";
-import { hasCredentials, insideUrl, parseRegistryUrl, pathsBelow, type Registries, type Registry } from "./registry.ts";
+import {
+  configPlace,
+  hasCredentials,
+  insideUrl,
+  type Machine,
+  namedPlace,
+  parseRegistryUrl,
+  pathsBelow,
+  type Registries,
+  type Registry,
+  settingsAt,
+  systemPlace,
+  userPlace,
+} from "./registry.ts";
 
 const PUBLIC = "https://registry.npmjs.org/";
 

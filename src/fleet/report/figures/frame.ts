@@ -1,6 +1,6 @@
 import { escaped } from "../measures/escaped.ts";
-import { durationText } from "../measures/quantity.ts";
-import { timeTicks } from "../measures/scale.ts";
+import { durationText } from "../measures/gathered.ts";
+import { timeTicks } from "../measures/histogram.ts";
 
 /** The width of every figure; the page scales it. */
 export const WIDTH = 960;

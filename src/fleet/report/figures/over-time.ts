@@ -1,6 +1,5 @@
-import { OUTCOMES } from "../measures/outcome.ts";
-import { countText, durationText, rateText } from "../measures/quantity.ts";
-import { ticksUpTo } from "../measures/scale.ts";
+import { countText, durationText, OUTCOMES, rateText } from "../measures/gathered.ts";
+import { ticksUpTo } from "../measures/histogram.ts";
 import type { TimeBin, TimeBins } from "../measures/time-bins.ts";
 import { at, baseAxis, FIGURE_END, figureStart, TimeAxis, type TimeSpan, TOP, valueAxis } from "./frame.ts";
 

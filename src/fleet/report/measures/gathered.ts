@@ -1,10 +1,115 @@
 import { clipped } from "../../../text/visible.ts";
-import { causeOf, causeText } from "../../model/item.ts";
-import type { ReportData, ReportItem } from "./data.ts";
+import type { FleetSummary } from "../../events.ts";
+import { causeOf, causeText, type ItemResult, type Reuse } from "../../model/item.ts";
 import { LONGEST } from "./escaped.ts";
-import { isPending, isSuccess, OUTCOMES, type Outcome, outcomeOf } from "./outcome.ts";
 import { DurationStatistics } from "./statistics.ts";
 import { TimeBins } from "./time-bins.ts";
+
+/** `12ms`, `1.5s`, `2m 3s`, `1h 2m`, `2d 3h`: at most two units, for people. */
+export function durationText(ms: number): string {
+  if (ms <= 0) return "0s";
+  if (ms < 10) return `${rounded(ms, 1)}ms`;
+  if (ms < 999.5) return `${Math.round(ms)}ms`;
+  if (ms < 10_000) return `${rounded(ms / 1000, 2)}s`;
+  if (ms < 59_950) return `${rounded(ms / 1000, 1)}s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 3600) return twoUnits(Math.floor(seconds / 60), "m", seconds % 60, "s");
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 48 * 60) return twoUnits(Math.floor(minutes / 60), "h", minutes % 60, "m");
+  const hours = Math.round(minutes / 60);
+  return twoUnits(Math.floor(hours / 24), "d", hours % 24, "h");
+}
+
+/** `12,345` */
+export function countText(count: number): string {
+  return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** `1 item`, `2 items`. */
+export function counted(count: number, noun: string): string {
+  return `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** `812/s`, `3.4/s`, or `12/min` for low rates. */
+export function rateText(perSecond: number): string {
+  if (perSecond >= 100) return `${countText(perSecond)}/s`;
+  if (perSecond >= 1) return `${rounded(perSecond, 1)}/s`;
+  return `${rounded(perSecond * 60, 1)}/min`;
+}
+
+/** `143 MiB`: rounded, for people. */
+export function roughBytesText(bytes: number): string {
+  const unit = BYTE_UNITS.find(([, size]) => bytes >= size) ?? (["bytes", 1] as const);
+  const value = bytes / unit[1];
+  return `${rounded(value, value < 10 ? 1 : 0)} ${unit[0]}`;
+}
+
+const BYTE_UNITS = [
+  ["GiB", 1024 ** 3],
+  ["MiB", 1024 ** 2],
+  ["KiB", 1024],
+] as const;
+
+function twoUnits(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit} ${small}${smallUnit}`;
+}
+
+/** Without trailing zeros. */
+function rounded(value: number, digits: number): string {
+  return String(Number(value.toFixed(digits)));
+}
+
+/** A coarse class of statuses; each has its own colour. */
+export type Outcome = "succeeded" | "cached" | "pending" | "failed" | "limited" | "refused" | "stopped";
+
+/** In the order of drawing and listing. */
+export const OUTCOMES: readonly { readonly outcome: Outcome; readonly label: string }[] = [
+  { outcome: "succeeded", label: "succeeded" },
+  { outcome: "cached", label: "cached" },
+  { outcome: "pending", label: "pending" },
+  { outcome: "failed", label: "failed" },
+  { outcome: "limited", label: "over a limit" },
+  { outcome: "refused", label: "refused, denied or discarded" },
+  { outcome: "stopped", label: "cancelled or lost" },
+];
+
+const OUTCOME_OF: ReadonlyMap<string, Outcome> = new Map([
+  ["succeeded", "succeeded"],
+  ["cached", "cached"],
+  ["pending", "pending"],
+  ["applied", "succeeded"],
+  ["partly_applied", "refused"],
+  ["discarded", "refused"],
+  ["failed", "failed"],
+  ["signaled", "failed"],
+  ["timed_out", "limited"],
+  ["oom_killed", "limited"],
+  ["output_limit", "limited"],
+  ["disk_limit", "limited"],
+  ["refused", "refused"],
+  ["denied", "refused"],
+  ["cancelled", "stopped"],
+  ["lost", "stopped"],
+]);
+
+/** All statuses of items. */
+export const STATUSES: readonly string[] = [...OUTCOME_OF.keys()];
+
+/** An unknown status counts as a failure. */
+export function outcomeOf(status: string): Outcome {
+  return OUTCOME_OF.get(status) ?? "failed";
+}
+
+/** Its changes wait for a person: neither a success nor a failure. */
+export function isPending(status: string): boolean {
+  return outcomeOf(status) === "pending";
+}
+
+/** A cached success counts as a success, and so do changes that a person applied. */
+export function isSuccess(status: string): boolean {
+  const outcome = outcomeOf(status);
+  return outcome === "succeeded" || outcome === "cached";
+}
 
 /** With more cells, the timeline shows their number over time instead of each cell. */
 export const MAX_CELLS = 2_000;
@@ -184,3 +289,34 @@ function bounded(seen: ReadonlyMap<string, unknown>, name: string, longest: numb
   const short = clipped(name, longest);
   return seen.has(short) || seen.size < MAX_NAMES ? short : OTHERS;
 }
+
+/** The input of a report. */
+export interface ReportData {
+  readonly fleet: ReportFleet;
+  /** Every done item once, in any order. It is iterated once and never held in memory as a whole. */
+  readonly results: AsyncIterable<ReportItem> | Iterable<ReportItem>;
+  /** When the report was created. ISO 8601, UTC. */
+  readonly madeAt: string;
+}
+
+/** The fleet as in the journal. Times are ISO 8601, UTC. */
+export interface ReportFleet {
+  readonly id: string;
+  readonly worker: string;
+  /** The source of the items, for people. */
+  readonly source: string;
+  readonly policy: string | null;
+  readonly reuse: Reuse;
+  readonly concurrency: number | "auto";
+  readonly state: FleetSummary["state"] | "loading";
+  /** Why it is not done; null if it is done or still runs. */
+  readonly why: string | null;
+  readonly createdAt: string;
+  /** Null while it runs. */
+  readonly endedAt: string | null;
+  /** The number of all items. */
+  readonly items: number;
+}
+
+/** One done item without its output; an `ItemResult` fits. */
+export type ReportItem = Omit<ItemResult, "output">;

@@ -2,7 +2,6 @@ import { setTimeout as pause } from "node:timers/promises";
 import { z } from "zod";
 import { hasCode } from "../../../platform/errno.ts";
 import { EngineTrouble } from "../../port/driver.ts";
-import { isGone, statusCodeOf } from "./engine-error.ts";
 
 /** The pauses between the attempts of a call that may be repeated, in milliseconds. */
 const PAUSES_MS = [20, 100, 400] as const;
@@ -99,3 +98,31 @@ export const ContainerState = z.object({
 });
 
 export const isConflict = (error: unknown): boolean => statusCodeOf(error) === 409;
+
+/** The HTTP status of an error of the Engine's API; null if the Engine did not answer. */
+export function statusCodeOf(error: unknown): number | null {
+  const status = (error as { statusCode?: unknown }).statusCode;
+  return typeof status === "number" ? status : null;
+}
+
+export function isGone(error: unknown): boolean {
+  return statusCodeOf(error) === 404;
+}
+
+/** The Engine's own message, without the client's prefix. */
+export function engineMessage(error: unknown): string {
+  const { json, message } = error as { json?: { message?: unknown }; message?: string };
+  return typeof json?.message === "string" ? json.message : (message ?? String(error));
+}
+
+/** An error of the Engine, or of the connection to it, as the error that every driver throws. */
+export function engineTrouble(error: unknown): EngineTrouble {
+  return error instanceof EngineTrouble ? error : new EngineTrouble(engineMessage(error), { cause: error });
+}
+
+/** Every failure of the Engine becomes an `EngineTrouble`. */
+export async function told<Answer>(answer: Promise<Answer>): Promise<Answer> {
+  return await answer.catch((error: unknown) => {
+    throw engineTrouble(error);
+  });
+}

@@ -2,8 +2,42 @@ import { readdir, readFile } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import type Docker from "dockerode";
 import { pack } from "tar-stream";
+import { z } from "zod";
+import { hasCode } from "../../../platform/errno.ts";
 import { sha256 } from "../../../platform/sha256.ts";
+import type { ImageFacts } from "../../plan/plan-for.ts";
 import { BASE_NAME, type ContextFile } from "../../port/images.ts";
+import { asked, isGone } from "../answers/asked.ts";
+
+/** An image may have no configuration, and any field of it may be null. */
+const Image = z.looseObject({
+  Id: z.string().regex(/^sha256:[0-9a-f]{64}$/),
+  Config: z
+    .looseObject({
+      Env: z.array(z.string()).nullish(),
+      Volumes: z.record(z.string(), z.unknown()).nullish(),
+    })
+    .nullish(),
+});
+
+/** What the Engine knows of an image, by its id or tag; null if it has none. */
+export async function inspectImage(docker: Docker, reference: string): Promise<Docker.ImageInspectInfo | null> {
+  try {
+    const image = await asked(() => docker.getImage(reference).inspect(), Image);
+    return image as unknown as Docker.ImageInspectInfo;
+  } catch (error) {
+    if (isGone(error)) return null;
+    throw error;
+  }
+}
+
+/** The image that a name refers to now. Plans hold its id, so that the image that was checked is the one that runs. */
+export async function imageFacts(docker: Docker, name: string): Promise<ImageFacts | null> {
+  const image = await inspectImage(docker, name);
+  if (image === null) return null;
+  const { Id, Config } = image;
+  return { name, id: Id, env: Config?.Env ?? [], volumes: Object.keys(Config?.Volumes ?? {}).sort() };
+}
 
 /** An image that Corral can build: a folder of `imagesDir` with a Dockerfile. */
 export interface ImageSource {
@@ -99,4 +133,14 @@ export async function packedFiles(files: readonly ContextFile[]): Promise<Buffer
     archive.entry({ name, mode: executable ? 0o755 : 0o644, uid: 0, gid: 0, mtime: new Date(0) }, content);
   archive.finalize();
   return Buffer.concat(await Array.fromAsync(archive as AsyncIterable<Buffer>));
+}
+
+/** The file's content as JSON; `undefined` if it is missing or not JSON, since everything recorded here can be found out again. */
+export async function readRecord(file: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(file, "utf8"));
+  } catch (error) {
+    if (error instanceof SyntaxError || hasCode(error, "ENOENT")) return undefined;
+    throw error;
+  }
 }

@@ -4,9 +4,8 @@ import { writeAtomically } from "../../../platform/write-file.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import { ImageBuildError } from "../../port/images.ts";
 import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian } from "./bootstrap.ts";
-import { inspectImage } from "./inspect.ts";
+import { inspectImage, readRecord } from "./catalog.ts";
 import { pullImage } from "./pull.ts";
-import { readRecord } from "./record.ts";
 
 const PUBLIC_TAG = "debian:bookworm-slim";
 

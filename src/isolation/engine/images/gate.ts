@@ -12,9 +12,7 @@ import { makeClosedDir } from "../../../state/state-dir.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import { BASE_NAME, IMAGE_PREFIX, ImageBuildError } from "../../port/images.ts";
 import { untilGone } from "../answers/asked.ts";
-import type { ImagesRequest } from "./catalog.ts";
-import { inspectImage } from "./inspect.ts";
-import { readRecord } from "./record.ts";
+import { type ImagesRequest, inspectImage, readRecord } from "./catalog.ts";
 
 const GATE_PATH = "/usr/lib/corral/gate";
 const MAX_BYTES = 16 * 1024 * 1024;

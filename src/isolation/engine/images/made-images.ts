@@ -10,12 +10,11 @@ import {
   type MakeImageRequest,
   madeTag,
 } from "../../port/images.ts";
-import { asked } from "../answers/asked.ts";
-import { isGone } from "../answers/engine-error.ts";
+import { asked, isGone } from "../answers/asked.ts";
 import { buildImage } from "./build-image.ts";
 import { acquireLock, networkFor } from "./build-images.ts";
+import { inspectImage } from "./catalog.ts";
 import { findProxies } from "./host-apt.ts";
-import { inspectImage } from "./inspect.ts";
 import { pullImage } from "./pull.ts";
 
 /* Images that workers of a project have of their own. Their labels say what they were made of. */

@@ -3,9 +3,8 @@ import type Docker from "dockerode";
 import { z } from "zod";
 import { within } from "../../../platform/within.ts";
 import { EngineTrouble } from "../../port/driver.ts";
-import type { SavedImage } from "../../port/ground.ts";
-import { asked } from "../answers/asked.ts";
-import { isGone, told } from "../answers/engine-error.ts";
+import type { SavedImage } from "../../port/images.ts";
+import { asked, isGone, told } from "../answers/asked.ts";
 
 const Layered = z.looseObject({
   Id: z.string(),

@@ -1,7 +1,6 @@
 import { BASE_NAME, IMAGE_PREFIX, type ImageStatus } from "../../port/images.ts";
-import { BASE_LABEL, type ImagesRequest, isCurrent, listImages } from "./catalog.ts";
+import { BASE_LABEL, type ImagesRequest, inspectImage, isCurrent, listImages } from "./catalog.ts";
 import { findDebianBase } from "./debian-base.ts";
-import { inspectImage } from "./inspect.ts";
 
 export async function imageStatus(request: ImagesRequest): Promise<ImageStatus[]> {
   const { docker, imagesDir, stateDir, prefix = IMAGE_PREFIX } = request;

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { decodedMountField } from "../../../files/host/descriptor.ts";
-import type { ImageRoot } from "../model/images.ts";
+import type { ImageRoot } from "../model/layout.ts";
 import { Launcher, type LauncherRequest, type LaunchPlace } from "./launcher.ts";
 
 /** More places than that would wait long for their cells, and hold descriptors. */

@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs";
-import { gateCommand } from "../../gate/script.ts";
+import { gateCommand } from "../../gate/report.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
-import { cgroupPlace } from "../model/layout.ts";
-import type { RuncOptions } from "../model/options.ts";
+import { cgroupPlace, type RuncOptions } from "../model/layout.ts";
 import { hasInit, INIT_PATH, type OciMount } from "./oci-mounts.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
 

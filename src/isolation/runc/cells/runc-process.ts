@@ -1,7 +1,7 @@
 import { GateStreams } from "../../gate/gate-streams.ts";
-import { GO } from "../../gate/script.ts";
+import { GO } from "../../gate/report.ts";
 import type { StartRequest } from "../../port/driver.ts";
-import { endStarters } from "../remains/starters.ts";
+import { endStarters } from "../remains/remove-cell.ts";
 import type { LaunchPlace, PlaceRequest } from "./launcher.ts";
 
 /** How the process of runc ended, which stays for as long as its cell. */

@@ -1,9 +1,8 @@
 import { within } from "../../../platform/within.ts";
 import { CELL_END_MS } from "../../commands/command-cell.ts";
-import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../../commands/session-scripts.ts";
+import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../../commands/command-start.ts";
 import { GATE_PATH } from "../../plan/plan.ts";
-import type { Cell } from "../../port/cell.ts";
-import type { ExecExit, ExecRequest, SessionCell } from "../../port/exec.ts";
+import type { Cell, ExecExit, ExecRequest, SessionCell } from "../../port/cell.ts";
 import { type CommandPlace, execIn, type RawExit } from "./exec.ts";
 
 /** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */

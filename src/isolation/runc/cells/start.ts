@@ -1,38 +1,72 @@
-import { readlinkSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import fs, { readlinkSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { hasCode } from "../../../platform/errno.ts";
 import { within } from "../../../platform/within.ts";
 import type { NetworkPlace } from "../../../sandbox/network/rule.ts";
 import type { Violation } from "../../../sandbox/violation.ts";
-import { reportWithin } from "../../gate/await-report.ts";
-import { parseGateReport } from "../../gate/report.ts";
-import { gateSecrets, secretLines } from "../../gate/script.ts";
+import { collectSockets, heldBytes } from "../../disk/unnamed-files.ts";
+import { reportWithin } from "../../gate/gate-streams.ts";
+import { gateSecrets, parseGateReport, secretLines } from "../../gate/report.ts";
 import { verifyCell } from "../../gate/verify.ts";
-import { findControlGroup, socketBytes } from "../../kernel/control-group.ts";
+import { type ControlGroup, findControlGroup, socketBytes } from "../../kernel/control-group.ts";
 import { type FirstProcess, findFirstProcess } from "../../kernel/first-process.ts";
-import { CellNetwork, enterFromOutside } from "../../network/cell-network.ts";
-import type { OpenPlaces } from "../../network/listen-in.ts";
+import { UsageSampler } from "../../kernel/usage-sampler.ts";
+import { CellNetwork, enterFromOutside, type OpenPlaces } from "../../network/listen-in.ts";
 import type { NameFileSet } from "../../network/name-files.ts";
-import { mountPointsOf, refusalOfEntries } from "../../plan/mount-points.ts";
-import { gateOf } from "../../plan/plan.ts";
-import { refusalFrom } from "../../plan/start-refusal.ts";
-import type { Cell } from "../../port/cell.ts";
+import { mountPointsOf, refusalOfEntries } from "../../plan/mounts.ts";
+import { type Enforcement, gateOf, type Plan } from "../../plan/plan.ts";
+import { refusalFrom } from "../../plan/plan-for.ts";
+import type { Cell, CellExit } from "../../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";
+import { labelsFor, type Maker } from "../../port/labels.ts";
 import { misplacedMounts } from "../../sources/pin.ts";
-import { notForRunc } from "../model/cells.ts";
-import { type CellPaths, cellId, cgroupPlace } from "../model/layout.ts";
-import type { RuncOptions } from "../model/options.ts";
+import {
+  type CellPaths,
+  cellId,
+  cellPaths,
+  cgroupPlace,
+  DRAFT_PREFIX,
+  notForRunc,
+  type RuncOptions,
+  type RuncPaths,
+} from "../model/layout.ts";
 import { isUnified, killCell } from "../remains/control-groups.ts";
 import { removeCell } from "../remains/remove-cell.ts";
-import { runcCell } from "./cell.ts";
-import { CellNameTaken, makeCellFolder } from "./cell-folder.ts";
 import type { CommandPlace } from "./exec.ts";
 import type { LaunchPlace } from "./launcher.ts";
 import type { Launchers } from "./launchers.ts";
-import { ImageInTheWay } from "./mount-points.ts";
 import { ociConfig } from "./oci-config.ts";
-import { hasInit, INIT_PATH, ociMounts } from "./oci-mounts.ts";
+import { hasInit, ImageInTheWay, INIT_PATH, ociMounts } from "./oci-mounts.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
 import { type LaunchRequest, type RuncProcess, startRunc } from "./runc-process.ts";
+
+/** The name of a run is that of another cell. */
+class CellNameTaken extends EngineTrouble {}
+
+/**
+ * Makes the directory of a cell, with its labels in it from the first moment in which it has its name: whatever is made for
+ * the cell later can be found by them if this process dies. Each call takes microseconds, and a turn of a thread for it takes longer.
+ */
+function makeCellFolder(paths: RuncPaths, maker: Maker, plan: Plan): CellPaths {
+  fs.mkdirSync(paths.cells, { recursive: true, mode: 0o700 });
+  const draft = cellPaths(join(paths.cells, `${DRAFT_PREFIX}${randomBytes(6).toString("hex")}`));
+  const cell = cellPaths(join(paths.cells, plan.run));
+  fs.mkdirSync(draft.dir, { mode: 0o700 });
+  try {
+    const labels = labelsFor(maker, "cell", cellId(maker.sealKey, plan.run), plan);
+    fs.writeFileSync(draft.labels, JSON.stringify(labels), { mode: 0o600 });
+    if (!plan.hardening.readOnlyRoot) fs.mkdirSync(draft.over, { mode: 0o700 });
+    fs.renameSync(draft.dir, cell.dir);
+    return cell;
+  } catch (error) {
+    fs.rmSync(draft.dir, { recursive: true, force: true });
+    if (hasCode(error, "ENOTEMPTY", "EEXIST"))
+      throw new CellNameTaken(`the name of the run ${plan.run} is already in use`, { cause: error });
+    throw error;
+  }
+}
 
 /** How often a cell is made before its start has failed. */
 const MAX_ATTEMPTS = 3;
@@ -251,5 +285,79 @@ function hasBegun(pid: number): boolean {
     return !/runc/.test(readlinkSync(`/proc/${pid}/exe`));
   } catch {
     return false;
+  }
+}
+
+interface Parts {
+  readonly id: string;
+  readonly process: RuncProcess;
+  readonly first: FirstProcess;
+  readonly group: ControlGroup;
+  readonly enforcement: Enforcement;
+  /** What the gate reads before the worker's input. */
+  readonly ahead: Buffer;
+  /** The number of its network namespace, as the gate reported it. */
+  readonly namespace: string;
+  readonly network: CellNetwork;
+  readonly remove: () => Promise<void>;
+}
+
+/** A verified cell whose worker waits behind the gate. */
+function runcCell(parts: Parts): Cell {
+  const { id, process, first, group, enforcement, ahead, namespace, network, remove } = parts;
+  const sampler = new UsageSampler(() => ({ by: "files", read: () => group.usage() }));
+  let killed = false;
+  const exit = ended(parts, sampler, () => killed);
+  return {
+    id,
+    enforcement,
+    exit,
+    release(input) {
+      sampler.begin();
+      process.release(ahead.length === 0 ? input : Buffer.concat([ahead, input]));
+    },
+    listen: (places, accept) => network.listen(namespace, places, accept),
+    async unnamedBytes() {
+      await collectSockets();
+      // An id may have been reused: files of the new process are not this cell's.
+      return await heldBytes(group.processes(), async (pid) => group.processes().includes(pid));
+    },
+    async kill(signal) {
+      killed = true;
+      if (signal === "SIGTERM") return first.signal(signal);
+      first.signal(signal);
+      await killCell(id);
+    },
+    async [Symbol.asyncDispose]() {
+      sampler.stop();
+      await remove();
+    },
+  };
+}
+
+/** Whatever is not known for certain is lost: runc's answer alone is none. */
+async function ended(
+  { id, process, first, group }: Parts,
+  sampler: UsageSampler,
+  killed: () => boolean,
+): Promise<CellExit> {
+  try {
+    const end = await process.end;
+    // Before the group is removed.
+    const oomKills = group.oomKills();
+    sampler.add(group.usage());
+    if (end.kind === "failed" || first.isAlive()) {
+      await killCell(id);
+      return { kind: "lost", reason: end.kind === "failed" ? end.reason : "runc ended before its cell" };
+    }
+    if (!process.streams.hasBegun && !killed())
+      return { kind: "lost", reason: "the cell ended before its worker began" };
+    if (oomKills === null) return { kind: "lost", reason: "the cell's control group was removed while it ran" };
+    return { kind: "exited", code: end.code, outOfMemory: oomKills > 0, usage: sampler.last() };
+  } catch (error) {
+    return { kind: "lost", reason: (error as Error).message };
+  } finally {
+    sampler.stop();
+    process.close();
   }
 }

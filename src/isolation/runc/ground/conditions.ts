@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import type { EngineFacts } from "../../port/ground.ts";
-import type { RuncPrograms } from "../model/options.ts";
+import type { EngineFacts } from "../../port/images.ts";
+import type { RuncPrograms } from "../model/layout.ts";
 
 /** What cells are made with on this machine. */
 export interface Conditions {

@@ -10,8 +10,8 @@ import { holdFile } from "../../../state/file-lock.ts";
 import { formatOwner, isDead, lockOwner, type Owner, parseOwner } from "../../../state/owner.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import type { LetGo, LetGoRequest } from "../../port/engine.ts";
-import type { EngineGround } from "../../port/ground.ts";
-import type { ImageRoots, ImageUse } from "../model/images.ts";
+import type { EngineGround } from "../../port/images.ts";
+import type { ImageRoots, ImageUse } from "../model/layout.ts";
 import { Layers, layerName } from "./layers.ts";
 import { UnfitLayer } from "./unpack-layer.ts";
 

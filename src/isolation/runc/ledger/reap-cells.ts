@@ -1,14 +1,85 @@
-import { readdir, stat } from "node:fs/promises";
+import { readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { z } from "zod";
 import { removeTree } from "../../../files/host/remove-tree.ts";
+import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
-import { EngineTrouble } from "../../port/driver.ts";
-import type { Maker } from "../../port/labels.ts";
-import { DRAFT_PREFIX, type RuncPaths } from "../model/layout.ts";
-import { removeCell } from "../remains/remove-cell.ts";
-import { endStarters } from "../remains/starters.ts";
-import { reapLaunchers } from "./reap-launchers.ts";
-import { recordedCells } from "./recorded-cells.ts";
+import { isDead, type Owner, parseOwner } from "../../../state/owner.ts";
+import { findControlGroup } from "../../kernel/control-group.ts";
+import type { CellUsageNow } from "../../port/cell.ts";
+import { type CellInfo, EngineTrouble } from "../../port/driver.ts";
+import { type Maker, readLabels } from "../../port/labels.ts";
+import { cellId, cellPaths, cgroupPlace, DRAFT_PREFIX, ownerOfLauncher, type RuncPaths } from "../model/layout.ts";
+import { endStarters, removeCell } from "../remains/remove-cell.ts";
+
+/** More cells than any machine runs; the rest is not read. */
+const MAX_CELLS = 100_000;
+const RUN = /^[0-9a-zA-Z-]{1,64}$/;
+const Labels = z.record(z.string(), z.string());
+
+/** Every cell of runc that this state directory's orchestrators made, in any state. */
+export async function recordedCells(paths: RuncPaths, maker: Maker): Promise<CellInfo[]> {
+  const names = (await readdir(paths.cells).catch(nullFor("ENOENT"))) ?? [];
+  const cells = await Promise.all(
+    names
+      .filter((name) => RUN.test(name) && !name.startsWith(DRAFT_PREFIX))
+      .slice(0, MAX_CELLS)
+      .map((run) => recordedCell(run, paths, maker)),
+  );
+  return cells.filter((cell) => cell !== null);
+}
+
+/** Null if it was removed meanwhile, or if this state directory's key did not seal it. */
+async function recordedCell(run: string, paths: RuncPaths, maker: Maker): Promise<CellInfo | null> {
+  const { labels: file } = cellPaths(join(paths.cells, run));
+  const id = cellId(maker.sealKey, run);
+  const labels = Labels.safeParse(await jsonIn(file)).data;
+  const labelled = readLabels(maker.sealKey, "cell", id, labels ?? null);
+  if (labelled === null || labelled.run !== run) return null;
+  const made = await stat(file).catch(nullFor("ENOENT"));
+  if (made === null) return null;
+  const group = findControlGroup([cgroupPlace(id)]);
+  const state = (group?.processes().length ?? 0) > 0 ? "running" : "exited";
+  return {
+    ...labelled,
+    driver: "runc",
+    id,
+    state,
+    createdAt: made.mtime.toISOString(),
+    ownerAlive: !isDead(labelled.owner, maker.owner),
+  };
+}
+
+/** What a cell that runs uses now; null if it does not run. */
+export function usageOfCell(id: string): CellUsageNow | null {
+  const group = findControlGroup([cgroupPlace(id)]);
+  const usage = group?.usage() ?? null;
+  return group === null || usage === null ? null : { ...usage, memoryBytes: group.memoryBytes() };
+}
+
+async function jsonIn(file: string): Promise<unknown> {
+  const text = await readFile(file, "utf8").catch(nullFor("ENOENT"));
+  const parsed = parseJson(text ?? "");
+  return parsed.ok ? parsed.value : undefined;
+}
+
+/** More launchers than any machine runs; the rest is left for the next time. */
+const MAX_LAUNCHERS = 10_000;
+
+/**
+ * Ends the launchers of owners that are certainly dead. They end by themselves, but one that was just asked for a cell would
+ * still start it. So this comes before the cells: a runc that was started already has the directory of its cell.
+ */
+async function reapLaunchers({ launchers }: RuncPaths, self: Owner): Promise<void> {
+  const names = (await readdir(launchers).catch(nullFor("ENOENT"))) ?? [];
+  for (const name of names.slice(0, MAX_LAUNCHERS)) {
+    const owner = parseOwner(ownerOfLauncher(name) ?? "");
+    if (owner === null || !isDead(owner, self)) continue;
+    const dir = join(launchers, name);
+    await endStarters(dir);
+    await rm(dir, { recursive: true, force: true });
+  }
+}
 
 /** Nothing of a cell exists before its directory has its name, which takes some milliseconds. */
 const DRAFT_MS = 10 * 60_000;

@@ -1,6 +1,9 @@
 import { join } from "node:path";
 import { sha256 } from "../../../platform/sha256.ts";
 import { statePaths } from "../../../state/state-paths.ts";
+import type { Plan } from "../../plan/plan.ts";
+import type { Driver } from "../../port/driver.ts";
+import type { Maker } from "../../port/labels.ts";
 
 /** What the cells of one state directory have on disk. No cell is ever shown any of it. */
 export function runcPaths(stateDir: string) {
@@ -63,4 +66,60 @@ export function cellId(sealKey: Buffer, run: string): string {
  */
 export function cgroupPlace(id: string): string {
   return `corral/${id}`;
+}
+
+/** The part of a driver that makes cells. */
+export type RuncCells = Pick<Driver, "start" | "startSession" | "startServing">;
+
+/** Why such a plan is for the Engine and not for this driver, in words for people; null if this driver enforces all of it. */
+export function notForRunc({ network, hardening }: Pick<Plan, "network" | "hardening">): string | null {
+  if (network === "open") return "it has the open network, which is the Engine's own";
+  if (hardening.runtime !== undefined) return `it runs under ${hardening.runtime}, a runtime of the Engine's`;
+  if (hardening.seccomp !== "corral") return "it has the Engine's own seccomp profile";
+  return null;
+}
+
+/** What the cells of this driver are made with. */
+export interface RuncOptions {
+  readonly maker: Maker;
+  readonly paths: RuncPaths;
+  readonly images: ImageRoots;
+  /** The seccomp profile `corral`, as JSON text in the Engine's format. */
+  readonly seccomp: string;
+  /** The directory of `hosts`, `resolv.conf` and `hostname`; no worker can write there. */
+  readonly namesDir: string;
+  readonly programs: RuncPrograms;
+  /** The AppArmor profile of the Engine's own containers, if this machine enforces one. */
+  readonly apparmor?: string;
+}
+
+/** Absolute paths of programs of this machine, which belong to root and which no other user can write. */
+export interface RuncPrograms {
+  readonly runc: string;
+  /** The static init that the Engine's containers have as their first process, e.g. `/usr/bin/docker-init`. */
+  readonly init: string;
+  /** GNU's `env`, which undoes that a signal is ignored; absent if this machine has none. */
+  readonly env?: string;
+}
+
+/** The file systems of the Engine's images, as directories of this machine. */
+export interface ImageRoots {
+  /**
+   * What the image consists of, for one cell. Until this is disposed the image is not removed, unless by force. Rejects with
+   * `EngineTrouble`; null if there is no such image.
+   *
+   * @param imageId as in a plan: `sha256:…`.
+   */
+  use(imageId: string): Promise<ImageUse | null>;
+}
+
+export type ImageUse = ImageRoot & Disposable;
+
+export interface ImageRoot {
+  /** Absolute: where the layers are. */
+  readonly dir: string;
+  /** Names of directories in `dir` that an overlay takes as its lower layers, the uppermost first. None has a comma, a colon or a backslash. */
+  readonly layers: readonly string[];
+  /** Another one after the image was removed and unpacked again: what was mounted before is of no use. */
+  readonly mark: string;
 }

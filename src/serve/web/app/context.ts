@@ -42,3 +42,10 @@ export function useShortcuts(title: string, list: readonly Shortcut[]): void {
   const { shortcuts } = useApp();
   useLayoutEffect(() => shortcuts.add(title, list));
 }
+
+/** What a page is given of its address. */
+export interface PageProps {
+  /** After the name of the page. */
+  readonly parts: readonly string[];
+  readonly query: Readonly<Record<string, string>>;
+}

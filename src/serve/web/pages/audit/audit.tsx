@@ -1,8 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { clipped } from "../../../../text/visible.ts";
 import type { AuditPage, AuditRecord, ProjectList } from "../../api/shapes.ts";
-import { useApp } from "../../app/context.ts";
-import type { PageProps } from "../../app/page-props.ts";
+import { type PageProps, useApp } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/dialog.tsx";

@@ -1,5 +1,5 @@
 import type { Fleet, FleetList as Listed } from "../../api/shapes.ts";
-import type { PageProps } from "../../app/page-props.ts";
+import type { PageProps } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";

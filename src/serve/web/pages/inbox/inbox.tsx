@@ -1,8 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../api/client.ts";
 import type { Approval, ApprovalPage } from "../../api/shapes.ts";
-import { useApp, useMay, useShortcuts } from "../../app/context.ts";
-import type { PageProps } from "../../app/page-props.ts";
+import { type PageProps, useApp, useMay, useShortcuts } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";

@@ -5,7 +5,7 @@ import { useApp } from "../../app/context.ts";
 import { VirtualList } from "../../components/virtual-list.tsx";
 import { TerminalLine, Visible } from "../../components/visible.tsx";
 import { bytesText, countText, plural } from "../../text/amounts.ts";
-import { KeptLines } from "../../text/kept-lines.ts";
+import { KeptLines } from "../../text/ansi.ts";
 
 type Stream = "stdout" | "stderr";
 

@@ -1,8 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../api/client.ts";
 import type { Explanation, ProjectList, StartedRun, Worker, WorkerList } from "../../api/shapes.ts";
-import { useApp, useMay } from "../../app/context.ts";
-import type { PageProps } from "../../app/page-props.ts";
+import { type PageProps, useApp, useMay } from "../../app/context.ts";
 import { useResource } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
