@@ -186,9 +186,16 @@ function bindConfig(source: string, target: string, mode: PlannedMount["mode"]):
   };
 }
 
-/** With a network the Engine makes these files itself. A cell with an allow list has names of its own, as a planned mount. */
+/**
+ * With a network the Engine makes these files itself. Without one, newer Engines (28) make an empty `/etc/hostname`. A cell with an allow list
+ * has names of its own, as a planned mount.
+ */
 function nameMounts({ mounts }: Plan, names: NameFiles | null): Docker.MountSettings[] {
   if (names === null) return [];
   const hosts = mounts.some(({ path }) => path === HOSTS_PATH) ? [] : [bindConfig(names.hosts, HOSTS_PATH, "ro")];
-  return [...hosts, bindConfig(names.resolver, "/etc/resolv.conf", "ro")];
+  const others = [
+    bindConfig(names.resolver, "/etc/resolv.conf", "ro"),
+    bindConfig(names.hostname, "/etc/hostname", "ro"),
+  ];
+  return [...hosts, ...others];
 }

@@ -137,7 +137,7 @@ const MAX_ATTEMPTS = 3;
 
 export interface DockerDriverOptions extends ReapScope {
   readonly seccomp: SeccompProfiles;
-  /** The directory of `hosts` and `resolv.conf` for cells without a network; no worker can write there. */
+  /** The directory of `hosts`, `resolv.conf` and `hostname` for cells without a network; no worker can write there. */
   readonly namesDir: string;
   /** True if this process may not enter the network of a cell: a second container listens there for it. */
   readonly listensByContainer?: boolean;

@@ -22,13 +22,13 @@ beforeAll(async () => {
 });
 afterAll(() => runc[Symbol.asyncDispose]());
 
-/** What a worker finds: everything by which one kind of cell could be weaker than the other. Newer Engines write no /etc/hostname without a network. */
+/** What a worker finds: everything by which one kind of cell could be weaker than the other. */
 const LOOK = `
 while read -r _ _ _ _ path options rest; do echo "mount $path $options $rest"; done < /proc/self/mountinfo
 grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp|Sig(Blk|Ign)|Cpus_allowed_list)' /proc/self/status
 cat /proc/self/limits; env | grep -v ^CORRAL_ | sort
 ls -A -l /dev | sed 's/ [A-Z][a-z][a-z] .* / /'; ls -la /dev/pts /dev/shm | wc -l
-cat /etc/hosts /etc/resolv.conf; uname -n
+cat /etc/hosts /etc/hostname /etc/resolv.conf; uname -n
 cat /proc/self/oom_score_adj; umask; ulimit -a; cat /proc/1/comm
 for file in /proc/keys /proc/kcore /proc/timer_list /proc/sysrq-trigger /sys/firmware /proc/acpi /proc/sys/kernel/core_pattern; do
   head -c 1 $file 2>&1 | wc -c; ( : > $file ) 2> /dev/null || echo shut $file

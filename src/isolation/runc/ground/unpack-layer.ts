@@ -5,6 +5,7 @@ import { type Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Header, Pack } from "tar-stream";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
+import { hasCode } from "../../../platform/errno.ts";
 
 /** A layer that this driver does not bring to the disk. The Engine can start cells of the image. The message names no path of the host. */
 export class UnfitLayer extends Error {
@@ -107,8 +108,9 @@ export async function unpackLayer(
   );
   await Promise.allSettled(steps);
   const [code] = (await ended) as [number | null];
-  // A program that ended by itself breaks its pipe: what it said is the reason.
-  if (failed !== null && (said === "" || failed instanceof UnfitLayer)) throw failed;
+  // A program that ended by itself breaks its pipe: what it said is the reason. It also says something if its input broke off, which is none.
+  const hasBrokenPipe = hasCode(failed, "EPIPE") || hasCode(failed, "ERR_STREAM_PREMATURE_CLOSE");
+  if (failed !== null && (said === "" || !hasBrokenPipe)) throw failed;
   if (code !== 0 || said !== "")
     throw new UnfitLayer(`GNU tar could not unpack it: ${said.trim() || `exit code ${code}`}`, OF_MACHINE);
   return { sha256: hash.digest("hex"), bytes: filter.bytes };
