@@ -106,6 +106,7 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "fleet/postgres/queue-url.ts": "reads the certificate that the address of the queue names",
   "fleet/items/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
+  "operations/package-version.ts": "reads the version from the package's own `package.json`",
   "serve/http/listener.ts": "makes the service's own socket, and removes one that a dead service left",
   "serve/page/page-files.ts": "reads the page that the build has made, below Corral's own package",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",

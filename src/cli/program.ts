@@ -1,6 +1,6 @@
 import { Command, CommanderError } from "commander";
-import { packageVersion } from "../operations/machine.ts";
-import { stopWorkflowCommands } from "./github/step-summary.ts";
+import { packageVersion } from "../operations/package-version.ts";
+import { stopWorkflowCommands } from "./github/workflow-commands.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import type { Failure } from "./terminal/failure.ts";
 import { printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";

@@ -6,7 +6,7 @@ import {
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-import { packageVersion } from "../operations/machine.ts";
+import { packageVersion } from "../operations/package-version.ts";
 import { type Exchange, exchangeOf, type WhenRead } from "./connection/call.ts";
 import type { Connection } from "./connection/connection.ts";
 import { hasResources, listResources, readResource, URI_TEMPLATE } from "./connection/sandbox-resources.ts";

@@ -16,7 +16,8 @@ import {
   storedEnvironments,
 } from "../state/stored-environments.ts";
 import { printableLine } from "../text/visible.ts";
-import { IMAGES_DIR, type Machine } from "./machine.ts";
+import type { Machine } from "./machine.ts";
+import { IMAGES_DIR } from "./package-version.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 
 /** An image, or what is prepared on one. */

@@ -3,7 +3,7 @@ import { stringify } from "yaml";
 import type { DeclaredTexts } from "../declarations/corral-file.ts";
 import { type SchemaKind, schemaFileName, schemaModeline } from "../declarations/editor/kinds.ts";
 import { schemaFiles } from "../declarations/editor/schemas.ts";
-import { templateFiles } from "../declarations/place/found-project.ts";
+import { templateFiles } from "../declarations/place/package-root.ts";
 import { loadProject } from "../declarations/project.ts";
 import { nameFault } from "../declarations/terms/names.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";

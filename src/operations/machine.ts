@@ -1,7 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
 import { stat } from "node:fs/promises";
-import { join } from "node:path";
-import { PACKAGE_ROOT } from "../declarations/place/found-project.ts";
 import { queueOf } from "../declarations/queue.ts";
 import { runSystemProgram } from "../files/host/system-program.ts";
 import { openEngine } from "../isolation/open-engine.ts";
@@ -9,21 +6,7 @@ import type { CellUsageNow } from "../isolation/port/cell.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGE_PREFIX } from "../isolation/port/images.ts";
-
-/** The folder of the images that `corral images build` builds. */
-export const IMAGES_DIR = join(PACKAGE_ROOT, "images");
-
-export function packageVersion(): string {
-  return (JSON.parse(readFileSync(join(PACKAGE_ROOT, "package.json"), "utf8")) as { version: string }).version;
-}
-
-/** What the program contains besides its own code: how many packages, and the files that list them and have their licences. Null if it was not built. */
-function shippedPackages(): { readonly count: number; readonly list: string; readonly licences: string } | null {
-  const [list, licences] = ["sbom.cdx.json", "THIRD-PARTY.txt"].map((name) => join(PACKAGE_ROOT, "dist", name));
-  if (list === undefined || licences === undefined || !existsSync(list)) return null;
-  const { components } = JSON.parse(readFileSync(list, "utf8")) as { components: readonly unknown[] };
-  return { count: components.length, list, licences };
-}
+import { IMAGES_DIR, packageVersion, shippedPackages } from "./package-version.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
 export interface Machine {

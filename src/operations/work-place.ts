@@ -6,7 +6,7 @@ import type { Transport } from "../fleet/fleet-parts.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { settlingDelivered } from "../fleet/settle-delivered.ts";
-import { packageVersion } from "./machine.ts";
+import { packageVersion } from "./package-version.ts";
 import { RequestError } from "./request-error.ts";
 
 /** What refers to a blob may still be on its way, and a machine may rely on what it found. */

@@ -13,7 +13,7 @@ import type { Corral } from "../run/open/corral.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { lockOwner } from "../state/owner.ts";
 import { statePaths } from "../state/state-paths.ts";
-import { packageVersion } from "./machine.ts";
+import { packageVersion } from "./package-version.ts";
 import { openWorkPlace } from "./work-place.ts";
 
 export interface WorkRequest {

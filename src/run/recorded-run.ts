@@ -1,5 +1,6 @@
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
-import type { Enforcement, Plan } from "../isolation/plan/plan.ts";
+import type { Enforcement } from "../isolation/plan/enforcement.ts";
+import type { Plan } from "../isolation/plan/plan.ts";
 import type { CellExit } from "../isolation/port/cell.ts";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { parseJson } from "../json/parse-json.ts";

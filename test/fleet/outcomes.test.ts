@@ -67,7 +67,7 @@ describe("an item that the Engine lost", () => {
     const stop = new AbortController();
     const messages: (string | undefined)[] = [];
     const opened = await startFleet(SPEC, twoItems(), {
-      run: { ...environment, driver: { ...environment.driver, start } },
+      run: { ...environment, driver: { ...environment.driver, start }, itemCells: { ...environment.itemCells, start } },
       store: f.journal,
       onEvent: (event) => {
         if (event.type !== "settled") return;

@@ -1,4 +1,4 @@
-import { lstat, realpath, stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { basename, isAbsolute, relative, resolve } from "node:path";
 import { loadDeclaredProject, loadProject, type Project } from "../../declarations/project.ts";
 import { mountNameFault, nameFault } from "../../declarations/terms/names.ts";
@@ -14,10 +14,11 @@ import {
 } from "../../operations/implied-project.ts";
 import { withArguments, workerNamed } from "../../operations/workers.ts";
 import { shellWord } from "../../platform/shell-word.ts";
-import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
+import { type ImpliedOptions, impliedOptionsIn } from "./given-options.ts";
+import { namedPath } from "./named-path.ts";
 
 /** The image without `--image`. */
 const BASE_IMAGE = "corral/base";
@@ -177,47 +178,4 @@ function saveProject(implied: ImpliedProject, terminal: Terminal): void {
   }
   const again = runsCommands ? `corral mcp --worker ${name}` : `corral run ${name}`;
   say(terminal, `corral: wrote ${[...files.keys()].join(" and ")}; \`${again}\` does the same`);
-}
-
-/** The options that say what a command gets without a project. */
-export interface ImpliedOptions {
-  readonly image?: string;
-  readonly ro?: readonly string[];
-  readonly rw?: readonly string[];
-  readonly allow?: readonly string[];
-  readonly packages?: readonly string[];
-  readonly policy?: string;
-  readonly approve?: ApprovalMode;
-  readonly apply?: boolean;
-  readonly save?: string;
-}
-
-/** Those of its options that a worker of a project does not take, as they are typed. */
-export function impliedOptionsIn(options: ImpliedOptions): string[] {
-  const { ro = [], rw = [], allow = [], packages = [] } = options;
-  const given = {
-    "--image": options.image !== undefined,
-    "--ro": ro.length > 0,
-    "--rw": rw.length > 0,
-    "--allow": allow.length > 0,
-    "--packages": packages.length > 0,
-    "--apply": options.apply === true,
-    "--save": options.save !== undefined,
-  };
-  return Object.entries(given).flatMap(([option, isGiven]) => (isGiven ? [option] : []));
-}
-
-/** What an option says as `PATH=NAME` or as `PATH` alone. A path with `=` in it is taken whole if it exists. */
-export async function namedPath(raw: string, cwd: string): Promise<{ readonly path: string; readonly name?: string }> {
-  const equals = raw.lastIndexOf("=");
-  const name = raw.slice(equals + 1);
-  const named = equals > 0 && name !== "" && !name.includes("/") && !(await exists(resolve(cwd, raw)));
-  return named ? { path: raw.slice(0, equals), name } : { path: raw };
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await lstat(path).then(
-    () => true,
-    () => false,
-  );
 }

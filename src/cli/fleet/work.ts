@@ -6,7 +6,7 @@ import { machineRoleScript, roleFault } from "../../fleet/postgres/machine-role.
 import { whenThere } from "../../fleet/work/asking-coordinator.ts";
 import type { WorkEvent } from "../../fleet/work/hosted-fleets.ts";
 import { isEngineAway } from "../../isolation/port/engine.ts";
-import { packageVersion } from "../../operations/machine.ts";
+import { packageVersion } from "../../operations/package-version.ts";
 import { coordinatorsOf, workOn } from "../../operations/work.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";

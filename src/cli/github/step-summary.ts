@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import type { FleetSummary } from "../../fleet/events.ts";
 import { escaped } from "../../fleet/report/measures/escaped.ts";
@@ -120,14 +119,4 @@ async function add(terminal: Step, htmlOf: () => Promise<string>): Promise<void>
     const why = printableLine((error as Error).message, 300);
     say(terminal, `corral: the summary of this step cannot be written to $GITHUB_STEP_SUMMARY: ${why}`);
   }
-}
-
-/**
- * The runner of GitHub Actions reads commands from everything that a step prints, such as `::error::` and `::add-mask::`. A worker
- * chooses what it prints. So the runner is asked to read none for the rest of the step, before anything else is printed. It is never
- * asked to read them again: it reads standard error before standard output, and would read commands that a worker printed last.
- */
-export function stopWorkflowCommands({ env, stderr }: Pick<Terminal, "env" | "stderr">): void {
-  if (env.GITHUB_ACTIONS !== "true") return;
-  stderr.write(`::stop-commands::${randomBytes(16).toString("hex")}\n`);
 }

@@ -4,7 +4,8 @@ import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import { usageOfRun } from "../../operations/machine.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
 import { printableLine } from "../../text/visible.ts";
-import { agreesTo, countOf, dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { agreesTo } from "../terminal/agrees.ts";
+import { countOf, dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
 import { columns, printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
 
 const MAX_NAME = 80;

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { boundedText, jsonFaultOffset } from "../../json/parse-json.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
-import { namedPath } from "../declared/declared-worker.ts";
+import { namedPath } from "../declared/named-path.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 

@@ -1,7 +1,7 @@
 import type { Exec } from "../../isolation/port/cell.ts";
 import { endingOf } from "../../run/model/result.ts";
 import type { Session } from "../../run/session/session.ts";
-import { impliedOptionsIn } from "../declared/declared-worker.ts";
+import { impliedOptionsIn } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import { type Stop, say, type Terminal } from "../terminal/terminal.ts";

@@ -1,7 +1,8 @@
 import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { Argument, Command, Option } from "commander";
-import { foundProject, PACKAGE_ROOT } from "../../declarations/place/found-project.ts";
+import { foundProject } from "../../declarations/place/found-project.ts";
+import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { readDeclarationFile } from "../../declarations/yaml/document.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";

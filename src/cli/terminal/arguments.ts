@@ -1,6 +1,5 @@
 import { realpath } from "node:fs/promises";
 import { resolve } from "node:path";
-import { confirm } from "@clack/prompts";
 import type { ProjectPlace } from "../../operations/audit.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printableLine } from "../../text/visible.ts";
@@ -54,13 +53,4 @@ export async function placeOf(
 export async function projectFolder(dir: string, { cwd }: Pick<Terminal, "cwd">): Promise<string> {
   const path = resolve(cwd, dir);
   return await realpath(path).catch(() => path);
-}
-
-/** Asks before something is removed for good. Where no person is at a terminal, the command itself is the answer. */
-export async function agreesTo(
-  question: string,
-  { stdin, stderr }: Pick<Terminal, "stdin" | "stderr">,
-): Promise<boolean> {
-  if (stdin.isTTY !== true || stderr.isTTY !== true) return true;
-  return (await confirm({ message: question, initialValue: false, input: stdin, output: stderr })) === true;
 }

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { impliedOptionsIn } from "../declared/declared-worker.ts";
+import { impliedOptionsIn } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { repeatable } from "./options.ts";
 

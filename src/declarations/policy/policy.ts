@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Policy } from "../../sandbox/policy.ts";
-import { PACKAGE_ROOT } from "../place/found-project.ts";
+import { PACKAGE_ROOT } from "../place/package-root.ts";
 import { readDeclarationFile } from "../yaml/document.ts";
 import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { PACKAGE_ROOT } from "../place/found-project.ts";
+import { PACKAGE_ROOT } from "../place/package-root.ts";
 
 /**
  * The `corral` seccomp profile as the Engine takes it (`seccomp=JSON`), without the comments that are for people.

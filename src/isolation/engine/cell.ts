@@ -6,7 +6,7 @@ import { boundedText } from "../../json/parse-json.ts";
 import { Agent } from "../../platform/http.ts";
 import { endedFromOutside, type FirstProcess } from "../kernel/first-process.ts";
 import { UsageSampler } from "../kernel/usage-sampler.ts";
-import type { Enforcement } from "../plan/plan.ts";
+import type { Enforcement } from "../plan/enforcement.ts";
 import type { Cell, CellExit, CellUsage } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import {

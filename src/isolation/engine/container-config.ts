@@ -7,8 +7,9 @@ import { type ControlGroup, findControlGroup, socketBytes } from "../kernel/cont
 import { type FirstProcess, findFirstProcess } from "../kernel/first-process.ts";
 import type { Measure } from "../kernel/usage-sampler.ts";
 import type { NameFiles } from "../network/name-files.ts";
+import type { Enforcement } from "../plan/enforcement.ts";
 import { tmpfsOptions } from "../plan/mounts.ts";
-import { CELL_HOST_NAME, type Enforcement, HOSTS_PATH, type Plan, type PlannedMount } from "../plan/plan.ts";
+import { CELL_HOST_NAME, HOSTS_PATH, type Plan, type PlannedMount } from "../plan/plan.ts";
 import type { CellUsageNow } from "../port/cell.ts";
 import { plannedSeccomp } from "../seccomp/planned-profile.ts";
 import { asked } from "./answers/asked.ts";

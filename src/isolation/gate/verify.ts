@@ -1,13 +1,6 @@
 import type { Violation } from "../../sandbox/violation.ts";
-import {
-  type Enforcement,
-  type EnforcementLine,
-  type EnforcementLines,
-  type Plan,
-  type PlannedMount,
-  type PlannedTmpfs,
-  SECRETS_PATH,
-} from "../plan/plan.ts";
+import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
+import { type Plan, type PlannedMount, type PlannedTmpfs, SECRETS_PATH } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 
 /**

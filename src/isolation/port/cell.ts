@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { NetworkPlace } from "../../sandbox/network/rule.ts";
-import type { Enforcement } from "../plan/plan.ts";
+import type { Enforcement } from "../plan/enforcement.ts";
 
 /** A running isolated environment. Disposing removes every trace of it, in any state. */
 export interface Cell extends AsyncDisposable {

@@ -1,5 +1,5 @@
 import { codeOf } from "../../platform/errno.ts";
-import { DRIVER_NAMES, type DriverName } from "../plan/plan.ts";
+import { DRIVER_NAMES, type DriverName } from "../plan/enforcement.ts";
 import type { EngineHostPlaces } from "../sources/refused-sources.ts";
 import type { CellMaker, Driver } from "./driver.ts";
 import type { EngineImages } from "./images.ts";

@@ -13,7 +13,8 @@ import { currentOwner, lockOwner } from "../../state/owner.ts";
 import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-dir.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { removeUnusedEnvironments } from "../images.ts";
-import { IMAGES_DIR, listCells, type Machine, reapCells } from "../machine.ts";
+import { listCells, type Machine, reapCells } from "../machine.ts";
+import { IMAGES_DIR } from "../package-version.ts";
 
 /** How much of one kind there is. */
 export interface Measured {

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { Enforcement } from "../../isolation/plan/plan.ts";
+import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { CellExit, CellUsage } from "../../isolation/port/cell.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { type ShownViolation, shownViolation, type Violation } from "../../sandbox/violation.ts";

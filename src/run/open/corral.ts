@@ -5,7 +5,7 @@ import { TranscriptFolder } from "../../agent/transcript-folder.ts";
 import type { Approver, Question } from "../../approval/approver.ts";
 import { isShareable, QueuedApprover } from "../../approval/queued-approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
-import { PACKAGE_ROOT } from "../../declarations/place/found-project.ts";
+import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { Repositories } from "../../git/repositories.ts";

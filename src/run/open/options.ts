@@ -2,7 +2,7 @@ import { lookup } from "node:dns/promises";
 import { join } from "node:path";
 import { type Approver, approveAll, autoDeny, noApprover, type Question } from "../../approval/approver.ts";
 import { ruledApprover } from "../../approval/rules.ts";
-import { PACKAGE_ROOT } from "../../declarations/place/found-project.ts";
+import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { loadPolicy } from "../../declarations/policy/policy.ts";
 import type { Project } from "../../declarations/project.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";

@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { extname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import { PACKAGE_ROOT } from "../../declarations/place/found-project.ts";
+import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { nullFor } from "../../platform/errno.ts";
 
 /** A file of the page, as it is sent. The same for everybody: it says nothing of the projects. */

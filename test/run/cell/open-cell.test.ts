@@ -348,7 +348,7 @@ describe("a cell with an allow list", () => {
       if (!cell.ok) throw new Error(JSON.stringify(cell.violations));
       const hosts = cell.plan.mounts.find(({ path }) => path === "/etc/hosts");
       expect(readFileSync(hosts?.host ?? "", "utf8")).toMatch(
-        /^127\.0\.0\.1\tlocalhost\n(.*\n)*127\.88\.1\.1\texample\.org\n$/,
+        /^127\.0\.0\.1\tlocalhost corral\n(.*\n)*127\.88\.1\.1\texample\.org\n$/,
       );
       await cell[Symbol.asyncDispose]();
       expect(done).toEqual(["example.org at 127.88.1.1:443", "its turn", "closed", "removed"]);

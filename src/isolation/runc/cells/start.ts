@@ -15,8 +15,9 @@ import { type FirstProcess, findFirstProcess } from "../../kernel/first-process.
 import { UsageSampler } from "../../kernel/usage-sampler.ts";
 import { CellNetwork, enterFromOutside, type OpenPlaces } from "../../network/listen-in.ts";
 import type { NameFileSet } from "../../network/name-files.ts";
+import type { Enforcement } from "../../plan/enforcement.ts";
 import { mountPointsOf, refusalOfEntries } from "../../plan/mounts.ts";
-import { type Enforcement, gateOf, type Plan } from "../../plan/plan.ts";
+import { gateOf, type Plan } from "../../plan/plan.ts";
 import { refusalFrom } from "../../plan/plan-for.ts";
 import type { Cell, CellExit } from "../../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";

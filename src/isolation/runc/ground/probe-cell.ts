@@ -3,7 +3,7 @@ import { lstat, readFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { PACKAGE_ROOT } from "../../../declarations/place/found-project.ts";
+import { PACKAGE_ROOT } from "../../../declarations/place/package-root.ts";
 import { loadPolicy } from "../../../declarations/policy/policy.ts";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
