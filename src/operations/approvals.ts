@@ -14,9 +14,8 @@ import type { Env } from "../secrets/read-secret.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
 import { printableLine } from "../text/visible.ts";
-import { chosenId, noneText } from "./chosen-id.ts";
 import type { ApplyApproval, ApplyRequest } from "./foreseen-changes.ts";
-import { RequestError } from "./request-error.ts";
+import { chosenId, noneText, RequestError } from "./request-error.ts";
 
 interface Asking {
   readonly approval: ApplyRequest["approval"];

@@ -6,8 +6,15 @@ import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
 import { printableLine } from "../text/visible.ts";
-import { chosenId, ENOUGH_CANDIDATES, LATEST, type Nameable, noneText } from "./chosen-id.ts";
-import { RequestError, unknownError } from "./request-error.ts";
+import {
+  chosenId,
+  ENOUGH_CANDIDATES,
+  LATEST,
+  type Nameable,
+  noneText,
+  RequestError,
+  unknownError,
+} from "./request-error.ts";
 
 /** A project, and where Corral keeps its data. Both paths are absolute; `projectDir` contains no symbolic link, and need not exist any more. */
 export interface ProjectPlace {

@@ -22,7 +22,6 @@ import type { Env } from "../secrets/read-secret.ts";
 import { lookAlikeTexts } from "../text/look-alike.ts";
 import { printableLine } from "../text/visible.ts";
 import { ChangeDeciders } from "./approvals.ts";
-import { chosenId, LATEST, noneText } from "./chosen-id.ts";
 import {
   type AppliedChange,
   type AppliedChangeset,
@@ -35,7 +34,7 @@ import {
   type ShownChangeset,
   withDirectories,
 } from "./foreseen-changes.ts";
-import { RequestError } from "./request-error.ts";
+import { chosenId, LATEST, noneText, RequestError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
 
 /**

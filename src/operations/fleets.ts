@@ -19,8 +19,7 @@ import { openEngine } from "../isolation/open-engine.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { lockOwner } from "../state/owner.ts";
 import type { ProjectPlace } from "./audit.ts";
-import { chosenId, ENOUGH_CANDIDATES, LATEST, noneText } from "./chosen-id.ts";
-import { RequestError, unknownError } from "./request-error.ts";
+import { chosenId, ENOUGH_CANDIDATES, LATEST, noneText, RequestError, unknownError } from "./request-error.ts";
 import { recordEnded } from "./reviewed-items.ts";
 
 /** Longer than the pause between two readings of metrics. */

@@ -1,8 +1,7 @@
 import { type LiveGrant, listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
 import { currentOwner } from "../state/owner.ts";
 import { statePaths } from "../state/state-paths.ts";
-import { chosenId, noneText } from "./chosen-id.ts";
-import { RequestError } from "./request-error.ts";
+import { chosenId, noneText, RequestError } from "./request-error.ts";
 
 /** What running workers were granted beyond their declarations, in all processes of a state directory; the oldest first. */
 export async function listGrants(stateDir: string): Promise<LiveGrant[]> {

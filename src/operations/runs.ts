@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { archiveOf, GitRefusal } from "../git/tree-archive.ts";
 import { projectFolders, type RunFolder, removeRunFolder, runFolders } from "../history/run-folders.ts";
 import { type RunRecord, readHead, readRun } from "../history/run-record.ts";
 import { stopLiveRun } from "../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../state/owner.ts";
 import { projectPaths, statePaths } from "../state/state-paths.ts";
 import type { ProjectPlace } from "./audit.ts";
-import { chosenId, LATEST, noneText } from "./chosen-id.ts";
-import { RequestError } from "./request-error.ts";
+import { chosenId, LATEST, noneText, RequestError } from "./request-error.ts";
 
 /** Which runs are listed. What is absent does not filter. */
 export interface RunFilter {
@@ -160,4 +160,33 @@ async function allFolders({ stateDir }: Pick<ProjectPlace, "stateDir">): Promise
   const folders: RunFolder[] = [];
   for (const project of await projectFolders(statePaths(stateDir).runs)) folders.push(...(await runFolders(project)));
   return folders.toSorted((a, b) => b.beganMs - a.beganMs);
+}
+
+/** A file to attach, which is removed when this is disposed. */
+export interface AttachedTree extends AsyncDisposable {
+  /** None if it was cancelled, as the run will be. */
+  readonly attachments: readonly { readonly path: string; readonly name: string }[];
+}
+
+/**
+ * The files of a commit as a tar archive to attach, as `name`. The repository is that of `cwd`.
+ *
+ * @throws RequestError ATTACHMENT
+ */
+export async function attachedTree(
+  revision: string,
+  name: string,
+  where: { readonly cwd: string; readonly signal: AbortSignal },
+): Promise<AttachedTree> {
+  try {
+    const archive = await archiveOf(revision, where);
+    return {
+      attachments: [{ path: archive.path, name }],
+      [Symbol.asyncDispose]: async () => await archive[Symbol.asyncDispose](),
+    };
+  } catch (error) {
+    if (where.signal.aborted) return { attachments: [], [Symbol.asyncDispose]: async () => {} };
+    if (!(error instanceof GitRefusal)) throw error;
+    throw new RequestError("ATTACHMENT", revision, `cannot attach the files of a commit: ${error.message}`);
+  }
 }

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { chosenId, type Nameable } from "../../src/operations/chosen-id.ts";
-import { RequestError } from "../../src/operations/request-error.ts";
+import { chosenId, type Nameable, RequestError } from "../../src/operations/request-error.ts";
 
 const unknown = () => new RequestError("UNKNOWN_RUN", "it", "there is no such run");
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/queued-approver.ts";
 import { type Approval, decideApproval, pageOfApprovals, showApproval } from "../../operations/approvals.ts";
-import { LATEST } from "../../operations/chosen-id.ts";
+import { LATEST } from "../../operations/request-error.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
 import { userName } from "../../platform/user-name.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";

@@ -1,4 +1,4 @@
-import { type AttachedTree, attachedTree } from "../../operations/attached-tree.ts";
+import { type AttachedTree, attachedTree } from "../../operations/runs.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { NamedPath } from "./attachments.ts";

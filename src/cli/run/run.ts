@@ -8,7 +8,7 @@ import type { Project } from "../../declarations/project.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
-import type { AttachedTree } from "../../operations/attached-tree.ts";
+import type { AttachedTree } from "../../operations/runs.ts";
 import { deniedLines } from "../../operations/wording/quoted-lines.ts";
 import { runWorker, type WorkerRun } from "../../operations/workers.ts";
 import { codeOf } from "../../platform/errno.ts";
