@@ -139,15 +139,26 @@ async function removedAtOnce(dir: string): Promise<boolean> {
   }
 }
 
-/** Removes the directories of owners that are certainly dead; returns their names. */
-export async function reapLiveDirs(liveDir: string, self: Owner): Promise<string[]> {
+/** The names of the directories that were removed, and why others could not be. */
+export interface ReapedDirs {
+  readonly removed: readonly string[];
+  readonly failed: readonly { readonly name: string; readonly error: unknown }[];
+}
+
+/** Removes the directories of owners that are certainly dead. One that cannot be removed does not stop the removal of the others. */
+export async function reapLiveDirs(liveDir: string, self: Owner): Promise<ReapedDirs> {
   const removed: string[] = [];
+  const failed: { name: string; error: unknown }[] = [];
   for (const { name, owner } of await ownerDirs(liveDir)) {
     if (!isDead(owner, self)) continue;
-    await removeOwnerDir(join(liveDir, name));
-    removed.push(name);
+    try {
+      await removeOwnerDir(join(liveDir, name));
+      removed.push(name);
+    } catch (error) {
+      failed.push({ name, error });
+    }
   }
-  return removed;
+  return { removed, failed };
 }
 
 /** The directories of owners that are not certainly dead. Absolute if `liveDir` is. */

@@ -102,6 +102,8 @@ describe("cells that serve many items", () => {
     { id -u; cat /in/*; } > $d/result; cp /tmp/seen $d/seen; ln -s result $d/link; touch "$d/-rf"; mkdir -p $d/closed/deep; echo x > $d/closed/deep/f
     chmod 777 /out && echo changed; touch /out/mine /.corral/io/mine && echo made; rm -f /.corral/io/in && echo removed
     chmod 666 /.corral/io/in && echo opened; touch -d 2001-01-01 /out /.corral/io && echo dated
+    # Deeper than any path: no program that walks by paths removes it.
+    if [ "$(cat /tmp/input)" = slow ]; then ( cd $d; for i in $(seq 17); do n=$(printf %0250d $i); mkdir $n && cd $n || exit; done ); fi
     (sleep 100 &) ; chmod 0 $d/closed/deep/f $d/closed/deep $d/closed $d; [ "$(cat /tmp/input)" != slow ] || sleep 100`;
   const files = {
     "corral.yaml":

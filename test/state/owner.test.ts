@@ -1,8 +1,9 @@
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { makeOwnerDir, reapLiveDirs } from "../../src/state/live-dir.ts";
 import { currentOwner, formatOwner, isDead, loadSealKey, type Owner, parseOwner } from "../../src/state/owner.ts";
@@ -91,10 +92,24 @@ describe("the temporary directories of orchestrators", () => {
     const dead = await makeOwnerDir(dir, gone);
     const foreign = await makeOwnerDir(dir, { ...gone, machine: "another" });
     await Promise.all([makeOwnerDir(dir, gone)]);
-    expect(await reapLiveDirs(dir, self)).toHaveLength(2);
+    expect((await reapLiveDirs(dir, self)).removed).toHaveLength(2);
     expect((await readdir(dir)).map((name) => join(dir, name)).sort()).toEqual([mine, foreign].sort());
     expect(dead).not.toBe(mine);
-    expect(await reapLiveDirs(dir, self)).toEqual([]);
+    expect(await reapLiveDirs(dir, self)).toEqual({ removed: [], failed: [] });
+  });
+
+  it.skipIf(process.getuid?.() !== 0)("are removed though one of them cannot be", async () => {
+    const held = await makeOwnerDir(dir, gone);
+    await makeOwnerDir(dir, gone);
+    await mkdir(join(held, "of-root"));
+    await writeFile(join(held, "of-root/file"), "");
+    await promisify(execFile)("chattr", ["+i", join(held, "of-root/file")]);
+    try {
+      const { removed, failed } = await reapLiveDirs(dir, self);
+      expect([removed.length, failed.map(({ name }) => name)]).toEqual([1, [basename(held)]]);
+    } finally {
+      await promisify(execFile)("chattr", ["-i", join(held, "of-root/file")]);
+    }
   });
 
   it("are several of one process, so that closing one project leaves the sockets of another", async () => {
@@ -106,7 +121,7 @@ describe("the temporary directories of orchestrators", () => {
   });
 
   it("can be none at all", async () => {
-    expect(await reapLiveDirs(join(dir, "none"), self)).toEqual([]);
+    expect(await reapLiveDirs(join(dir, "none"), self)).toEqual({ removed: [], failed: [] });
   });
 });
 

@@ -149,7 +149,7 @@ export class CellFolder implements AsyncDisposable {
   /** Removes everything of an item. Quick if there is little, which is nearly always so. */
   async clear(): Promise<void> {
     this.#closeStreams();
-    if (this.#isLaid) await this.#steward?.act("clear");
+    if (this.#isLaid) await this.#steward?.act("take");
     this.#isLaid = false;
     const { io, attachments, outputs } = this.#own;
     for (const dir of [io, attachments, ...outputs]) {
@@ -159,10 +159,6 @@ export class CellFolder implements AsyncDisposable {
           if (dir !== io || this.#input === null || name.toString("latin1") !== INPUT)
             removeEntry(Buffer.concat([Buffer.from(`${dir}/`), name]), remove);
       } catch (cause) {
-        if (this.#steward !== null) {
-          await this.#steward.act("clear");
-          return;
-        }
         await removeTree(dir);
         throw new Error("a serving cell's folder could not be emptied", { cause });
       }

@@ -1,5 +1,6 @@
 import type Docker from "dockerode";
 import { z } from "zod";
+import { codeOf } from "../../platform/errno.ts";
 import { within } from "../../platform/within.ts";
 import { livingOwners, reapLiveDirs } from "../../state/live-dir.ts";
 import { isDead } from "../../state/owner.ts";
@@ -66,25 +67,22 @@ export async function reap(
     after?.catch(() => {}),
   ]);
   const dead = all.filter((cell) => !cell.ownerAlive);
-  // Its input has ended with its owner: it gives back what this user could not remove.
-  const stewards = dead.filter(({ isSteward, state }) => isSteward && state === "running");
-  await Promise.all(
-    stewards.map(({ id }) =>
-      within(
-        docker
-          .getContainer(id)
-          .wait()
-          .catch(() => {}),
-        STEWARD_MS,
-      ),
-    ),
-  );
-  const cells = await removeEach(dead, async ({ id, run }) => {
+  const removal = async ({ id, run }: CellInfo): Promise<string> => {
     await endedFromOutside(firstProcessOf(id), () =>
       untilGone(() => docker.getContainer(id).remove({ force: true, v: true })),
     );
     return run;
-  });
+  };
+  // Nothing watches the limits of these any more.
+  const others = await removeEach(
+    dead.filter(({ isSteward }) => !isSteward),
+    removal,
+  );
+  // Its input has ended with its owner: it gives back what this user could not remove.
+  const stewards = dead.filter(({ isSteward }) => isSteward);
+  const running = stewards.filter(({ state }) => state === "running").map(({ id }) => docker.getContainer(id));
+  await Promise.all(running.map((steward) => within(steward.wait().catch(nothing), STEWARD_MS)));
+  const cells = [...others, ...(await removeEach(stewards, removal))];
   // Those without a name went with their containers.
   const left = dead.length === 0 || oldVolumes.length === 0 ? oldVolumes : await deadVolumes(docker, maker, liveDir);
   const removed = await removeEach(left, async ({ name }) => {
@@ -96,8 +94,17 @@ export async function reap(
   const ofCells = new Set(left.flatMap(({ name, run }) => (run !== null && runs.has(run) ? [name] : [])));
   const volumes = removed.filter((name) => !ofCells.has(name));
   await endLeftOfDead(startedDir, maker.owner, unremoved);
-  return { cells, volumes, directories: await reapLiveDirs(liveDir, maker.owner) };
+  const { removed: directories, failed } = await reapLiveDirs(liveDir, maker.owner);
+  if (failed.length > 0) {
+    // A steward that ended with the machine gave nothing back.
+    const reasons = failed.map(({ name, error }) => `live/${name} (${codeOf(error) ?? "see the cause"})`).join(", ");
+    const what = `some directories of dead processes in the state directory could not be removed: ${reasons}. root can remove them`;
+    throw new EngineTrouble(what, { cause: failed[0]?.error });
+  }
+  return { cells, volumes, directories };
 }
+
+const nothing = (): void => {};
 
 /** `run`: null if the Engine left nothing but the name. */
 type DeadVolume = { readonly name: string; readonly run: string | null };

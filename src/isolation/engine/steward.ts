@@ -24,7 +24,8 @@ const MEMORY_BYTES = 64 * 1024 ** 2;
  * runs meanwhile. The programs are the shell's own, which takes less than to start them.
  *
  * A directory that no item may change is root's: Corral, which has the worker's number, gives it the mode 0750.
- * When its input ends, with its orchestrator, it removes everything and gives the directories back.
+ * When its input ends, with its orchestrator, it gives back what is root's, and Corral removes the rest. It never walks into what an item owns,
+ * which may be deeper than any path, and be changed by a cell that is still there.
  */
 const SCRIPT = `
 worker=$1 own=$2 place=$3
@@ -37,6 +38,7 @@ holds() {
 }
 emptied() { ! holds "$1" || find "$1" -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + ; }
 moved() { find "$1" -mindepth 1 -maxdepth 1 -exec mv -t "$2" {} + ; }
+given() { find "$1" -mindepth 1 ! '(' -type d -user 0 ')' -prune -o -exec chown "$own" {} + ; }
 begin() { for dir in io attachments "$@"; do chown 0:0 "$dir" && chmod 755 "$dir" || return 1; done; }
 lay() {
   [ "$worker" = "$own" ] || chown "$worker" staged/io/out staged/io/err || return 1
@@ -53,14 +55,13 @@ take() {
   rm -f io/in io/out io/err && emptied attachments || return 1
   for dir; do
     holds "$dir" || continue
-    find "$dir" -mindepth 1 -type d -user 0 -exec chown "$own" {} + && moved "$dir" "staged/$dir" || return 1
+    given "$dir" && moved "$dir" "staged/$dir" || return 1
   done
 }
-clear() { for dir in io attachments "$@"; do emptied "$dir" && emptied "staged/$dir" || return 1; done; }
-end() { clear "$@"; for dir in io attachments "$@"; do chown "$own" "$dir" "staged/$dir"; done; }
+end() { for dir in io attachments "$@"; do given "$dir"; given "staged/$dir"; chown "$own" "$dir" "staged/$dir"; done; }
 echo ready
 while IFS= read -r act; do
-  case $act in begin | lay | take | clear) ;; *) break ;; esac
+  case $act in begin | lay | take) ;; *) break ;; esac
   if "$act" "$@"; then echo done; else echo failed; fi
 done
 end "$@"

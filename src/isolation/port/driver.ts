@@ -53,7 +53,7 @@ export type CellMaker = Pick<Driver, "start" | "startSession" | "startServing">;
 export interface Steward extends AsyncDisposable {
   act(what: StewardAct): Promise<void>;
 }
-export type StewardAct = "begin" | "lay" | "take" | "clear";
+export type StewardAct = "begin" | "lay" | "take";
 
 /** `dir`: absolute, with `io`, `attachments` and the `dirs` of the cell, and each again below `staged`. */
 export interface StewardRequest {

@@ -150,6 +150,6 @@ export function projectRoutes(served: Served, engineEnv: Readonly<Record<string,
 /** What a mount shows, and where its project is, is the host's business: a client knows it by its path in the cell. */
 function withoutHostPaths<Shown>(shown: Shown): Shown {
   const isHostPath = (key: string, value: unknown): boolean =>
-    ["host", "origin", "project"].includes(key) && typeof value === "string" && value.startsWith("/");
+    ["host", "origin", "project", "viewOf"].includes(key) && typeof value === "string" && value.startsWith("/");
   return JSON.parse(JSON.stringify(shown, (key, value) => (isHostPath(key, value) ? undefined : value)));
 }

@@ -158,6 +158,15 @@ describe.skipIf(process.getuid?.() !== 0)("a layer of an image", () => {
     expect(readFileSync(outside, "utf8")).toBe("");
   });
 
+  it("with names or attributes longer than any is not unpacked", async () => {
+    const place = join(dir, "place");
+    await mkdir(place);
+    const named = await tarOf({ name: `a/${"n".repeat(5000)}` });
+    await expect(unpackLayer([named], place)).rejects.toThrow("a name that is too long");
+    const noted = await tarOf({ name: "a", pax: { "SCHILY.xattr.user.x": "v".repeat(70_000) } });
+    await expect(unpackLayer([noted], place)).rejects.toThrow("attributes that are too long");
+  });
+
   it("that breaks off, or is no archive, is not unpacked", async () => {
     const layer = await tarOf({ name: "a", text: "x".repeat(100_000) });
     const place = join(dir, "place");
@@ -217,6 +226,35 @@ describe("a saved image", () => {
     const { index, manifest, layers, archive } = await ociLayout();
     expect(await taken(archive, index, layers)).toEqual(layers);
     expect(await taken(archive, manifest, layers)).toEqual(layers);
+  });
+
+  it("that breaks off, or is damaged, within a compressed layer ends nothing but its reading", async () => {
+    const { index, layers, archive } = await ociLayout();
+    const zipped = archive.indexOf(Buffer.from("1f8b", "hex"));
+    const damaged = Buffer.from(archive);
+    damaged.fill(0xff, zipped + 20, zipped + 60);
+    await expect(taken(damaged, index, layers)).rejects.toThrow();
+    const cut = Readable.from(
+      (async function* () {
+        yield archive.subarray(0, zipped + 40);
+        throw new Error("the connection broke");
+      })(),
+    );
+    const taker: LayerTaker = { has: () => false, take: async (_, layer) => void (await Array.fromAsync(layer)) };
+    await expect(readSavedImage(cut, { id: index, expected: layers }, taker)).rejects.toThrow("the connection broke");
+  });
+
+  it("that names itself a thousand times over is looked through once", async () => {
+    const archive = pack();
+    let below = digestOf(Buffer.from("absent"));
+    for (let depth = 0; depth < 4; depth += 1) {
+      const bytes = Buffer.from(JSON.stringify({ manifests: Array.from({ length: 1000 }, () => ({ digest: below })) }));
+      archive.entry({ name: `blobs/sha256/${digestOf(bytes).slice(7)}` }, bytes);
+      below = digestOf(bytes);
+    }
+    archive.finalize();
+    const bytes = Buffer.concat(await Array.fromAsync(archive as AsyncIterable<Buffer>));
+    await expect(taken(bytes, below, ["x"])).rejects.toThrow("is not the image of this id");
   });
 
   it("does not read the layers that are there", async () => {

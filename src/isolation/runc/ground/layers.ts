@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { PassThrough, Readable, type Transform } from "node:stream";
+import { PassThrough, pipeline, Readable, type Transform } from "node:stream";
 import { z } from "zod";
 import { removeTree } from "../../../files/host/remove-tree.ts";
 import { parseJson } from "../../../json/parse-json.ts";
@@ -28,6 +28,7 @@ const SILENT = `the Engine sent nothing of the image for ${SILENCE_MS / 60_000} 
 /** Entries of an archive, and what is read of its JSON files: two for each layer and some for the image. */
 const MAX_ENTRIES = 10_000;
 const MAX_JSON_BYTES = 4 * 1024 * 1024;
+const MAX_ALL_JSON_BYTES = 64 * 1024 * 1024;
 
 /**
  * Reads an image as an Engine saves it: a tar archive with a folder for each layer, or since Docker 25 an OCI layout, in which layers may be
@@ -58,6 +59,7 @@ export async function readSavedImage(
   archive.pipe(reading as unknown as NodeJS.WritableStream);
   const documents = new Map<string, unknown>();
   let entries = 0;
+  let jsonBytes = 0;
   try {
     for await (const entry of reading) {
       entries += 1;
@@ -72,6 +74,8 @@ export async function readSavedImage(
       const kind = await kindOf(content, name);
       if (kind.is === "layer") await taker.take(name, kind.content);
       else if (kind.is === "document" && size <= MAX_JSON_BYTES) {
+        jsonBytes += size;
+        if (jsonBytes > MAX_ALL_JSON_BYTES) throw new UnfitLayer("it is saved with too much JSON");
         const text = Buffer.concat(await Array.fromAsync(kind.content));
         const parsed = parseJson(text.toString("utf8"));
         if (parsed.ok) documents.set(`sha256:${createHash("sha256").update(text).digest("hex")}`, parsed.value);
@@ -81,8 +85,8 @@ export async function readSavedImage(
     clearTimeout(silence);
     archive.destroy();
   }
-  const found = layersOf(id, documents, 0).some((layers) => layers.join() === expected.join());
-  if (!found) throw new UnfitLayer("what the Engine saved is not the image of this id");
+  const found = layersOf(id, documents).some((layers) => layers.join() === expected.join());
+  if (!found) throw new UnfitLayer("what the Engine saved is not the image of this id", { isOfImage: false });
 }
 
 /** A tar archive has this word in its first header, in any of its forms. */
@@ -112,7 +116,12 @@ async function kindOf(
     first.subarray(TAR_MAGIC.at).toString("latin1", 0, TAR_MAGIC.text.length) === TAR_MAGIC.text;
   if (name.endsWith("/layer.tar") || plain()) return { is: "layer", content: whole };
   const zipped = await unzipping(first);
-  if (zipped !== null) return { is: "layer", content: Readable.from(whole).pipe(zipped).pipe(new PassThrough()) };
+  if (zipped !== null) {
+    // An error of any of them is one of the last, which the caller reads.
+    const unzipped = new PassThrough();
+    pipeline(Readable.from(whole), zipped, unzipped, () => {});
+    return { is: "layer", content: unzipped };
+  }
   return { is: first[0] === 0x7b ? "document" : "other", content: whole };
 }
 
@@ -125,7 +134,7 @@ async function unzipping(first: Buffer): Promise<Transform | null> {
   if (magic.startsWith("1f8b")) return zlib.createGunzip();
   const { createZstdDecompress } = zlib as { createZstdDecompress?: () => Transform };
   if (createZstdDecompress === undefined)
-    throw new UnfitLayer("it has layers compressed with zstd, which this Node cannot read");
+    throw new UnfitLayer("it has layers compressed with zstd, which this Node cannot read", { isOfImage: false });
   return createZstdDecompress();
 }
 
@@ -138,14 +147,22 @@ const Index = z.looseObject({ manifests: z.array(z.looseObject({ digest: Digest 
 const MAX_DEPTH = 4;
 
 /** The layers of each image that a digest stands for: an index has one for each kind of machine. What was not saved has none. */
-function layersOf(id: string, documents: ReadonlyMap<string, unknown>, depth: number): (readonly string[])[] {
+function layersOf(
+  id: string,
+  documents: ReadonlyMap<string, unknown>,
+  depth = 0,
+  seen = new Set<string>(),
+): (readonly string[])[] {
+  // Each once: an index may name another a thousand times.
+  if (seen.has(id)) return [];
+  seen.add(id);
   const document = documents.get(id);
   const config = Config.safeParse(document).data;
   if (config !== undefined) return [config.rootfs.diff_ids];
   if (depth === MAX_DEPTH) return [];
   const manifest = Manifest.safeParse(document).data;
   const named = manifest === undefined ? Index.safeParse(document).data?.manifests : [manifest.config];
-  return (named ?? []).flatMap(({ digest }) => layersOf(digest, documents, depth + 1));
+  return (named ?? []).flatMap(({ digest }) => layersOf(digest, documents, depth + 1, seen));
 }
 
 /** Of a layer that is there completely. */

@@ -30,6 +30,9 @@ const MAX_ENTRIES = 2_000_000;
 const MAX_LAYER_BYTES = 256 * 1024 ** 3;
 /** For errors of the program. */
 const MAX_SAID_CHARS = 400;
+/** As the kernel takes them. */
+const MAX_PATH_CHARS = 4096;
+const MAX_ATTRIBUTE_CHARS = 64 * 1024;
 const OF_MACHINE = { isOfImage: false };
 /** The client library writes at most six digits of a number in a header. */
 const MAX_PLAIN_ID = 0o77_7777;
@@ -221,11 +224,14 @@ const ATTRIBUTE = /^SCHILY\.xattr\.(?:security\.capability|user\..+)$/s;
 function metadataOf({ name, mode, uid, gid, pax }: Header): Pick<Header, "mode" | "uid" | "gid" | "pax"> {
   const all = (pax ?? {}) as Record<string, string>;
   const kept: Record<string, string> = {};
+  let chars = 0;
   for (const [key, value] of Object.entries(all)) {
     if (key !== "mtime" && !ATTRIBUTE.test(key)) continue;
     if (value.includes("\ufffd")) throw new UnfitLayer(`it has an attribute that cannot be kept: ${shown(name)}`);
     kept[key] = value;
+    chars += key.length + value.length;
   }
+  if (chars > MAX_ATTRIBUTE_CHARS) throw new UnfitLayer(`it has attributes that are too long: ${shown(name)}`);
   const owner = { uid: numberOf(all.uid) ?? uid, gid: numberOf(all.gid) ?? gid };
   for (const [key, value] of Object.entries(owner)) if (value > MAX_PLAIN_ID) kept[key] = String(value);
   const size = Object.keys(kept).length;
@@ -238,6 +244,7 @@ function numberOf(text: string | undefined): number | null {
 
 /** A path in the layer, as `a/b`; `.` is its root. The reader puts U+FFFD in place of what is not UTF-8. */
 function pathOf(name: string): string {
+  if (name.length > MAX_PATH_CHARS) throw new UnfitLayer(`it has a name that is too long: ${shown(name)}`);
   if (/[\0\ufffd]/.test(name)) throw new UnfitLayer(`it has a name that is not UTF-8: ${shown(name)}`);
   const parts = name.split("/").filter((part) => part !== "" && part !== ".");
   if (parts.includes("..")) throw new UnfitLayer(`it has a name that leads upwards: ${shown(name)}`);

@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, rename, rm, stat, unlink, utimes, writeFile }
 import { join } from "node:path";
 import { z } from "zod";
 import { parseJson } from "../../../json/parse-json.ts";
-import { hasCode, nullFor } from "../../../platform/errno.ts";
+import { codeOf, hasCode, isHostTrouble, nullFor } from "../../../platform/errno.ts";
 import { writeAtomically } from "../../../platform/write-file.ts";
 import { holdFile } from "../../../state/file-lock.ts";
 import { formatOwner, isDead, lockOwner, type Owner, parseOwner } from "../../../state/owner.ts";
@@ -108,7 +108,8 @@ export class UnpackedImages implements ImageRoots {
   async letGo({ imageId, usedBefore = Number.POSITIVE_INFINITY, dryRun = false }: LetGoRequest): Promise<LetGo> {
     const noted = await this.#noted();
     const old = noted.filter(({ id, usedAt }) => (imageId === undefined ? usedAt < usedBefore : id === imageId));
-    if (old.length === 0) return { letGo: [], inUse: [], bytes: 0 };
+    // Layers of an image that could not be unpacked belong to none.
+    if (old.length === 0 && imageId !== undefined) return { letGo: [], inUse: [], bytes: 0 };
     await using _ = await this.#lock();
     const used = await this.#usedImages(dryRun ? [] : old.map(({ id }) => id));
     const isUsed = ({ id }: { readonly id: string }): boolean => used?.has(hexOf(id)) ?? true;
@@ -182,7 +183,12 @@ export class UnpackedImages implements ImageRoots {
     // Before its layers are here: none of them is removed as that of no image.
     await writeAtomically(this.#noteOf(imageId), JSON.stringify(noted));
     try {
-      if (await this.#layers.unpack(imageId, image)) return noted;
+      if (await this.#layers.unpack(imageId, image)) {
+        // A layer that was there may have been removed with another image, before this one was noted.
+        await using _ = await this.#lock();
+        if (this.#layers.missing(noted.layers).length === 0) return noted;
+        throw new EngineTrouble("a layer of the image was removed meanwhile; try again");
+      }
       await rm(this.#noteOf(imageId), { force: true });
       return null;
     } catch (error) {
@@ -191,9 +197,11 @@ export class UnpackedImages implements ImageRoots {
         await writeAtomically(this.#noteOf(imageId), JSON.stringify(unfit));
       else await rm(this.#noteOf(imageId), { force: true });
       if (unfit !== null) return unfit;
-      throw error instanceof EngineTrouble
-        ? error
-        : new EngineTrouble(`an image could not be unpacked: ${(error as Error).message}`, { cause: error });
+      if (error instanceof EngineTrouble || isHostTrouble(error)) throw error;
+      // Without the paths of this host, which the message of such an error has.
+      throw new EngineTrouble(`an image could not be unpacked: ${codeOf(error) ?? (error as Error).message}`, {
+        cause: error,
+      });
     }
   }
 
