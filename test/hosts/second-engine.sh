@@ -7,11 +7,11 @@ ip link set lo up
 mount --bind "$root" "$root"
 mount --bind "$3" "$root/corral"
 mount --bind "$4" "$root/packed"
-for place in tmp root home etc/docker var/lib/docker; do
+for place in tmp var/tmp root home etc/docker var/lib/docker; do
   mkdir -p "$data/$place" "$root/$place"
   mount --bind "$data/$place" "$root/$place"
 done
-chmod 1777 "$data/tmp"
+chmod 1777 "$data/tmp" "$data/var/tmp"
 mount --bind /proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
