@@ -21,6 +21,7 @@ export interface Ended {
 }
 
 const START_TIMEOUT_MS = 60_000;
+const DEBIAN_TAG = "corral/debian:bookworm";
 const ROOT = join(import.meta.dirname, "../..");
 /** Node is not in Debian's root directories: the checkout's own. */
 export const PATH =
@@ -97,18 +98,20 @@ async function loadImages(inside: Inside, stamp: string, images: readonly string
   await writeFile(stamp, ids);
 }
 
-/** With the store of containerd, images have other ids: those that are built on the base are labelled with its id here, as a build labels them. */
+/** With the store of containerd, images have other ids: each is labelled with the id here of what it is built on, as a build labels it. */
 async function nameTheirBase(inside: Inside): Promise<void> {
-  const docker = (...args: string[]) => ran(...inside(false, ["docker", ...args]));
+  const idOf = async (tag: string): Promise<string> =>
+    (await ran(...inside(false, ["docker", "image", "inspect", "--format", "{{.Id}}", tag]))).trim();
   const [base, ...others] = await listImages(join(ROOT, "images"), IMAGE_PREFIX);
-  const id = (await docker("image", "inspect", "--format", "{{.Id}}", base?.tag ?? "")).trim();
-  for (const source of others) {
+  let id = await idOf(DEBIAN_TAG);
+  for (const source of [...(base === undefined ? [] : [base]), ...others]) {
     const labels = `${FINGERPRINT_LABEL}=${fingerprint(source, id)} ${BASE_LABEL}=${id}`;
     const [program, args] = inside(false, ["docker", "build", "--tag", source.tag, "-"]);
     const build = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
     build.stdin.end(`FROM ${source.tag}\nLABEL ${labels}\n`);
     const { status, output } = await ended(build);
     if (status !== 0) throw new Error(`${source.tag} could not be labelled: ${output}`);
+    if (source === base) id = await idOf(source.tag);
   }
 }
 
