@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -11,7 +12,7 @@ async function textsBelow(folders: readonly string[]): Promise<[path: string, te
     folders.map(async (folder) => {
       const entries = await readdir(new URL(`${folder}/`, ROOT), { recursive: true, withFileTypes: true });
       const files = entries.filter((entry) => entry.isFile() && !entry.parentPath.includes("node_modules"));
-      return files.map((entry) => `${entry.parentPath}/${entry.name}`.slice(ROOT.pathname.length));
+      return files.map((entry) => `${entry.parentPath}/${entry.name}`.slice(fileURLToPath(ROOT).length));
     }),
   );
   const texts = paths.flat().map(async (path): Promise<[string, string]> => {

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { connect, type Socket } from "node:net";
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CliProject } from "../../cli/cli-project.ts";
@@ -91,7 +92,7 @@ describe("hostile clients", () => {
     let isQuick = false;
     for (let turn = 0; turn < MEASUREMENTS && !isQuick; turn += 1) {
       const target = { port: service.port, tokens: values, run: await slowRun(), pageFile, seconds: SECONDS } as Target;
-      const program = new URL("./hostile-clients.ts", import.meta.url).pathname;
+      const program = join(import.meta.dirname, "hostile-clients.ts");
       const child = spawn(process.execPath, [program, JSON.stringify(target)], {
         stdio: ["ignore", "pipe", "inherit"],
       });
