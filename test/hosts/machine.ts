@@ -26,6 +26,10 @@ interface MachineRequest {
  * it writes on its disks is thrown away; the disks are made once, but for the one with the checkout.
  */
 export async function startMachine(host: Host, request: MachineRequest): Promise<RunningHost> {
+  for (const program of ["qemu-system-x86_64", "ssh-keygen", "mke2fs"])
+    await ran("which", [program]).catch(() => {
+      throw new Error(`${program} is missing: apt-get install qemu-system-x86 openssh-client e2fsprogs`);
+    });
   const dir = join(request.cache, `${host.name}.disks`);
   await mkdir(dir, { recursive: true });
   const key = join(dir, "key");

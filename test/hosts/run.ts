@@ -33,7 +33,7 @@ const lines: string[] = [];
 const notes: string[] = [];
 let holds = true;
 for (const host of HOSTS.filter(({ name }) => positionals.length === 0 || positionals.includes(name)))
-  await tryHost(host);
+  await tryHost(host).catch((error: Error) => couldNotTry(host, error));
 const table = [
   `| ${["host", "user", "versions", ...checks.map(({ name }) => name)].join(" | ")} |`,
   `|${" - |".repeat(checks.length + 3)}`,
@@ -68,6 +68,13 @@ async function tryHost(host: Host): Promise<void> {
   say(`took ${Math.round((Date.now() - began) / 1000)} s`);
 }
 
+/** The other hosts are tried, and what was found before stays. */
+function couldNotTry({ name }: Host, { message }: Error): void {
+  holds = false;
+  lines.push(`| ${[name, "–", "–", ...checks.map(() => "✗ not tried")].join(" | ")} |`);
+  notes.push(`- ${name}: could not be tried: ${message.split("\n")[0]?.replaceAll("|", "\\|")}`);
+}
+
 function noted(host: string, user: string, check: string, { verdict, reasons }: Outcome): void {
   if (verdict === "fails") holds = false;
   notes.push(...reasons.map((reason) => `- ${host}, ${user}, ${check}: ${reason.replaceAll("|", "\\|")}`));
@@ -92,7 +99,7 @@ function write(): void {
   const after = rest.split("<!-- end of table -->\n")[1] ?? "";
   const tried = [...lines, ...notes];
   const all = HOSTS.flatMap(({ name }) => {
-    const ofHost = (line: string): boolean => new RegExp(`^[|-] ${name}[ ,]`).test(line);
+    const ofHost = (line: string): boolean => new RegExp(`^[|-] ${name}[ ,:]`).test(line);
     return tried.some(ofHost) ? tried.filter(ofHost) : rest.split("\n").filter(ofHost);
   });
   const [rows, reasons] = ["|", "-"].map((mark) => all.filter((line) => line.startsWith(mark)).join("\n"));
