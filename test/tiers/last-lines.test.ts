@@ -1,7 +1,8 @@
 import { spawnSync } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { FAILED_FILES } from "./last-lines.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 
@@ -25,8 +26,13 @@ it("a run names at its end the tests that passed only when they were repeated, a
       export default { test: { include: ["*.test.ts"], exclude: [], retry: { count: 1 }, fileParallelism: false, reporters: ["default", new LastLines()] } };`;
     await writeFile(join(dir, "vitest.config.ts"), config);
     const vitest = join(ROOT, "node_modules/vitest/vitest.mjs");
-    const { status, stderr } = spawnSync(process.execPath, [vitest, "run"], { cwd: dir, encoding: "utf8" });
-    expect(status).toBe(1);
+    const env = { ...process.env, [FAILED_FILES]: join(dir, "failed.json") };
+    const run = (...files: string[]) =>
+      spawnSync(process.execPath, [vitest, "run", ...files], { cwd: dir, encoding: "utf8", env });
+    const listed = async () => JSON.parse(await readFile(join(dir, "failed.json"), "utf8"));
+    const { status, stderr } = run();
+    expect([status, await listed()]).toEqual([1, []]);
+    expect([run("unloaded").status, await listed()]).toEqual([1, [{ project: "", file: "unloaded.test.ts" }]]);
     const lines = stderr.trim().split("\n");
     expect(lines.slice(lines.findIndex((line) => line.startsWith("check:")))).toEqual([
       "check: passed only when repeated (1):",

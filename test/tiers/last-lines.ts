@@ -1,6 +1,15 @@
+import { writeFileSync } from "node:fs";
 import type { Reporter, TestCase, TestModule, TestSuite } from "vitest/node";
 
 type Part = TestModule | TestSuite | TestCase;
+
+/** An environment variable: where a run writes the files that failed, as JSON, an array of `FailedFile`. Empty where something failed outside of tests. */
+export const FAILED_FILES = "CORRAL_TESTS_FAILED_FILES";
+
+export interface FailedFile {
+  readonly project: string;
+  readonly file: string;
+}
 
 /**
  * Names, as the last lines of a run, the tests that passed only when they were repeated, which are noise of the machine or a race of the
@@ -18,12 +27,19 @@ export class LastLines implements Reporter {
     const failed = parts.filter((part) =>
       part.type === "test" ? part.result().state === "failed" : part.errors().length > 0,
     );
+    const list = process.env[FAILED_FILES];
+    if (list !== undefined) writeFileSync(list, JSON.stringify(unhandled.length > 0 ? [] : filesOf(failed)));
     print("passed only when repeated", flaky.map(named));
     print("failed", [
       ...failed.map(named),
       ...unhandled.map(({ message }) => ({ name: "an error outside of tests", messages: [message] })),
     ]);
   }
+}
+
+function filesOf(parts: readonly Part[]): readonly FailedFile[] {
+  const modules = new Set(parts.map((part) => (part.type === "module" ? part : part.module)));
+  return [...modules].map(({ project, relativeModuleId }) => ({ project: project.name, file: relativeModuleId }));
 }
 
 interface Named {

@@ -1,7 +1,6 @@
 import { execFile, execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
@@ -158,11 +157,11 @@ describe("what is larger than anything", () => {
   it("is listed in part, without holding up the thread: 20,000 names of 255 bytes", { timeout: 60_000 }, async () => {
     const make = `my $d = shift; for (1..20000) { open(my $f, ">", "$d/" . sprintf("%0255d", $_)) }`;
     execFileSync("perl", ["-e", make, folder.path]);
-    const delay = monitorEventLoopDelay({ resolution: 5 });
-    delay.enable();
-    expect((await files.list(rootPlace())).truncated).toBe(true);
-    await expect(files.read(place("none"))).rejects.toMatchObject({ code: "NOT_FOUND" });
-    expect(delay.max / 1e6).toBeLessThan(500);
+    const longest = await longestTurn(async () => {
+      expect((await files.list(rootPlace())).truncated).toBe(true);
+      await expect(files.read(place("none"))).rejects.toMatchObject({ code: "NOT_FOUND" });
+    });
+    expect(longest).toBeLessThan(500);
   });
 
   it("is no name: 255 newlines, which are counted and not shown", async () => {
@@ -172,6 +171,24 @@ describe("what is larger than anything", () => {
     expect([listing.entries.map(({ path }) => path), listing.unusableNames]).toEqual([["/d/a"], 1]);
   });
 });
+
+/** Milliseconds of the thread's processor time, which waits for no other process, in the turn of the event loop that used most. */
+async function longestTurn(task: () => Promise<void>): Promise<number> {
+  let longest = 0;
+  let isOver = false;
+  let before = process.threadCpuUsage();
+  const next = () => {
+    const { user, system } = process.threadCpuUsage(before);
+    longest = Math.max(longest, (user + system) / 1000);
+    before = process.threadCpuUsage();
+    if (!isOver) setImmediate(next);
+  };
+  setImmediate(next);
+  await task();
+  isOver = true;
+  await new Promise((resolve) => setImmediate(resolve));
+  return longest;
+}
 
 function rootPlace(): Place {
   return placeOf([mount("/d", "rw")], at("/d")) as Place;
