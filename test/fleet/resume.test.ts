@@ -39,8 +39,8 @@ async function toItsEnd(fleet: KilledFleet, lives = 1): Promise<Outcome[]> {
 describe("a fleet whose process is killed", () => {
   it.each([
     // Slow enough that there is something left to be killed in, even if all ran for LATEST_KILL_MS.
-    { reuse: "scrubbed", items: AT_LENGTH ? 300 : 12, kills: AT_LENGTH ? 20 : 2, seconds: AT_LENGTH ? 0.05 : 0.3 },
-    { reuse: "fresh", items: AT_LENGTH ? 300 : 8, kills: AT_LENGTH ? 20 : 2, seconds: AT_LENGTH ? 0.05 : 0.6 },
+    { reuse: "scrubbed", items: AT_LENGTH ? 300 : 12, kills: AT_LENGTH ? 20 : 2, seconds: AT_LENGTH ? 0.05 : 0.8 },
+    { reuse: "fresh", items: AT_LENGTH ? 300 : 8, kills: AT_LENGTH ? 20 : 2, seconds: AT_LENGTH ? 0.05 : 1 },
   ] as const)(
     "($reuse, $items items, $kills times) has every result once and right after it was resumed, and leaves nothing",
     async ({ reuse, items, kills, seconds }) => {

@@ -230,7 +230,10 @@ describe("corral mcp on stdio", () => {
     const running = client.callTool({ name: "exec", arguments: { command: "sleep 4242" } }).catch(() => "ended");
     await expect.poll(() => mcp.cells()).toMatchObject([{ state: "running" }]);
     const children = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
-    for (const each of [...children.split(" ").filter(Boolean), pid]) process.kill(Number(each), "SIGKILL");
+    for (const each of [...children.split(" ").filter(Boolean), pid]) {
+      // One of them may have ended by itself since they were listed.
+      if (isAlive(Number(each))) process.kill(Number(each), "SIGKILL");
+    }
     expect(await running).toBe("ended");
     await expect.poll(() => mcp.cells()).toMatchObject([{ state: "exited" }]);
     expect((await mcp.project.corral(["reap"])).stdout).toContain("container of run");

@@ -26,7 +26,7 @@ beforeEach(async () => {
 });
 
 /** The watch itself notices that the state directory is gone. */
-afterEach(() => rm(base, { recursive: true, force: true }));
+afterEach(() => rm(base, { recursive: true, force: true, maxRetries: 10 }));
 
 /** Containers of the state directory's runs, in whatever state, and cells of runc. */
 async function left(): Promise<string[]> {
