@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type OutputOptions, type Plugin, rolldown } from "rolldown";
 import { writeShipped } from "./shipped.ts";
@@ -82,12 +83,29 @@ async function bundled(
     transform: { target: "node22" },
     // The library loads at once what the command line loads when it needs it.
     checks: { ineffectiveDynamicImport: false },
-    plugins: [withoutUnused(), builtinsOnDemand(), listing(modules), ...plugins],
+    plugins: [textsInside(), withoutUnused(), builtinsOnDemand(), listing(modules), ...plugins],
   });
   // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
   await bundle.write({ dir: join(root, dir), comments: false, charset: "ascii", ...output });
   await bundle.close();
   return modules;
+}
+
+/** Puts the text of a file beside a module in the place of the call that reads it (`platform/text-beside.ts`): the package has no `src/`. */
+function textsInside(): Plugin {
+  const call = /\btextBeside\(\s*import\.meta\.url,\s*"([^"/]+)",?\s*\)/g;
+  return {
+    name: "texts-inside",
+    transform(code, id) {
+      if (id.endsWith("/platform/text-beside.ts") || !code.includes("textBeside(")) return null;
+      const inside = code.replace(call, (_, name: string) =>
+        JSON.stringify(readFileSync(join(dirname(id), name), "utf8")),
+      );
+      if (inside.includes("textBeside("))
+        throw new Error(`${id} calls textBeside in another way than scripts/bundle.ts can read`);
+      return { code: inside };
+    },
+  };
 }
 
 /** Notes what is written, before another plugin packs it in another way. */

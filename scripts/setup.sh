@@ -31,28 +31,30 @@ if [ "${1:-}" = packages ]; then exit 0; fi
 if [ -n "$installing" ]; then wait "$installing"; fi
 sh scripts/engine.sh "$node"
 
-# Only the tests of the page use a browser; without one they are skipped, and say so. Ubuntu's package brings no browser of its own.
-if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && [ -z "${CORRAL_CHROMIUM:-}" ] && ! command -v chromium >/dev/null &&
-  grep -q '^ID=debian$' /etc/os-release 2>/dev/null; then
-  echo 'setup: installing a browser for the tests of the page (apt-get install chromium)' >&2
+# Some tests need programs of Debian; without one they are skipped, and say so.
+debian() {
+  echo "setup: installing $1 (apt-get install $2)" >&2
   log=$(mktemp)
-  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >"$log" 2>&1 ||
-    echo "setup: apt-get could not install chromium: $(tail -n 2 "$log")" >&2
+  # shellcheck disable=SC2086
+  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $2; } >"$log" 2>&1 ||
+    echo "setup: apt-get could not install $2: $(tail -n 2 "$log")" >&2
   rm -f "$log"
-fi
-# Tests of fleets in PostgreSQL start a server of their own; without its programs they are skipped, and say so. Debian's own server is not started.
-if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 &&
-  grep -q '^ID=debian$' /etc/os-release 2>/dev/null; then
-  echo 'setup: installing a database for the tests of fleets (apt-get install postgresql)' >&2
-  log=$(mktemp)
-  settings=/etc/postgresql-common/createcluster.conf own=
-  mkdir -p "${settings%/*}"
-  [ -e "$settings" ] || { own=yes && echo 'create_main_cluster = false' >"$settings"; }
-  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql; } >"$log" 2>&1 ||
-    echo "setup: apt-get could not install postgresql: $(tail -n 2 "$log")" >&2
-  # A server that is installed later makes its own cluster, as usual.
-  [ -z "$own" ] || rm -f "$settings"
-  rm -f "$log"
+}
+if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && grep -q '^ID=debian$' /etc/os-release 2>/dev/null; then
+  # Ubuntu's package brings no browser of its own.
+  if [ -z "${CORRAL_CHROMIUM:-}" ] && ! command -v chromium >/dev/null; then
+    debian 'a browser for the tests of the page' 'chromium fonts-dejavu-core'
+  fi
+  command -v shellcheck >/dev/null || debian 'what reads the shell scripts' shellcheck
+  # Tests of fleets in PostgreSQL start a server of their own. Debian's own server is not started.
+  if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+    settings=/etc/postgresql-common/createcluster.conf own=
+    mkdir -p "${settings%/*}"
+    [ -e "$settings" ] || { own=yes && echo 'create_main_cluster = false' >"$settings"; }
+    debian 'a database for the tests of fleets' postgresql
+    # A server that is installed later makes its own cluster, as usual.
+    [ -z "$own" ] || rm -f "$settings"
+  fi
 fi
 "$node" scripts/build.ts
 if [ "${1:-}" = programs ]; then exit 0; fi

@@ -5,7 +5,7 @@ if [ -e "/cache/$archive" ]; then
   exit
 fi
 mkdir -p /tmp/project /tmp/npm/_cacache
-cd /tmp/project
+cd /tmp/project || exit
 cp /lock/package.json /lock/package-lock.json .
 npm ci --ignore-scripts --no-fund --cache /tmp/npm
 if [ "$1" = /cache ]; then rm -f /cache/*.tar; fi

@@ -1,6 +1,6 @@
 # Unpacks the branch and its packages into memory and runs its tests. The command is the base's; what it starts is the branch's.
 mkdir /tmp/branch /tmp/npm
-cd /tmp/branch
+cd /tmp/branch || exit
 tar -xf /attachments/tree.tar
 archive=$(sha256sum package-lock.json | cut -c1-64).tar
 [ -e "/cache/$archive" ] && packages=/cache || packages=/packages

@@ -1,3 +1,4 @@
+import { filledIn, textBeside } from "../../platform/text-beside.ts";
 import { within } from "../../platform/within.ts";
 import { FILL_SECRETS, secretLines } from "../gate/report.ts";
 import { GATE_PATH, SECRETS_PATH } from "../plan/plan.ts";
@@ -12,22 +13,7 @@ export const SCRIPT_MS = 5000;
  * keeper and the init belong to another user and stay. After a KILL it counts the other process directories of its user
  * that are left. `kill` is a builtin: a program would end the shell that waits for it. `$0` is the gate's binary.
  */
-export const SIGNAL_ALL_SCRIPT = `
-kill -"$1" -1
-[ "$1" = KILL ] || exit 0
-attempts=0
-while [ "$attempts" -lt 60 ]; do
-  attempts=$((attempts + 1))
-  left=0
-  for process in /proc/[0-9]*; do
-    [ -O "$process" ] && [ "$process" != "/proc/$$" ] && left=1
-  done
-  [ "$left" = 0 ] && exit 0
-  "$0" sleep 0.05
-  kill -KILL -1
-done
-exit 1
-`;
+export const SIGNAL_ALL_SCRIPT = textBeside(import.meta.url, "signal-all.sh");
 
 /** Rejects with `EngineTrouble` if they are not all there. */
 export async function fillSecrets(
@@ -71,28 +57,7 @@ const BEGUN = "corral-begun ";
  * Except at a terminal, whose echo would come between, it first prints a line: that it has started, and how many
  * processes were killed for memory before that.
  */
-const RUN_SCRIPT = `
-[ "$1" = quiet ] || ( echo "${BEGUN}"$(${OOM_KILLS_SCRIPT}) )
-cd -- "$2" 2> /dev/null || {
-  if [ -d "$2" ]; then echo "$2: Permission denied"; elif [ -e "$2" ]; then echo "$2: Not a directory"; else echo "$2: No such file or directory"; fi >&2
-  exit 126
-}
-shift 2
-find() (
-  IFS=:
-  for dir in $PATH; do [ -f "$dir/$1" ] && [ -x "$dir/$1" ] && echo "$dir/$1" && exit; done
-)
-case $1 in
-*/*) ;;
-*)
-  set -- "$(find "$1")" "$@"
-  [ -n "$1" ] || [ "$2" != sh ] || { shift 2; exec "$0" sh "$@"; }
-  [ -n "$1" ] || { echo "$2: command not found" >&2; exit 127; }
-  corral_found=$1; shift 2; set -- "$corral_found" "$@"; unset corral_found
-  ;;
-esac
-exec "$@"
-`;
+const RUN_SCRIPT = filledIn(textBeside(import.meta.url, "run-command.sh"), { BEGUN, OOM_KILLS_SCRIPT });
 
 /** The argument list of a command, which the script above starts. `told`: it begins with that line. */
 export function commandArguments({ cwd, argv }: { cwd: string; argv: readonly string[] }, told: boolean): string[] {

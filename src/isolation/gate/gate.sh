@@ -1,0 +1,37 @@
+(
+gate=$0
+"$gate" head -v -n 100000 /proc/self/mountinfo /proc/self/status /proc/self/limits /proc/net/dev /proc/meminfo
+echo '== cgroup'
+for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory.max memory.swap.max pids.max cpu.max; do
+  [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
+done
+echo '== namespaces'
+"$gate" stat -L -c '%i %n' /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/net
+echo '== identities'; set -f; IFS='
+'; "$gate" stat -c '%d:%i %n' $1
+)
+echo '== directory'
+cd "$2" 2> /dev/null && echo entered
+shift 2
+corral_gate_command=$(
+case $2 in
+*/*) [ -f "$2" ] && [ -x "$2" ] && echo "$2" ;;
+*) set -f; IFS=:; for dir in $PATH; do [ -f "$dir/$2" ] && [ -x "$dir/$2" ] && echo "$dir/$2" && break; done ;;
+esac
+)
+echo '== command'
+echo "$corral_gate_command"
+if [ -n "$1" ]; then (
+  for left in @SECRETS_PATH@/* @SECRETS_PATH@/.[!.]* @SECRETS_PATH@/..?*; do
+    if [ -e "$left" ] || [ -L "$left" ]; then echo '== secrets'; echo taken; break; fi
+  done
+) fi
+echo '== end'
+( IFS= read -r go && [ "$go" = go ] ) || exit @GATE_SHUT@
+( @FILL_SECRETS@ ) || exit @GATE_SHUT@
+echo '@BEGUN@'
+[ -n "$corral_gate_command" ] || exit 127
+shift 2
+set -- "$corral_gate_command" "$@"
+unset corral_gate_command PWD OLDPWD SHLVL
+exec "$@"
