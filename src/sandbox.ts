@@ -22,7 +22,7 @@ export {
 export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sandbox-of.ts";
 // The same as functions over plain data.
 export { accessOf, canRead, canWrite, type FileFacts, readablePaths, writablePaths } from "./sandbox/access.ts";
-export type { Approval, Consent } from "./sandbox/approval.ts";
+export type { ApprovalRules, Consent } from "./sandbox/approval.ts";
 export { type ProjectDeclaration, projectSandbox } from "./sandbox/declare.ts";
 export { derive } from "./sandbox/derive.ts";
 export {

@@ -30,6 +30,20 @@ describe("the check of sizes", () => {
   });
 });
 
+describe("the check of names", () => {
+  it("finds one that two files export, unless they implement one port", () => {
+    const sources = new Map([
+      ["text/a.ts", "export interface Owner {}"],
+      ["json/b.ts", "export async function Owner() {}\n/* export const other = 1; */"],
+      ["fleet/journal/c.ts", "export const rows = 1;"],
+      ["fleet/postgres/d.ts", "export const rows = 2;\nexport type Rows = 1;\nexport const Rows = 1;"],
+    ]);
+    expect(breachesOf(sources).map(({ file, what }) => `${file} ${what}`)).toEqual([
+      "json/b.ts exports Owner, as text/a.ts does",
+    ]);
+  });
+});
+
 describe("the longest chain of imports", () => {
   // The service has four files between its start and an operation: the list of routes, a route, what routes use, what runs.
   it("is at most 28 files, types included", async () => {

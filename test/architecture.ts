@@ -19,6 +19,7 @@ export function breachesOf(sources: Sources): Breach[] {
     ...mutualFolders(files),
     ...[...sources].flatMap(([path, text]) => longFile(path, text)),
     ...fullFolders([...sources.keys()]),
+    ...doubleNames(files),
   ];
 }
 
@@ -306,6 +307,27 @@ function fullFolders(paths: readonly string[]): Breach[] {
         `a folder is a room of 3 to 12 files, and this one has at most ${most}`,
       ),
     ];
+  });
+}
+
+/** What implements one port exports the same names, with one meaning. */
+const OF_ONE_PORT = [["fleet/journal/", "fleet/postgres/"]];
+/** Names that mean the same for the service and for its page, or for the reports and for its page. */
+const SAME_NAMES = ["countText", "durationText", "run"];
+const EXPORTED = /^export (?:async )?(?:function\*?|const|(?:abstract )?class|interface|type|enum) (\w+)/gm;
+
+function doubleNames(files: readonly File[]): Breach[] {
+  const names = files
+    .filter(({ path }) => !GENERATED.includes(path))
+    .flatMap(({ path, code }) => [...code.matchAll(EXPORTED)].map(([, name = ""]) => ({ path, name })));
+  return [...Map.groupBy(names, ({ name }) => name)].flatMap(([name, found]) => {
+    const [first = "", ...others] = new Set(found.map(({ path }) => path));
+    const isOnePort = OF_ONE_PORT.some((port) =>
+      [first, ...others].every((path) => port.some((folder) => path.startsWith(folder))),
+    );
+    if (isOnePort || SAME_NAMES.includes(name)) return [];
+    const why = "an exported name means one thing in the whole house";
+    return others.map((path) => breach(path, `exports ${name}, as ${first} does`, why));
   });
 }
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../src/fleet/model/item.ts";
 import type { ClaimedItem, NewAttempt } from "../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../src/fleet/model/store.ts";
-import type { Delivery, Membership } from "../../src/fleet/model/work.ts";
+import type { AttemptDelivery, Membership } from "../../src/fleet/model/work.ts";
 
 const SPEC: FleetSpec = {
   ...{ version: 1, worker: "w", policy: null, concurrency: "auto", reuse: "fresh", timeoutMs: null, retries: 0 },
@@ -81,7 +81,7 @@ async function deliverAll(membership: Membership, fleet: string): Promise<void> 
     if (claimed.length === 0) return;
     await Promise.all(
       claimed.map(async (item) => {
-        const delivery: Delivery = { result: resultOf(item), streams: null, changeset: null, more: null };
+        const delivery: AttemptDelivery = { result: resultOf(item), streams: null, changeset: null, more: null };
         const taken = await membership.deliver(fleet, item.request.index, item.attempt, delivery);
         if (!taken.ok) throw new Error(taken.reason);
       }),

@@ -16,13 +16,13 @@ import {
   type AgentEvent,
   type AgentFailure,
   type AgentTool,
-  type Answer,
   type AnswerEnd,
   type AskedCall,
+  type ModelAnswer,
   ModelFailure,
+  type ModelTokens,
   nestedTooDeep,
   OwnFault,
-  type Tokens,
 } from "./events.ts";
 import type { OpenedModel } from "./spending.ts";
 
@@ -78,7 +78,7 @@ function shownError(error: unknown): string {
   return `${error.message}${cause}`;
 }
 
-export interface Question {
+export interface ModelQuestion {
   readonly opened: OpenedModel;
   readonly system: string;
   readonly messages: readonly ModelMessage[];
@@ -92,7 +92,7 @@ const MAX_CALLS = 10_000;
 /** The limit for an answer's messages in the conversation, which may also contain sealed reasoning, images and results. */
 const MAX_KEPT_CHARACTERS = 2 * MAX_ANSWER_CHARACTERS;
 
-export interface Listener {
+export interface ModelListener {
   /** Text of the model, as it comes. */
   text(piece: string): void;
   /** Characters of an answer that broke off. The provider charges for them. */
@@ -104,11 +104,11 @@ export interface Listener {
  * connection, with the reason of `signal`, and with the error itself for bugs.
  */
 export async function ask(
-  { opened, system, messages, tools }: Question,
-  listener: Listener,
+  { opened, system, messages, tools }: ModelQuestion,
+  listener: ModelListener,
   maxSilenceMs: number,
   signal: AbortSignal,
-): Promise<Answer> {
+): Promise<ModelAnswer> {
   const silence = new AbortController();
   const silent = `The model sent nothing for ${formatDuration(maxSilenceMs)}.`;
   const hush = (): void => silence.abort(new ModelFailure("MODEL_UNAVAILABLE", silent, 0));
@@ -184,7 +184,7 @@ function toolSet(tools: readonly AgentTool[]): ToolSet {
 
 /** The answer so far. Each text part came without the key, but two parts together could still contain it. */
 class Heard {
-  readonly #listener: Listener;
+  readonly #listener: ModelListener;
   readonly #redact: OpenedModel["redact"];
   readonly #pieces: RedactedPieces;
   readonly #calls = new Map<string, AskedCall>();
@@ -193,9 +193,9 @@ class Heard {
   #text = "";
   #characters = 0;
   #end: AnswerEnd | null = null;
-  #tokens: Answer["tokens"] = { input: null, output: null };
+  #tokens: ModelAnswer["tokens"] = { input: null, output: null };
 
-  constructor(listener: Listener, { redact, redactPieces }: Pick<OpenedModel, "redact" | "redactPieces">) {
+  constructor(listener: ModelListener, { redact, redactPieces }: Pick<OpenedModel, "redact" | "redactPieces">) {
     this.#listener = listener;
     this.#redact = redact;
     this.#pieces = redactPieces();
@@ -245,7 +245,7 @@ class Heard {
     this.#tell(this.#pieces.end());
   }
 
-  answer(messages: readonly ModelMessage[]): Answer {
+  answer(messages: readonly ModelMessage[]): ModelAnswer {
     // Calls of a broken answer are not executed: the rest of the answer might have changed them.
     if (this.#end === null) throw new ModelFailure("MODEL_UNAVAILABLE", "The model's answer broke off.", 0);
     if (charactersIn(messages) > MAX_KEPT_CHARACTERS) throw new ModelFailure("ANSWER_TOO_LARGE", TOO_LARGE);
@@ -284,7 +284,7 @@ function faultOf(error: unknown): string {
 }
 
 /** Retries and their delays. An overloaded provider recovers within a minute or stays overloaded. */
-export interface Patience {
+export interface RetryDelays {
   readonly attempts: number;
   readonly firstWaitMs: number;
   readonly maxWaitMs: number;
@@ -293,16 +293,16 @@ export interface Patience {
 }
 
 /** Providers send something every few seconds, most of them also while a model reasons. */
-export const PATIENCE: Patience = { attempts: 5, firstWaitMs: 1000, maxWaitMs: 60_000, maxSilenceMs: 180_000 };
+export const PATIENCE: RetryDelays = { attempts: 5, firstWaitMs: 1000, maxWaitMs: 60_000, maxSilenceMs: 180_000 };
 
-export type Asked =
-  | { readonly ok: true; readonly answer: Answer }
+export type ModelOutcome =
+  | { readonly ok: true; readonly answer: ModelAnswer }
   | { readonly ok: false; readonly failure: AgentFailure };
 
 /** Called when the model is asked once more. What it returns is called with the end of that request: tokens, and a code if it failed. */
-export type OnAsking = () => (tokens: Tokens, code: string | null) => void;
+export type OnAsking = () => (tokens: ModelTokens, code: string | null) => void;
 
-interface AskingAgain extends Pick<Listener, "lost"> {
+interface AskingAgain extends Pick<ModelListener, "lost"> {
   readonly emit: (event: AgentEvent) => void;
   readonly asking?: OnAsking | undefined;
   /** The limit that is used up, or null. Answers that broke off count too. */
@@ -311,12 +311,12 @@ interface AskingAgain extends Pick<Listener, "lost"> {
 
 /** Asks until there is an answer, a final error, or no attempt left. Rejects with the reason of `signal`, and for bugs. */
 export async function askAgain(
-  question: Question,
-  patience: Patience,
+  question: ModelQuestion,
+  patience: RetryDelays,
   { emit, lost, spent, asking }: AskingAgain,
   signal: AbortSignal,
-): Promise<Asked> {
-  const listener: Listener = { text: (piece) => emit({ kind: "text", piece }), lost };
+): Promise<ModelOutcome> {
+  const listener: ModelListener = { text: (piece) => emit({ kind: "text", piece }), lost };
   for (let attempt = 1; ; attempt += 1) {
     const asked = asking?.();
     try {
@@ -338,10 +338,10 @@ export async function askAgain(
 }
 
 /** The provider reports no tokens for an answer that broke off. */
-const UNKNOWN: Tokens = { input: null, output: null };
+const UNKNOWN: ModelTokens = { input: null, output: null };
 
 /** The delay before the next attempt; null: no further attempt. The provider's own delay applies up to `maxWaitMs`. */
-function waitBefore(attempt: number, { retryAfterMs }: ModelFailure, patience: Patience): number | null {
+function waitBefore(attempt: number, { retryAfterMs }: ModelFailure, patience: RetryDelays): number | null {
   if (retryAfterMs === null || attempt >= patience.attempts || retryAfterMs > patience.maxWaitMs) return null;
   const backoff = Math.min(patience.firstWaitMs * 2 ** (attempt - 1), patience.maxWaitMs);
   // Random jitter, so that many agents refused at once do not retry at once.

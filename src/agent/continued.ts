@@ -67,7 +67,7 @@ export interface ReadTranscript {
 }
 
 /** The conversation in a transcript; null if the text is none. Texts are as they were written: without secrets and images. */
-export function readTranscript(text: string): ReadTranscript | null {
+export function transcriptFrom(text: string): ReadTranscript | null {
   try {
     const entries = text.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as TranscriptEntry]));
     const [first] = entries;

@@ -78,7 +78,7 @@ export interface AskedCall {
 }
 
 /** Tokens of a model's answer; null: not reported by the provider. */
-export interface Tokens {
+export interface ModelTokens {
   readonly input: number | null;
   readonly output: number | null;
 }
@@ -87,11 +87,11 @@ export interface Tokens {
 export type AnswerEnd = "stop" | "calls" | "length" | "declined";
 
 /** One answer of a model. */
-export interface Answer {
+export interface ModelAnswer {
   readonly text: string;
   readonly calls: readonly AskedCall[];
   readonly end: AnswerEnd;
-  readonly tokens: Tokens;
+  readonly tokens: ModelTokens;
   /** The messages that represent the answer in the conversation. */
   readonly messages: readonly ModelMessage[];
   /** All characters of the answer, to estimate tokens that the provider did not report. */

@@ -1,9 +1,17 @@
 import type { ModelMessage } from "ai";
 import { charactersIn, parseJson } from "../json/parse-json.ts";
 import { formatBytes } from "../sandbox/units.ts";
-import { askAgain, type OnAsking, PATIENCE, type Patience } from "./asked-again.ts";
+import { askAgain, type OnAsking, PATIENCE, type RetryDelays } from "./asked-again.ts";
 import { type AnsweredCall, resultMessages } from "./continued.ts";
-import type { AgentEvent, AgentFailure, AgentTool, AgentToolAnswer, Answer, AskedCall, Tokens } from "./events.ts";
+import type {
+  AgentEvent,
+  AgentFailure,
+  AgentTool,
+  AgentToolAnswer,
+  AskedCall,
+  ModelAnswer,
+  ModelTokens,
+} from "./events.ts";
 import type { OpenedModel, Spending } from "./spending.ts";
 import type { Transcript } from "./transcript.ts";
 
@@ -84,7 +92,7 @@ export interface AgentTask {
   readonly emit: (event: AgentEvent) => void;
   /** Called for each call that no tool executes: an unknown name, an invalid input, or too many calls. */
   readonly unmet?: (call: AskedCall, answer: AgentToolAnswer) => void;
-  readonly patience?: Patience;
+  readonly patience?: RetryDelays;
   /** For measuring. Absent: nothing is. */
   readonly asking?: OnAsking;
 }
@@ -158,7 +166,7 @@ export async function runAgent(task: AgentTask, signal: AbortSignal): Promise<Ag
 
 /** The output of an answer without calls. */
 async function finalOf(
-  { text, calls }: Answer,
+  { text, calls }: ModelAnswer,
   { opened, mismatch }: AgentTask,
   signal: AbortSignal,
 ): Promise<FinalOutput> {
@@ -233,7 +241,11 @@ const TOO_MANY: Met = unmetBy(
 );
 
 /** Counts an answer. Tokens that the provider did not report are estimated as four characters each. */
-function count(tokens: Tokens, characters: number, { spending, opened, system, messages, tools }: AgentTask): void {
+function count(
+  tokens: ModelTokens,
+  characters: number,
+  { spending, opened, system, messages, tools }: AgentTask,
+): void {
   const asked = [messages, tools.map(({ name, description, inputSchema }) => [name, description, inputSchema])];
   const input = Math.ceil((system.length + JSON.stringify(asked, withoutFiles).length) / CHARACTERS_OF_A_TOKEN);
   spending.add(tokens, { input, output: Math.ceil(characters / CHARACTERS_OF_A_TOKEN) }, opened.price);
@@ -247,9 +259,9 @@ function withoutFiles(_: string, value: unknown): unknown {
 
 const CHARACTERS_OF_A_TOKEN = 4;
 /** The provider reports no tokens for an answer that broke off. */
-const NOT_COUNTED: Tokens = { input: null, output: null };
+const NOT_COUNTED: ModelTokens = { input: null, output: null };
 
-function cutFailure({ end }: Answer): AgentFailure | null {
+function cutFailure({ end }: ModelAnswer): AgentFailure | null {
   switch (end) {
     case "length":
       return { code: "ANSWER_CUT", message: "The model's answer was cut: it reached the provider's length limit." };

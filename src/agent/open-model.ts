@@ -3,7 +3,7 @@ import type { ModelProvider } from "../declarations/models/models.ts";
 import type { ModelRef } from "../declarations/worker/worker-yaml.ts";
 import { isTooDeep } from "../json/parse-json.ts";
 import { type Env, type RedactedPieces, Redactor, readSecret, SecretUnavailable } from "../secrets/read-secret.ts";
-import type { Patience } from "./asked-again.ts";
+import type { RetryDelays } from "./asked-again.ts";
 import { ModelFailure, nestedTooDeep, OwnFault } from "./events.ts";
 import { openScript } from "./open-script.ts";
 import type { LanguageModel, OpenedModel, StreamPart } from "./spending.ts";
@@ -100,7 +100,7 @@ export interface ModelSources {
   /** Corral's own environment, which contains the keys. No cell ever sees it. */
   readonly env: Env;
   /** Absent: `PATIENCE`. */
-  readonly patience?: Patience;
+  readonly patience?: RetryDelays;
 }
 
 /** Rejects with `ModelFailure` if the provider or its key does not exist. Loads the provider's package on demand. */

@@ -1,7 +1,7 @@
 import type { wrapLanguageModel } from "ai";
 import type { AgentBudget } from "../declarations/worker/worker-yaml.ts";
 import type { RedactedPieces } from "../secrets/read-secret.ts";
-import type { AgentFailure, Tokens } from "./events.ts";
+import type { AgentFailure, ModelTokens } from "./events.ts";
 
 /** US dollars per million tokens. */
 export interface Price {
@@ -74,7 +74,7 @@ export class Spending {
   }
 
   /** `estimate` replaces counts that the provider did not report. `price`: null if unknown. */
-  add(tokens: Tokens, estimate: { readonly input: number; readonly output: number }, price: Price | null): void {
+  add(tokens: ModelTokens, estimate: { readonly input: number; readonly output: number }, price: Price | null): void {
     const [countedInput, countedOutput] = [counted(tokens.input), counted(tokens.output)];
     const input = countedInput ?? estimate.input;
     const output = countedOutput ?? estimate.output;

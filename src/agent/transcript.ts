@@ -1,4 +1,4 @@
-import type { AgentToolAnswer, Answer, AskedCall } from "./events.ts";
+import type { AgentToolAnswer, AskedCall, ModelAnswer } from "./events.ts";
 
 /** The run of a transcript. */
 export interface TranscriptHead {
@@ -59,7 +59,7 @@ export class Transcript {
     await this.#add({ type: "told", text });
   }
 
-  async answer({ text, calls, end, tokens: { input, output } }: Answer): Promise<void> {
+  async answer({ text, calls, end, tokens: { input, output } }: ModelAnswer): Promise<void> {
     const usage = input === null || output === null ? null : { input, output };
     const asked = calls.map((call) => ({ id: call.id, tool: call.tool, input: call.input }));
     await this.#add({ type: "answer", say: text, calls: asked, end, usage });

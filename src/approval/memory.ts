@@ -59,7 +59,7 @@ const MAX_REMEMBERED = 10_000;
 const MAX_DEPTH = 64;
 
 /** A request without the run that it comes from. */
-export type Asked = Omit<ApprovalRequest, "run" | "root">;
+export type ConsentSubject = Omit<ApprovalRequest, "run" | "root">;
 
 /** The subject of one remembered approval. */
 export interface Lasting {
@@ -103,7 +103,7 @@ export class ApprovalMemory {
  * file covers the file's directory, but never `/`; a grant covers the requested directory, or exactly that host. A push is never remembered,
  * nor a change to what the host executes.
  */
-export function lastingOf(request: Asked): readonly Lasting[] | null {
+export function lastingOf(request: ConsentSubject): readonly Lasting[] | null {
   if (isHostExecuted(request) && !request.operations.every(isGrant)) return null;
   const each = [...new Set(request.operations)].map((operation) => lastingOfOne(operation, request));
   if (each.length === 0 || each.includes(null)) return null;
@@ -111,11 +111,11 @@ export function lastingOf(request: Asked): readonly Lasting[] | null {
 }
 
 /** True if a request may be approved once. */
-export function mayBeOnce(request: Pick<ApprovalRequest, "lastingOnly"> & Asked): boolean {
+export function mayBeOnce(request: Pick<ApprovalRequest, "lastingOnly"> & ConsentSubject): boolean {
   return request.lastingOnly !== true || lastingOf(request) === null;
 }
 
-function lastingOfOne(operation: ApprovalOperation, asked: Asked): readonly Lasting[] | null {
+function lastingOfOne(operation: ApprovalOperation, asked: ConsentSubject): readonly Lasting[] | null {
   if (operation === "push") return null;
   if (operation === "exec") {
     const { command, paths } = asked;

@@ -10,7 +10,7 @@ import {
   questionKey,
   unasked,
 } from "./approver.ts";
-import { ApprovalMemory, type Asked, lastingOf, mayBeOnce } from "./memory.ts";
+import { ApprovalMemory, type ConsentSubject, lastingOf, mayBeOnce } from "./memory.ts";
 
 /** What may be answered elsewhere than where the question is asked. `tree`: until this tree of runs ends. */
 export const BOARD_ANSWERS = ["once", "tree", "no"] as const;
@@ -58,7 +58,7 @@ export function isShareable(approver: object): approver is Shareable {
 }
 
 /** What may be answered to a question. `once`: nothing that lasts, because others use the same session. */
-export function answersTo(question: Asked, { onceOnly = false } = {}): BoardAnswer[] {
+export function answersTo(question: ConsentSubject, { onceOnly = false } = {}): BoardAnswer[] {
   const lasts = !onceOnly && lastingOf(question) !== null;
   return BOARD_ANSWERS.filter((answer) => answer === "no" || (answer === "once" ? mayBeOnce(question) : lasts));
 }

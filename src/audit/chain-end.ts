@@ -13,7 +13,7 @@ export type ReadHead = Head | "absent" | "broken";
 /** Longer than any head. */
 const MAX_HEAD_BYTES = 4096;
 
-export function readHead(path: string, key: KeyObject): ReadHead {
+export function readTrailHead(path: string, key: KeyObject): ReadHead {
   try {
     using file = openRegularNow(path, constants.O_RDONLY);
     const bytes = Buffer.allocUnsafe(MAX_HEAD_BYTES);

@@ -4,7 +4,7 @@ import { hasCode } from "../platform/errno.ts";
 import { openRegular } from "../platform/write-file.ts";
 
 /** Opens a trail for reading. Null if there is none. */
-export async function openTrail(path: string): Promise<FileHandle | null> {
+export async function openTrailToRead(path: string): Promise<FileHandle | null> {
   return await openRegular(path, constants.O_RDONLY).catch((error: unknown) => {
     if (hasCode(error, "ENOENT")) return null;
     throw error;
@@ -12,7 +12,7 @@ export async function openTrail(path: string): Promise<FileHandle | null> {
 }
 
 /** One line of a file. `start` and `end` are in bytes; `end` is after the line break, if there is one. */
-export interface Line {
+export interface TrailLine {
   /** From 1, counted from where reading began. */
   readonly number: number;
   readonly start: number;
@@ -28,12 +28,12 @@ const MAX_LINE_BYTES = 1024 * 1024;
 const LINE_BREAK = 0x0a;
 
 /** The lines between two positions of a file, in groups. At most one line and one chunk are in memory. */
-export async function* linesOf(handle: FileHandle, from: number, to: number): AsyncGenerator<readonly Line[]> {
+export async function* linesOf(handle: FileHandle, from: number, to: number): AsyncGenerator<readonly TrailLine[]> {
   let kept: Buffer[] = [];
   let keptBytes = 0;
   let number = 1;
   let start = from;
-  const line = (end: number, terminated: boolean): Line => {
+  const line = (end: number, terminated: boolean): TrailLine => {
     const bytes = keptBytes > MAX_LINE_BYTES ? null : Buffer.concat(kept);
     const made = { number, start, end, bytes, terminated };
     kept = [];
@@ -52,7 +52,7 @@ export async function* linesOf(handle: FileHandle, from: number, to: number): As
     const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, to - at));
     const { bytesRead } = await handle.read(chunk, 0, chunk.length, at);
     if (bytesRead === 0) break;
-    const lines: Line[] = [];
+    const lines: TrailLine[] = [];
     let begin = 0;
     for (let found = chunk.indexOf(LINE_BREAK); found >= 0 && found < bytesRead; ) {
       keep(chunk.subarray(begin, found));
@@ -71,7 +71,7 @@ export async function* linesOf(handle: FileHandle, from: number, to: number): As
  * The lines that end at or before a position, the last first, in groups. A line that is not ended yet is left out. At most one line and one
  * chunk are in memory. `number` counts from the end.
  */
-export async function* linesBack(handle: FileHandle, end: number): AsyncGenerator<readonly Line[]> {
+export async function* linesBack(handle: FileHandle, end: number): AsyncGenerator<readonly TrailLine[]> {
   let number = 1;
   /** The end of the line whose beginning is looked for, after its line break; null: not found yet. */
   let ended: number | null = null;
@@ -82,7 +82,7 @@ export async function* linesBack(handle: FileHandle, end: number): AsyncGenerato
     if (keptBytes > MAX_LINE_BYTES) kept = [];
     else kept.unshift(bytes);
   };
-  const line = (start: number): Line[] => {
+  const line = (start: number): TrailLine[] => {
     if (ended === null) return [];
     const bytes = keptBytes > MAX_LINE_BYTES ? null : Buffer.concat(kept);
     const made = { number, start, end: ended, bytes, terminated: true };
@@ -94,7 +94,7 @@ export async function* linesBack(handle: FileHandle, end: number): AsyncGenerato
     const from = Math.max(0, to - CHUNK_BYTES);
     const chunk = Buffer.alloc(to - from);
     await handle.read(chunk, 0, chunk.length, from);
-    const lines: Line[] = [];
+    const lines: TrailLine[] = [];
     let rest = chunk.length;
     for (let at = chunk.lastIndexOf(LINE_BREAK); at >= 0; at = at === 0 ? -1 : chunk.lastIndexOf(LINE_BREAK, at - 1)) {
       if (ended !== null) keep(chunk.subarray(at + 1, rest));

@@ -1,6 +1,6 @@
 import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from "node:crypto";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { linesBack, linesOf, openTrail } from "./lines.ts";
+import { linesBack, linesOf, openTrailToRead } from "./lines.ts";
 
 /** The hash that the first record follows. */
 export const GENESIS = "0".repeat(64);
@@ -76,7 +76,7 @@ export function unsealedHead(key: KeyObject, text: string): Head | null {
  * does that. Yields nothing if there is no trail.
  */
 export async function* recordsOf(place: TrailPaths, key: KeyObject): AsyncGenerator<readonly (SealedRecord | null)[]> {
-  await using handle = await openTrail(place.trail);
+  await using handle = await openTrailToRead(place.trail);
   if (handle === null) return;
   const { size } = await handle.stat();
   for await (const lines of linesOf(handle, 0, size))
@@ -97,7 +97,7 @@ export async function* recordsBack(
   key: KeyObject,
   before?: number,
 ): AsyncGenerator<readonly PlacedRecord[]> {
-  await using handle = await openTrail(place.trail);
+  await using handle = await openTrailToRead(place.trail);
   if (handle === null) return;
   const { size } = await handle.stat();
   for await (const lines of linesBack(handle, Math.min(size, before ?? size)))

@@ -6,7 +6,7 @@ import { hasCode } from "../platform/errno.ts";
 import { openRegular, openRegularNow } from "../platform/write-file.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { type ChainEnd, chainEnd, intactEnd, type ReadHead, readHead, writeHead } from "./chain-end.ts";
+import { type ChainEnd, chainEnd, intactEnd, type ReadHead, readTrailHead, writeHead } from "./chain-end.ts";
 import type { AuditRecord } from "./records.ts";
 import { GENESIS, sealedLine } from "./seal.ts";
 
@@ -183,7 +183,7 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
     const { place, key } = this.#options;
     if (!this.#isMade) await this.#make();
     await using _ = await this.#lock.take();
-    const head = readHead(place.head, key);
+    const head = readTrailHead(place.head, key);
     using file = openRegularNow(place.trail, APPENDING, 0o600);
     const { fd, size } = file;
     // The head is written first, so that a trail without a head has lost it.

@@ -1,8 +1,8 @@
 import type { KeyObject } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { isRepaired, type ReadHead, readHead } from "./chain-end.ts";
-import { type Line, linesOf, openTrail } from "./lines.ts";
+import { isRepaired, type ReadHead, readTrailHead } from "./chain-end.ts";
+import { linesOf, openTrailToRead, type TrailLine } from "./lines.ts";
 import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
 
 /** A remark on a line of a trail. Line 0 is the trail as a whole. */
@@ -29,8 +29,8 @@ export const MAX_REMARKS = 100;
 /** Verifies the seals of a whole trail, which is read in chunks. Null if there is no trail. */
 export async function verifyTrail(place: TrailPaths, key: KeyObject): Promise<Verdict | null> {
   // The head is read first: a concurrent append can only make the trail longer than the head says.
-  const head = readHead(place.head, key);
-  await using handle = await openTrail(place.trail);
+  const head = readTrailHead(place.head, key);
+  await using handle = await openTrailToRead(place.trail);
   if (handle === null && head === "absent") return null;
   const chain = new Chain(handle, head);
   const size = handle === null ? 0 : (await handle.stat()).size;
@@ -42,7 +42,7 @@ export async function verifyTrail(place: TrailPaths, key: KeyObject): Promise<Ve
 
 /** Consecutive lines that are not records. */
 interface Junk {
-  readonly first: Line;
+  readonly first: TrailLine;
   readonly start: number;
   lines: number;
   terminated: boolean;
@@ -70,7 +70,7 @@ class Chain {
     if (typeof head === "object" && head.seq === 0) this.#hashAtHead = GENESIS;
   }
 
-  async see(line: Line, record: SealedRecord | null): Promise<void> {
+  async see(line: TrailLine, record: SealedRecord | null): Promise<void> {
     this.#lines = line.number;
     if (record === null) {
       this.#junk ??= { first: line, start: line.start, lines: 0, terminated: true };
@@ -88,7 +88,7 @@ class Chain {
   }
 
   /** Checks that this is the next record. `changed`: lines before it that may have been records. */
-  #place({ number }: Line, { seq, prev, hash }: SealedRecord, changed: number): void {
+  #place({ number }: TrailLine, { seq, prev, hash }: SealedRecord, changed: number): void {
     const next = this.#next;
     if (seq < next) {
       this.#problems.add(number, `record ${seq} is out of order, or a duplicate`);
@@ -106,7 +106,7 @@ class Chain {
   }
 
   /** Reports the junk before a record. Returns how many of its lines may have been records. */
-  async #closeJunk(junk: Junk, { start }: Line, record: SealedRecord): Promise<number> {
+  async #closeJunk(junk: Junk, { start }: TrailLine, record: SealedRecord): Promise<number> {
     this.#junk = null;
     if (this.#handle !== null && (await isRepaired(this.#handle, { start: junk.start, end: start }, record))) return 0;
     this.#reportJunk(junk);
@@ -118,7 +118,7 @@ class Chain {
     this.#problems.add(first.number, `${wordsFor(first.bytes)}${more}`);
   }
 
-  #reportRepair({ number }: Line, { what, bytes }: SealedRecord): void {
+  #reportRepair({ number }: TrailLine, { what, bytes }: SealedRecord): void {
     if (what === "torn")
       this.#notes.add(
         number,

@@ -22,14 +22,14 @@ export async function inParallel<T>(all: readonly T[], each: (one: T) => Promise
 
 declare const brand: unique symbol;
 
-/** The SHA-256 of a blob, 64 hexadecimal digits: its only name. Made by {@link isDigest} and {@link digestOf}. */
+/** The SHA-256 of a blob, 64 hexadecimal digits: its only name. Made by {@link isDigest} and {@link blobDigest}. */
 export type Digest = string & { readonly [brand]: "Digest" };
 
 export function isDigest(text: string): text is Digest {
   return /^[0-9a-f]{64}$/.test(text);
 }
 
-export function digestOf(content: Uint8Array): Digest {
+export function blobDigest(content: Uint8Array): Digest {
   return createHash("sha256").update(content).digest("hex") as Digest;
 }
 
@@ -88,7 +88,7 @@ export class BlobRefused extends Error {
 }
 
 /** The same content; fails at the end if it is not the blob, and as soon as it is longer. */
-export async function* checked(
+export async function* verifiedContent(
   { digest, bytes }: { readonly digest: Digest; readonly bytes: number | { readonly atMost: number } },
   content: Content,
   signal?: AbortSignal,
@@ -122,7 +122,7 @@ export async function wholeBlob(
 
 /** Stores what is in memory. */
 export async function putBytes(store: BlobStore, content: Uint8Array, signal?: AbortSignal): Promise<Digest> {
-  const digest = digestOf(content);
+  const digest = blobDigest(content);
   if ((await store.has([digest])).size === 0) await store.put({ digest, bytes: content.length }, once(content), signal);
   return digest;
 }

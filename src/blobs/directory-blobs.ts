@@ -10,11 +10,11 @@ import {
   BlobRefused,
   type BlobStore,
   type Content,
-  checked,
   type Digest,
   isDigest,
   type Sweep,
   type Swept,
+  verifiedContent,
 } from "./blob.ts";
 import { fillFile, piecesOf } from "./file-content.ts";
 
@@ -82,7 +82,7 @@ export class DirectoryBlobs implements BlobStore {
     const temporary = `${digest}.${randomUUID()}${UNFINISHED}`;
     using file = Descriptor.create(folder.path(temporary), 0o600);
     try {
-      await fillFile(file, checked(blob, content, signal));
+      await fillFile(file, verifiedContent(blob, content, signal));
       fs.fchmodSync(file.fd, root.stat().mode & 0o444);
       await sync(file);
       // The content is known to be right: it also replaces a file of that name which is not.
@@ -114,7 +114,7 @@ export class DirectoryBlobs implements BlobStore {
     const most = Math.min(maxBytes, this.maxBytes);
     if (stats.size > most) throw new BlobRefused("too_large", digest, tooLarge(stats.size, most));
     using file = readable(found, digest);
-    yield* checked({ digest, bytes: { atMost: most } }, piecesOf(file, signal), signal);
+    yield* verifiedContent({ digest, bytes: { atMost: most } }, piecesOf(file, signal), signal);
   }
 
   async sweep({ isKept, olderThanMs, signal }: Sweep): Promise<Swept> {

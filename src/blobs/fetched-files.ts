@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Descriptor, pinned } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { codeOf } from "../platform/errno.ts";
-import { type Blob, BlobRefused, type BlobStore, checked, type Digest } from "./blob.ts";
+import { type Blob, BlobRefused, type BlobStore, type Digest, verifiedContent } from "./blob.ts";
 import { blobOf, fillFile, piecesOf } from "./file-content.ts";
 
 /** A program may write to the file while it is read. */
@@ -67,7 +67,7 @@ async function copiedFrom(host: string, blob: Blob, into: Descriptor, signal: Ab
     using found = host === "" ? null : pinned(host);
     if (found === null || !found.stat().isFile() || found.stat().size !== blob.bytes) return false;
     using file = found.reopen(fs.constants.O_RDONLY);
-    await fillFile(into, checked(blob, piecesOf(file, signal)));
+    await fillFile(into, verifiedContent(blob, piecesOf(file, signal)));
     return true;
   } catch (error) {
     if (!(error instanceof BlobRefused) && codeOf(error) === undefined) throw error;

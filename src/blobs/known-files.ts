@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { Descriptor } from "../files/host/descriptor.ts";
-import { type BlobStore, checked, type Digest } from "./blob.ts";
+import { type BlobStore, type Digest, verifiedContent } from "./blob.ts";
 import { fillFile, piecesOf } from "./file-content.ts";
 import type { RawPath, Tree, TreeEntry } from "./manifest.ts";
 
@@ -48,7 +48,7 @@ export class KnownFiles {
       using named = folder.child(names.at(-1) ?? "");
       if (!named.stat().isFile()) return false;
       using source = named.reopen(fs.constants.O_RDONLY);
-      await fillFile(file, checked({ digest, bytes }, piecesOf(source, signal), signal));
+      await fillFile(file, verifiedContent({ digest, bytes }, piecesOf(source, signal), signal));
       return true;
     } catch {
       // The mirror was removed or changed meanwhile, or may not be read. What the disk refuses, it refuses again.

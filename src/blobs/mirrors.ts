@@ -10,7 +10,7 @@ import { runSystemProgram } from "../files/host/system-program.ts";
 import { nullFor } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { formatBytes } from "../sandbox/units.ts";
-import { holdFile, isHeld, type LockOwner, type Patience } from "../state/file-lock.ts";
+import { holdFile, isHeld, type LockOwner, type LockWait } from "../state/file-lock.ts";
 import { BlobRefused, type BlobStore, type Digest, inParallel, isDigest, wholeBlob } from "./blob.ts";
 import { fillFile } from "./file-content.ts";
 import { KnownFiles } from "./known-files.ts";
@@ -138,7 +138,7 @@ export interface MirrorsOptions {
 }
 
 /** A tree on this machine. Disposing says that it is not used any more: it stays, but may be removed for others. */
-export interface Mirror extends AsyncDisposable {
+export interface TreeMirror extends AsyncDisposable {
   /** The directory, or the file if the tree is one. */
   readonly path: string;
   readonly tree: Tree;
@@ -148,8 +148,8 @@ const MAX_BYTES = 20 * 1024 ** 3;
 /** What an entry counts for beside its content: an empty directory takes a block and an inode of the disk too. */
 const ENTRY_BYTES = 4096;
 /** Longer than a mirror takes to make. */
-const WHILE_MADE: Omit<Patience, "signal"> = { waitMs: 60 * 60_000, longestPauseMs: 200 };
-const A_MOMENT: Patience = { waitMs: 60_000, longestPauseMs: 20 };
+const WHILE_MADE: Omit<LockWait, "signal"> = { waitMs: 60 * 60_000, longestPauseMs: 200 };
+const A_MOMENT: LockWait = { waitMs: 60_000, longestPauseMs: 20 };
 const MAX_RECORD_BYTES = 4096;
 /** Mirrors in which files of a new one are looked for: a fleet has one for each mount. */
 const MAX_LOOKED_IN = 8;
@@ -193,7 +193,7 @@ export class Mirrors {
    * The mirror of the tree with this manifest, made if it is missing. Rejects with `BlobRefused` or `TreeRefused` if the store does
    * not have what the manifest says, or the manifest is not valid; nothing is left of it then.
    */
-  async open(digest: Digest, store: BlobStore, signal: AbortSignal): Promise<Mirror> {
+  async open(digest: Digest, store: BlobStore, signal: AbortSignal): Promise<TreeMirror> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     const manifest = await wholeBlob(store, digest, TREE_LIMITS.manifestBytes, signal);
     const tree = parseManifest(manifest);

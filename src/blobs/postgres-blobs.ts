@@ -3,14 +3,14 @@ import {
   BlobRefused,
   type BlobStore,
   type Content,
-  checked,
   type Digest,
   type Sweep,
   type Swept,
+  verifiedContent,
 } from "./blob.ts";
 
 /** A database that takes statements, as that of the queue. Each can be executed twice, so it may be tried again. */
-export interface Statements {
+export interface BlobDatabase {
   query<Row>(text: string, values?: readonly unknown[]): Promise<Row[]>;
 }
 
@@ -71,10 +71,10 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM PUBLIC;
 
 /** Blobs in a table of PostgreSQL: {@link BLOB_TABLE}. */
 export class PostgresBlobs implements BlobStore {
-  readonly #database: Statements;
+  readonly #database: BlobDatabase;
   readonly maxBytes = MAX_BYTES;
 
-  constructor(database: Statements) {
+  constructor(database: BlobDatabase) {
     this.#database = database;
   }
 
@@ -92,7 +92,7 @@ export class PostgresBlobs implements BlobStore {
     const { digest, bytes } = blob;
     if (bytes > MAX_BYTES) throw new BlobRefused("too_large", digest, tooLarge(bytes, MAX_BYTES));
     const pieces: Uint8Array[] = [];
-    for await (const piece of checked(blob, content, signal)) pieces.push(Uint8Array.from(piece));
+    for await (const piece of verifiedContent(blob, content, signal)) pieces.push(Uint8Array.from(piece));
     await this.#rows("SELECT corral.blob_put($1, $2)", [digest, Buffer.concat(pieces)]);
   }
 
@@ -104,7 +104,7 @@ export class PostgresBlobs implements BlobStore {
     if (first === null) throw new BlobRefused("missing", digest, "the blob store does not have it");
     const { bytes } = first;
     if (bytes > maxBytes) throw new BlobRefused("too_large", digest, tooLarge(bytes, maxBytes));
-    yield* checked({ digest, bytes }, this.#pieces(digest, first), signal);
+    yield* verifiedContent({ digest, bytes }, this.#pieces(digest, first), signal);
   }
 
   async sweep({ isKept, olderThanMs, signal }: Sweep): Promise<Swept> {

@@ -7,7 +7,7 @@ import { codeOf, hasCode } from "../platform/errno.ts";
 import { checkRead } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import { covers, joinVirtual, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { type Blob, BlobRefused, type BlobStore, type Digest, digestOf, inParallel, putBytes } from "./blob.ts";
+import { type Blob, BlobRefused, type BlobStore, blobDigest, type Digest, inParallel, putBytes } from "./blob.ts";
 import { blobOf, piecesOf } from "./file-content.ts";
 import {
   formatManifest,
@@ -26,10 +26,10 @@ import {
 export interface ReadTree {
   readonly tree: Tree;
   /** At most {@link MAX_LEFT_OUT}. */
-  readonly leftOut: readonly LeftOut[];
+  readonly leftOut: readonly UnsentEntry[];
 }
 
-export interface LeftOut {
+export interface UnsentEntry {
   readonly path: string;
   readonly reason: string;
 }
@@ -46,7 +46,7 @@ const MAX_LEFT_OUT = 100;
 /** The number of entries after which other work of the process gets a turn. */
 const SLICE = 500;
 const NO_BYTES = Buffer.alloc(0);
-const EMPTY_FILE: Blob = { digest: digestOf(NO_BYTES), bytes: 0 };
+const EMPTY_FILE: Blob = { digest: blobDigest(NO_BYTES), bytes: 0 };
 
 /**
  * Reads everything that a mount allows to be read, by descriptor and through no link, with the digest of each file. What is no
@@ -75,7 +75,7 @@ class TreeReader {
   readonly #single: boolean;
   readonly #device: string;
   readonly #entries: TreeEntry[] = [];
-  readonly #leftOut: LeftOut[] = [];
+  readonly #leftOut: UnsentEntry[] = [];
   #looked = 0;
   #bytes = 0;
 
@@ -269,7 +269,7 @@ export interface SentMount {
   readonly path: VirtualPath;
   /** Of the manifest. */
   readonly digest: Digest;
-  readonly leftOut: readonly LeftOut[];
+  readonly leftOut: readonly UnsentEntry[];
 }
 
 /** Reads and stores what each mount shows. Rejects with `TreeRefused`, which names the place, if one of them cannot be sent. */

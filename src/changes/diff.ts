@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { isText, textDiff } from "../files/diff/text-diff.ts";
 import { GIT_REPOSITORY, whyHostExecuted } from "../sandbox/host-executed.ts";
 import { visibleLine, visibleName } from "../text/visible.ts";
-import { impossible, isVerdict, refused, type Verdict } from "./apply/fitness.ts";
+import { type ChangeVerdict, impossible, isVerdict, refused } from "./apply/fitness.ts";
 import { OpenMounts, openContent } from "./apply/open-mounts.ts";
 import { commitTexts } from "./commits.ts";
 import { versionsOf, whyNot } from "./diff/compare.ts";
@@ -69,7 +69,7 @@ type DiffLimits = Readonly<typeof DIFF_LIMITS>;
 export interface ChangeDiff {
   readonly change: Change;
   /** Why it cannot be applied now; null if it can. */
-  readonly verdict: Verdict | null;
+  readonly verdict: ChangeVerdict | null;
   readonly lines: readonly string[];
 }
 
@@ -86,9 +86,9 @@ export async function shownChangeset(
   changeset: Changeset,
   limits: DiffLimits = DIFF_LIMITS,
   whole = changeset,
-): Promise<{ readonly diff: string; readonly unfit: ReadonlyMap<number, Verdict> }> {
+): Promise<{ readonly diff: string; readonly unfit: ReadonlyMap<number, ChangeVerdict> }> {
   const lines = commitTexts(changeset, whole);
-  const unfit = new Map<number, Verdict>();
+  const unfit = new Map<number, ChangeVerdict>();
   let shown = 0;
   const apart = changesApart(changeset);
   for await (const diff of changeDiffs(changeset, limits, whole)) {
@@ -137,7 +137,7 @@ interface Left {
   read: number;
 }
 
-function verdictOn(change: Change, mounts: OpenMounts, coming: Coming): Verdict | null {
+function verdictOn(change: Change, mounts: OpenMounts, coming: Coming): ChangeVerdict | null {
   const { refusal, kind, mount, parts } = change;
   if (refusal !== null) return refused(refusal);
   const comes = coming.freed.has(placeKey(mount, parts)) || coming.any.has(placeKey(mount, parts.slice(0, -1)));
@@ -189,7 +189,7 @@ function modeOf({ kind, type, base, next }: Change): string {
   return before === now ? "" : `, mode ${before} -> ${now}`;
 }
 
-function marked(change: Change, verdict: Verdict): ChangeDiff {
+function marked(change: Change, verdict: ChangeVerdict): ChangeDiff {
   const line = `${verdict.outcome}: ${heading(change)}: ${visibleLine(verdict.reason ?? "")}`;
   return { change, verdict, lines: [line] };
 }

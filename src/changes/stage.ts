@@ -14,7 +14,7 @@ import { Agreed, type ChangesOf, type Collected, collectChanges, withoutAgreed, 
 import { type Change, type Changeset, rawNameOf } from "./model/changeset.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
-import { lendings, type Owner } from "./view/lending.ts";
+import { type HostUser, lendings } from "./view/lending.ts";
 import { existsBelow, makeFolders, openNewFolder } from "./view/new-folder.ts";
 import { hiddenBelow, hiddenSizeAt, openView, rebase, type View } from "./view/view.ts";
 
@@ -33,13 +33,13 @@ export interface StageRequest {
   readonly signal?: AbortSignal;
 }
 
-export interface CollectOptions {
+export interface StageCollectOptions {
   readonly signal?: AbortSignal;
   /** Makes searches for secrets: changes that contain one are refused. */
   readonly search?: (() => SecretSearch) | null;
 }
 
-export type Staging =
+export type StagingResult =
   | { readonly ok: true; readonly stage: Stage }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
@@ -55,7 +55,7 @@ export class Stage implements AsyncDisposable {
   #closed = false;
 
   /** Read-only views are made too, since they leave out what may not be read. */
-  static async open(request: StageRequest): Promise<Staging> {
+  static async open(request: StageRequest): Promise<StagingResult> {
     const stage = new Stage(request);
     try {
       const violations = await stage.adopt(request.sandbox);
@@ -88,7 +88,7 @@ export class Stage implements AsyncDisposable {
     const violations: Violation[] = [];
     const missing = this.#missing(sandbox);
     const { isRefused } = this.#request;
-    const lent = isRefused === undefined ? new Map<VirtualPath, Owner>() : lendings(sandbox, isRefused);
+    const lent = isRefused === undefined ? new Map<VirtualPath, HostUser>() : lendings(sandbox, isRefused);
     try {
       for (const mount of sandbox.mounts) {
         const known = this.#views.find((view) => view.host === mount.host && view.mount.path === mount.path);
@@ -136,7 +136,7 @@ export class Stage implements AsyncDisposable {
     mount: Mount,
     sandbox: Sandbox,
     missing: readonly Mount[],
-    lentTo: Owner | undefined,
+    lentTo: HostUser | undefined,
   ): Promise<View | string> {
     const { dir, overlays, signal } = this.#request;
     if (this.#made === 0) await mkdir(dir, { mode: 0o700 });
@@ -225,7 +225,7 @@ export class Stage implements AsyncDisposable {
   }
 
   /** The changes of a run that has ended: nothing may write to its views any more. Closes the views. */
-  async collect(of: ChangesOf, { signal, search }: CollectOptions = {}): Promise<Collected | null> {
+  async collect(of: ChangesOf, { signal, search }: StageCollectOptions = {}): Promise<Collected | null> {
     const found = await this.#collect(of, signal);
     await this.#closeViews();
     if (found === null) return null;
@@ -239,7 +239,7 @@ export class Stage implements AsyncDisposable {
    */
   async collectSoFar(
     of: ChangesOf,
-    { signal, search }: CollectOptions = {},
+    { signal, search }: StageCollectOptions = {},
   ): Promise<(Collected & AsyncDisposable) | null> {
     this.#commits += 1;
     const collected = await this.#collect(of, signal);

@@ -7,7 +7,7 @@ import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/repo.ts";
 import { models } from "./models/models.ts";
-import { faultOf } from "./place/host-place.ts";
+import { fileFault } from "./place/host-place.ts";
 import { sandboxYaml } from "./terms/declaration.ts";
 import { nameFault, secrets } from "./terms/names.ts";
 import { formProblems } from "./terms/sandbox-form.ts";
@@ -100,7 +100,7 @@ export async function folderAt(dir: string): Promise<string> {
     const real = await realpath(resolve(dir));
     if ((await stat(real)).isDirectory()) return real;
   } catch (error) {
-    throw wrong(`the project's folder ${faultOf(error)}`);
+    throw wrong(`the project's folder ${fileFault(error)}`);
   }
   throw wrong("the project must be a folder");
 }
@@ -126,7 +126,7 @@ async function readIfThere(file: string, shown: string): Promise<string | null> 
   } catch (error) {
     if (error instanceof DeclarationError) throw error;
     if (hasCode(error, "ENOENT")) return null;
-    throw new DeclarationError([{ file: shown, line: 1, column: 1, path: "", message: faultOf(error) }]);
+    throw new DeclarationError([{ file: shown, line: 1, column: 1, path: "", message: fileFault(error) }]);
   }
 }
 
@@ -139,7 +139,7 @@ export async function subfolder(
   // These count only if `corral.yaml` names them: a folder that a worker created must not become the project's own.
   if (key !== "workers" && !isWritten(corral, key)) return { ok: true, value: null };
   const folder = resolve(projectDir, writtenFolder(corral, key));
-  const found = await stat(folder).catch((error: unknown) => faultOf(error));
+  const found = await stat(folder).catch((error: unknown) => fileFault(error));
   if (typeof found !== "string" && found.isDirectory()) return { ok: true, value: folder };
   if (!isWritten(corral, key) || corral.document === null) return { ok: true, value: null };
   const problems: Problem[] = [corral.document.problemAt([key], typeof found === "string" ? found : "is not a folder")];

@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { hasCode } from "../platform/errno.ts";
 import { type FleetManner, type FleetYaml, fleetYaml, type MachineNeeds, mannerOf } from "./fleet-yaml.ts";
-import { faultOf } from "./place/host-place.ts";
+import { fileFault } from "./place/host-place.ts";
 import type { Project } from "./project.ts";
 import { nameFault } from "./terms/names.ts";
 import { present } from "./terms/present.ts";
@@ -124,7 +124,7 @@ async function textOf(fleetsDir: string, name: string, file: string): Promise<st
     return await readDeclarationFile(join(fleetsDir, `${name}.yaml`), file);
   } catch (error) {
     if (error instanceof DeclarationError) throw error;
-    const message = faultOf(error);
+    const message = fileFault(error);
     if (!hasCode(error, "ENOENT")) throw wrong(message);
     const known = await fleetNames(fleetsDir);
     const instead =
@@ -136,7 +136,7 @@ async function textOf(fleetsDir: string, name: string, file: string): Promise<st
 /** The names of a project's fleets, sorted; of very many, the first thousand. */
 export async function fleetNames(fleetsDir: string): Promise<string[]> {
   const entries = await readdir(fleetsDir).catch((error: unknown) => {
-    faultOf(error);
+    fileFault(error);
     return [];
   });
   const files = entries.filter((entry) => entry.endsWith(".yaml") && !entry.startsWith("."));

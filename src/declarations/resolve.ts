@@ -23,12 +23,12 @@ export interface ResolveContext {
   readonly registries?: RegistryMap;
 }
 
-export type Resolution =
+export type NeedsResolution =
   | { readonly ok: true; readonly needs: Needs }
   | { readonly ok: false; readonly violations: readonly Violation[] };
 
 /** The I/O step between a worker's file and the pure `derive`. Reports all violations together. */
-export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Promise<Resolution> {
+export async function resolveNeeds(raw: RawNeeds, context: ResolveContext): Promise<NeedsResolution> {
   const violations: Violation[] = [];
   const { parent, projectDir, policy, writable = [], registries = new Map() } = context;
   const place = (path: string): VirtualPath | undefined => {

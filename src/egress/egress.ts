@@ -7,18 +7,18 @@ import type { AllowedNetwork, NetworkLimits, NetworkPlace } from "../sandbox/net
 import { alertBytes, closeWith } from "./carry/down-flow.ts";
 import { dial, judgedAddresses } from "./dial/dial.ts";
 import { HANDSHAKE_RECORD } from "./first/client-hello.ts";
-import { heldBytes } from "./first/first-bytes.ts";
+import { bytesUntilVerdict } from "./first/first-bytes.ts";
 import type { HttpParts } from "./http/connection.ts";
 import { HttpServer } from "./http/http-server.ts";
 import { SecretValues } from "./http/outgoing-headers.ts";
-import { type Fault, rawAnswer, readAuthority } from "./http/request-head.ts";
+import { type HeadFault, readAuthority, unparsedAnswer } from "./http/request-head.ts";
 import {
   BOUNDS,
   lookedInto,
+  meantTarget,
   type Outlet,
   shown,
   type Target,
-  targetInside,
   targetText,
   tunnels,
   type Visit,
@@ -50,17 +50,17 @@ class Entrance implements Disposable {
   /** A host that has tunnels only is one; at any other place the first byte says whether the client speaks TLS. */
   async #enterHost(inside: Target, visit: Visit): Promise<void> {
     const network = this.#outlet.network() || { allow: [] };
-    const target = targetInside(network, inside);
+    const target = meantTarget(network, inside);
     const allowed = judgeRequest(network, { ...target, method: "GET" });
     if (!allowed.ok && allowed.reason === "host") {
       this.#outlet.denied({ to: targetText(target), reason: "host", detail: allowed.detail });
-      closeWith(visit.socket, inside.port === 443 ? alertBytes("access_denied") : rawAnswer(allowed));
+      closeWith(visit.socket, inside.port === 443 ? alertBytes("access_denied") : unparsedAnswer(allowed));
       return;
     }
     const hasTunnel = tunnels(network, inside).length > 0;
     if (hasTunnel && lookedInto(network, target).length === 0) return await this.#tunnel(inside, visit);
     if (visit.socket instanceof Socket) visit.socket.setTimeout(BOUNDS.keepAliveMs, () => visit.close());
-    const { verdict, bytes } = await heldBytes(visit.socket, {
+    const { verdict, bytes } = await bytesUntilVerdict(visit.socket, {
       timeoutMs: BOUNDS.firstBytesTimeoutMs,
       judge: ([first]) => (first === undefined ? null : first === HANDSHAKE_RECORD ? "tls" : "plain"),
     });
@@ -87,9 +87,9 @@ class Entrance implements Disposable {
   /** CONNECT through the proxy. The client speaks after the answer. */
   async #connect(visit: Visit, authority: string, behind: Buffer): Promise<void> {
     const { socket } = visit;
-    const refuse = (to: string, fault: Fault): void => {
+    const refuse = (to: string, fault: HeadFault): void => {
       this.#outlet.denied({ ...fault, to });
-      closeWith(socket, rawAnswer(fault));
+      closeWith(socket, unparsedAnswer(fault));
     };
     if (socket instanceof Socket) socket.setTimeout(0);
     if (behind.length > 0) socket.unshift(behind);
@@ -105,7 +105,7 @@ class Entrance implements Disposable {
       ...this.#tunnelOf(target, visit),
       onDialled(refusal) {
         if (refusal === null) socket.write("HTTP/1.1 200 Connection established\r\n\r\n");
-        else closeWith(socket, rawAnswer(refusal));
+        else closeWith(socket, unparsedAnswer(refusal));
       },
     });
   }
@@ -242,7 +242,7 @@ export function openEgress(request: EgressRequest): Egress {
     meter,
     accept(place, socket) {
       const refusal = { reason: "limit", detail: "Too many connections at once." } as const;
-      const visit = visits.open(socket, place.port === 443 ? "" : rawAnswer(refusal));
+      const visit = visits.open(socket, place.port === 443 ? "" : unparsedAnswer(refusal));
       if (visit !== null) entrance.enter(place, visit);
       else traffic.denied({ ...refusal, to: place.host === null ? "proxy" : `${place.host}:${place.port}` });
     },

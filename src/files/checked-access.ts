@@ -15,7 +15,7 @@ import type { Access } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { printableLine } from "../text/visible.ts";
-import { type Checks, type Hidden, NOTHING_HIDDEN, type Place, placeOf } from "./model/files.ts";
+import { type Checks, type Hidden, mountedPlace, NOTHING_HIDDEN, type Place } from "./model/files.ts";
 import type { FileOperation } from "./model/refusals.ts";
 import { leadsToMount } from "./namespace.ts";
 
@@ -29,7 +29,7 @@ export interface ConsentNeed {
   readonly hostExecuted?: string;
 }
 
-export type Resolution =
+export type AccessResolution =
   | { readonly ok: true; readonly path: VirtualPath; readonly access: Access }
   | { readonly ok: false; readonly error: SandboxError };
 
@@ -55,7 +55,7 @@ export class CheckedAccess {
     throw new PathNotInSandboxError(printableLine(raw), readablePaths(this.#sandbox), parsed.reason);
   }
 
-  resolve(raw: string): Resolution {
+  resolve(raw: string): AccessResolution {
     const parsed = parsePathIn(this.#sandbox, raw);
     const readable = readablePaths(this.#sandbox);
     if (!parsed.ok) return { ok: false, error: new PathNotInSandboxError(printableLine(raw), readable, parsed.reason) };
@@ -145,7 +145,7 @@ export class CheckedAccess {
   }
 
   #placeOf(path: VirtualPath): Place {
-    const place = placeOf(this.#sandbox.mounts, path);
+    const place = mountedPlace(this.#sandbox.mounts, path);
     if (place === null) throw new RangeError(`no mount contains ${path}`);
     return place;
   }

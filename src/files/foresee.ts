@@ -3,10 +3,10 @@ import { below, covers, joinVirtual, type VirtualPath } from "../sandbox/virtual
 import type { CheckedAccess } from "./checked-access.ts";
 import { editedContent } from "./edit/edited-content.ts";
 import {
-  bytesOf,
+  contentBytes,
   type Effect,
   type Files,
-  type Foreseen,
+  type ForeseenOperation,
   holdsMount,
   type Intended,
   type Looked,
@@ -35,13 +35,13 @@ export interface Foreseeing {
 }
 
 type Of<Operation extends Intended["operation"]> = Extract<Intended, { operation: Operation }>;
-type Seen = Omit<Foreseen, "places"> & Partial<Pick<Foreseen, "places">>;
+type Seen = Omit<ForeseenOperation, "places"> & Partial<Pick<ForeseenOperation, "places">>;
 
 /**
  * What an operation would do, or the refusal that it would meet: a person is asked only about what can be done. The
  * operation itself checks everything again, because the answer may take minutes.
  */
-export async function foresee(intended: Intended, around: Foreseeing): Promise<Foreseen> {
+export async function foresee(intended: Intended, around: Foreseeing): Promise<ForeseenOperation> {
   const seen = await seenOf(intended, around);
   refuseTooMuch(seen.effects, around.files.maxWriteBytes);
   return { places: [], ...seen };
@@ -64,14 +64,14 @@ function seenOf(intended: Intended, around: Foreseeing): Promise<Seen> {
 }
 
 async function writing({ path, content, overwrite = true }: Of<"write">, around: Foreseeing): Promise<Seen> {
-  const bytes = bytesOf(content);
+  const bytes = contentBytes(content);
   const place = around.access.toWrite(path, bytes.length);
   const there = await targetAt("write", place, overwrite, around);
   return writes(place, there, bytes);
 }
 
 async function appending({ path, content }: Of<"append">, around: Foreseeing): Promise<Seen> {
-  const bytes = bytesOf(content);
+  const bytes = contentBytes(content);
   const place = around.access.toWrite(path, bytes.length);
   const there = await targetAt("append", place, true, around);
   const size = (there?.size ?? 0) + bytes.length;

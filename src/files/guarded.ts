@@ -5,10 +5,10 @@ import type { EntryKind } from "../sandbox/host-executed.ts";
 import { ROOTED_BASE } from "../sandbox/reserved.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { below, covers, joinVirtual, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { CheckedAccess, type ConsentNeed, type Resolution } from "./checked-access.ts";
+import { type AccessResolution, CheckedAccess, type ConsentNeed } from "./checked-access.ts";
 import { foresee } from "./foresee.ts";
 import {
-  bytesOf,
+  contentBytes,
   type Deleted,
   type DeleteOptions,
   type Edit,
@@ -16,15 +16,15 @@ import {
   type Expecting,
   type FileInfo,
   type Files,
-  type Foreseen,
+  type ForeseenOperation,
   type Guard,
   type Hidden,
   type Intended,
   type ListEntry,
   type Listing,
   type ListOptions,
+  mountedPlace,
   NOTHING_HIDDEN,
-  placeOf,
   type ReadOptions,
   type ReadResult,
   type TransferOptions,
@@ -55,7 +55,7 @@ export interface GuardedFiles {
   /** Where commands see what tools have at a path; null if it is the same path. */
   commandPath(path: VirtualPath): VirtualPath | null;
   /** The place that a text names, and what is allowed there. A place outside of what can be read is a refusal. */
-  resolve(path: string): Resolution;
+  resolve(path: string): AccessResolution;
   readableRoots(): readonly VirtualPath[];
   writableRoots(): readonly VirtualPath[];
   /** `to`: the second path of a move or a copy. Throws like the operation itself if a path is refused. */
@@ -67,7 +67,7 @@ export interface GuardedFiles {
    * What a change would do, or the refusal that it would meet, so that a person is asked only about what can be done. The
    * operation checks again.
    */
-  foresee(intended: Intended, options?: { readonly signal?: AbortSignal | undefined }): Promise<Foreseen>;
+  foresee(intended: Intended, options?: { readonly signal?: AbortSignal | undefined }): Promise<ForeseenOperation>;
 
   read(path: string, options?: Unguarded<ReadOptions & Guard>): Promise<ReadResult>;
   bytes(path: string, options: Unguarded<WholeOptions>): Promise<Buffer>;
@@ -111,11 +111,11 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
     read: (raw, options) => told(async () => files.read(access.toRead(raw), { ...options, checks })),
     bytes: (raw, options) => told(async () => files.bytes(access.toRead(raw), { ...options, checks })),
     write: async (raw, content, options) => {
-      const bytes = bytesOf(content);
+      const bytes = contentBytes(content);
       return files.write(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
     },
     append: async (raw, content, options) => {
-      const bytes = bytesOf(content);
+      const bytes = contentBytes(content);
       return files.append(access.toWrite(raw, bytes.length), bytes, { ...options, checks });
     },
     edit: (raw, edits, options) => told(async () => files.edit(access.toWrite(raw, 0), edits, { ...options, checks })),
@@ -127,7 +127,7 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
     mkdir: async (raw) => files.mkdir(access.toFolder(raw)),
     exists: async (raw) => {
       const path = access.toSee(raw);
-      const place = placeOf(sandbox.mounts, path);
+      const place = mountedPlace(sandbox.mounts, path);
       return leadsToMount(sandbox, path) || place === null || files.exists(place);
     },
     stat: (raw) => told(async () => statNamespace(files, sandbox, access.toSee(raw))),
@@ -153,7 +153,7 @@ async function inspected(files: Files, sandbox: Sandbox, path: VirtualPath): Pro
 }
 
 async function realPath(files: Files, sandbox: Sandbox, path: VirtualPath): Promise<VirtualPath> {
-  const place = placeOf(sandbox.mounts, path);
+  const place = mountedPlace(sandbox.mounts, path);
   if (place === null) return path;
   try {
     return await files.resolve(place);

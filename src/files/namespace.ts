@@ -13,9 +13,9 @@ import {
   type HiddenEntry,
   type Listing,
   type ListOptions,
+  mountedPlace,
   type NotShown,
   type Place,
-  placeOf,
 } from "./model/files.ts";
 
 /** The number of entries after which other work of the process gets a turn. */
@@ -61,7 +61,7 @@ export function leadsToMount({ mounts }: Mounted, path: VirtualPath): boolean {
 /** Describes `path`, which is inside of a mount or on the way to one. */
 export async function statNamespace(files: Files, sandbox: Mounted, path: VirtualPath): Promise<FileInfo> {
   const virtual: FileInfo = { path, type: "directory", size: null, modifiedMs: 0 };
-  const place = placeOf(sandbox.mounts, path);
+  const place = mountedPlace(sandbox.mounts, path);
   if (place === null) return virtual;
   try {
     return await files.stat(place);
@@ -80,7 +80,7 @@ export async function listNamespace(
   hidden: Hidden,
 ): Promise<Listing> {
   const draft = new ListingDraft(path, options);
-  const own = placeOf(sandbox.mounts, path);
+  const own = mountedPlace(sandbox.mounts, path);
   const below = sandbox.mounts.map((mount) => mount.path).filter((mount) => mount !== path && covers(path, mount));
   for (const directory of directoriesTo(path, below)) {
     if (draft.depthOf(directory) > draft.pattern.depth || !draft.wants(directory)) continue;
@@ -88,7 +88,7 @@ export async function listNamespace(
   }
   if (own !== null) draft.merge(await listOwn(files, sandbox, own, { ...options, base: path, max: draft.room }));
   for (const mount of below) {
-    const place = placeOf(sandbox.mounts, mount);
+    const place = mountedPlace(sandbox.mounts, mount);
     if (place === null || draft.full || draft.depthOf(mount) >= draft.pattern.depth) continue;
     if ((await shapeOf(files, sandbox, mount)).type !== "directory") continue;
     draft.merge(await files.list(place, { ...options, base: path, max: draft.room }));
@@ -128,7 +128,7 @@ async function shapeOf(
   sandbox: Mounted,
   path: VirtualPath,
 ): Promise<{ readonly type: EntryType; readonly size: number | null }> {
-  const place = placeOf(sandbox.mounts, path);
+  const place = mountedPlace(sandbox.mounts, path);
   if (place === null || place.parts.length > 0) return { type: "directory", size: null };
   try {
     return await files.stat(place).then(({ type, size }) => ({ type, size }));

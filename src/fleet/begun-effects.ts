@@ -3,7 +3,7 @@ import type { KeptChangesets, NotBegun } from "../run/model/reported.ts";
 import type { RunResult } from "../run/model/result.ts";
 import { isPending, itemResult, unrunResult } from "./item-result.ts";
 import type { ItemResult } from "./model/item.ts";
-import type { ClaimedItem, FleetQueue, Intent, Settlement } from "./model/queue.ts";
+import type { ClaimedItem, FleetQueue, IntendedSettlement, Settlement } from "./model/queue.ts";
 import type { ApplyingItem } from "./model/store.ts";
 
 /** It is not known which of its changes were made, nor how its worker would have ended. */
@@ -21,7 +21,7 @@ export class ItemEffects {
   readonly #claimed: ClaimedItem;
   readonly #ports: EffectPorts;
   readonly #startedAt: () => Date | null;
-  #intent: Intent | null = null;
+  #intent: IntendedSettlement | null = null;
   #isUnknown = false;
   #isInherited = false;
 
@@ -68,7 +68,7 @@ export class ItemEffects {
     await finishBegun({ index, key, attempt, run, intent: this.#intent }, worker, this.#ports, tell);
   }
 
-  #intentOf(foreseen: RunResult | null): Intent {
+  #intentOf(foreseen: RunResult | null): IntendedSettlement {
     const startedAt = this.#startedAt();
     if (foreseen !== null)
       return { result: itemResult(this.#claimed, foreseen, startedAt, []), cacheKey: null, streams: foreseen };

@@ -8,7 +8,7 @@ import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts
 import { lostText, unrunResult } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
 import type { ItemRequest } from "./model/item.ts";
-import { type ClaimedItem, type Intent, QueueError } from "./model/queue.ts";
+import { type ClaimedItem, type IntendedSettlement, QueueError } from "./model/queue.ts";
 import type { Delivered, Runner } from "./model/work.ts";
 import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
 
@@ -155,7 +155,7 @@ export class Deliveries implements AsyncDisposable {
     this.#ended -= 1;
     const ended = { delivered, request, result, streams };
     // From its first effect on, the attempt never runs again.
-    const onBegun = (intent: Intent): void => {
+    const onBegun = (intent: IntendedSettlement): void => {
       broken.begun = intent;
     };
     const settled = await this.#unlessBug(broken, () =>
@@ -224,7 +224,7 @@ export class Deliveries implements AsyncDisposable {
 interface BrokenAttempt {
   readonly claimed: ClaimedItem;
   readonly machine: string;
-  begun: Intent | null;
+  begun: IntendedSettlement | null;
 }
 
 const BROKEN = Symbol("a bug has ended it");

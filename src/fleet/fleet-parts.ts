@@ -23,7 +23,7 @@ import { type FleetJob, itemJob, readByAll } from "./items/item-job.ts";
 import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
 import { throwawayStore } from "./journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult, Reuse } from "./model/item.ts";
-import type { FleetQueue, Intent, Settlement } from "./model/queue.ts";
+import type { FleetQueue, IntendedSettlement, Settlement } from "./model/queue.ts";
 import type { ApplyingItem, FleetStore, LoadProblem } from "./model/store.ts";
 import type { Agreement, Delivered, WorkStore } from "./model/work.ts";
 import type { OwnedQueue } from "./owned-queue.ts";
@@ -261,7 +261,7 @@ export type SettleChanges = (
     readonly queue: Pick<OwnedQueue, "begin" | "confirm">;
     readonly signal: AbortSignal;
     /** Called when the attempt has begun: from then on its effects must be finished, whatever fails. */
-    readonly onBegun: (intent: Intent) => void;
+    readonly onBegun: (intent: IntendedSettlement) => void;
   },
 ) => Promise<SettledElsewhere | null>;
 

@@ -4,7 +4,7 @@ import type { RunResult } from "../run/model/result.ts";
 import { itemFiller } from "./items/fill-template.ts";
 import { ItemRefusal, TemplateError } from "./items/item-fields.ts";
 import { hashOf, usesHash } from "./items/item-job.ts";
-import { folderOf, type ItemSource, type Reading, readItems } from "./items/read-items.ts";
+import { folderOf, type ItemReading, type ItemSource, readItems } from "./items/read-items.ts";
 import {
   HAS_LAST_WORDS,
   type ItemRequest,
@@ -31,7 +31,7 @@ export interface RequestsOf {
  */
 export async function* itemRequests(
   { source, template, within, templateDir }: RequestsOf,
-  reading: Reading,
+  reading: ItemReading,
 ): AsyncGenerator<ItemRequest> {
   const manifestDir = folderOf(source, reading.cwd);
   const fill = itemFiller(template, { manifestDir, templateDir, within });

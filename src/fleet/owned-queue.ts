@@ -1,4 +1,13 @@
-import type { Claim, FleetQueue, Intent, ItemCounts, NewAttempt, Settlement, Taken, Urgency } from "./model/queue.ts";
+import type {
+  Claim,
+  FleetQueue,
+  IntendedSettlement,
+  ItemCounts,
+  NewAttempt,
+  Settlement,
+  Taken,
+  Urgency,
+} from "./model/queue.ts";
 
 /** After a longer silence of the store it is asked again: a lease is longer, so no process has taken the fleet over before that. */
 const FRESH_MS = 5000;
@@ -46,7 +55,7 @@ export class OwnedQueue implements FleetQueue {
     return claim;
   }
 
-  async begin(index: number, attempt: number, intent: Intent): Promise<Taken> {
+  async begin(index: number, attempt: number, intent: IntendedSettlement): Promise<Taken> {
     return this.#seen(await this.#asked(this.#queue.begin(index, attempt, intent)));
   }
 

@@ -6,7 +6,7 @@ import { importChangeset } from "../changes/wire/import.ts";
 import { changesOf, type SettledChanges, settleCollected } from "../run/changes/settled-run.ts";
 import type { Job } from "../run/model/job.ts";
 import { permissionOf } from "../run/model/permission.ts";
-import type { Changesets } from "../run/model/reported.ts";
+import type { ChangesetKeeper } from "../run/model/reported.ts";
 import { unstartedResult } from "../run/model/result.ts";
 import type { SettleChanges } from "./fleet-parts.ts";
 import { isPending } from "./item-result.ts";
@@ -79,7 +79,7 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
 }
 
 /** A process that waits for a person's decision can lose the fleet meanwhile: then the next owner decides on the same changes. */
-function whileOwned(into: Changesets, queue: Pick<OwnedQueue, "confirm">): Changesets {
+function whileOwned(into: ChangesetKeeper, queue: Pick<OwnedQueue, "confirm">): ChangesetKeeper {
   return {
     // While the changes are held, since a process can be stopped between any two steps: then the next owner waits for it.
     keep: (changeset, state, reason) => into.keep(changeset, state, reason, () => queue.confirm()),

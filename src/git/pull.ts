@@ -13,9 +13,9 @@ import {
   blobId,
   foldersOf,
   GitRefusal,
+  type GitTreeEntry,
   placeOfEntry,
-  type TreeEntry,
-  type Wanted,
+  type WantedPath,
   wantedIn,
   whyNoFile,
 } from "./tree-archive.ts";
@@ -54,7 +54,7 @@ export interface Pulled {
 }
 
 interface Comparison {
-  readonly entry: TreeEntry;
+  readonly entry: GitTreeEntry;
   readonly path: VirtualPath;
   /** The id of the local file. Null if there is none. */
   readonly local: string | null;
@@ -100,10 +100,10 @@ export async function pull(
 }
 
 function chosenFrom(
-  entries: ReadonlyMap<string, TreeEntry>,
-  wanted: readonly Wanted[],
+  entries: ReadonlyMap<string, GitTreeEntry>,
+  wanted: readonly WantedPath[],
   name: string,
-): readonly TreeEntry[] {
+): readonly GitTreeEntry[] {
   const asked = new Set(wanted.map(({ entry }) => entry));
   const found = new Set<string>();
   const chosen = [...entries.values()].filter(({ path }) => {
@@ -124,7 +124,7 @@ const FILES_IN_TURN = 50;
 
 /** The entries that can be files here and differ from the local ones. */
 async function differing(
-  chosen: readonly TreeEntry[],
+  chosen: readonly GitTreeEntry[],
   { repo }: Repository,
   { bytes, seen }: Puller,
   draft: Draft,

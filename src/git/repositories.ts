@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { GitRepo } from "../declarations/git/repo.ts";
 import { findGit } from "./git-program.ts";
 import { Mirror, type MirrorOptions } from "./mirror.ts";
-import { Repository, TreeState } from "./repository.ts";
+import { Repository, TreeRepositories } from "./repository.ts";
 import { GitRefusal } from "./tree-archive.ts";
 
 export interface RepositoriesOptions extends Pick<MirrorOptions, "owner" | "isLive" | "env"> {
@@ -30,7 +30,7 @@ export interface PushRecord {
 export class Repositories implements AsyncDisposable {
   readonly #options: RepositoriesOptions;
   readonly #opened = new Map<string, Promise<Repository>>();
-  readonly #states = new WeakMap<object, TreeState>();
+  readonly #states = new WeakMap<object, TreeRepositories>();
   readonly #over = new AbortController();
 
   constructor(options: RepositoriesOptions) {
@@ -55,8 +55,8 @@ export class Repositories implements AsyncDisposable {
   }
 
   /** The state of one tree of runs. `tree` is any object that all of its runs share. */
-  stateOf(tree: object): TreeState {
-    const state = this.#states.get(tree) ?? new TreeState();
+  stateOf(tree: object): TreeRepositories {
+    const state = this.#states.get(tree) ?? new TreeRepositories();
     this.#states.set(tree, state);
     return state;
   }

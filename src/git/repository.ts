@@ -5,7 +5,7 @@ import type { GitRepo } from "../declarations/git/repo.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import { type GitEnd, LOCAL_RECEIVE_PACK } from "./git-program.ts";
 import type { Mirror } from "./mirror.ts";
-import { GitRefusal, parseTree, type TreeEntries, type TreeEntry } from "./tree-archive.ts";
+import { GitRefusal, type GitTreeEntry, parseTree, type TreeEntries } from "./tree-archive.ts";
 
 /** A commit that was made and not pushed. */
 export interface StagedCommit {
@@ -27,7 +27,7 @@ export interface StagedFile {
 }
 
 /** What one tree of runs knows of repositories. Trees share nothing. */
-export class TreeState {
+export class TreeRepositories {
   readonly staged = new Map<string, StagedCommit>();
   /** All bytes ever staged, including discarded commits: their objects stay in the mirror for hours. */
   stagedBytes = 0;
@@ -103,7 +103,10 @@ export class Repository {
   }
 
   /** The contents of files, read in batches. */
-  async *contents(files: readonly TreeEntry[], signal: AbortSignal): AsyncGenerator<readonly [TreeEntry, Buffer]> {
+  async *contents(
+    files: readonly GitTreeEntry[],
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly [GitTreeEntry, Buffer]> {
     for (const batch of batchesOf(files)) {
       const input = batch.map(({ id }) => `${id}\n`).join("");
       const maxOutputBytes = batch.reduce((sum, { size }) => sum + size + 100, 0);
@@ -298,8 +301,8 @@ export class Repository {
 const AUTHENTICATION =
   /Authentication failed|could not read (Username|Password)|Permission denied \(|Host key verification failed|The requested URL returned error: 40[13]/;
 
-function* batchesOf(files: readonly TreeEntry[]): Generator<readonly TreeEntry[]> {
-  let batch: TreeEntry[] = [];
+function* batchesOf(files: readonly GitTreeEntry[]): Generator<readonly GitTreeEntry[]> {
+  let batch: GitTreeEntry[] = [];
   let bytes = 0;
   for (const file of files) {
     if (batch.length > 0 && bytes + file.size > BATCH_BYTES) {

@@ -1,7 +1,7 @@
 import { CheckedAccess } from "../files/checked-access.ts";
 import { contentOf } from "../files/host/content.ts";
 import { openRoots, type Roots } from "../files/host/descriptor.ts";
-import { openRegular } from "../files/host/read.ts";
+import { openFoundFile } from "../files/host/read.ts";
 import { walk } from "../files/host/walk.ts";
 import { unfit, withRefusals } from "../files/model/refusals.ts";
 import { readAll } from "../files/read/read-text.ts";
@@ -18,9 +18,17 @@ import type {
   Repository,
   StagedCommit,
   StagedFile,
-  TreeState,
+  TreeRepositories,
 } from "./repository.ts";
-import { blobId, foldersOf, GitRefusal, placeOfEntry, type TreeEntry, type Wanted, wantedIn } from "./tree-archive.ts";
+import {
+  blobId,
+  foldersOf,
+  GitRefusal,
+  type GitTreeEntry,
+  placeOfEntry,
+  type WantedPath,
+  wantedIn,
+} from "./tree-archive.ts";
 
 /**
  * Reads a worker's files as bytes, with the checks of every other file operation. No link is followed, so that a worker cannot
@@ -43,7 +51,7 @@ export class FileBytes implements Disposable {
       return await withRefusals("read", path, async () => {
         const root = this.#roots.get("read", place.mount);
         using found = walk({ operation: "read", root, parts: place.parts, links: "refuse", asked: path });
-        using file = openRegular("read", place, found);
+        using file = openFoundFile("read", place, found);
         const source = contentOf(file);
         this.#access.checks.read?.(found.path, source.size);
         if (source.size > maxBytes) throw unfit("read", path, `it is larger than ${maxBytes} bytes.`);
@@ -60,7 +68,7 @@ export class FileBytes implements Disposable {
   }
 }
 
-export interface StageRequest {
+export interface StageFilesRequest {
   readonly files: readonly string[];
   readonly message: string;
   /** The author of the commit, if the repository's declaration names none. */
@@ -72,9 +80,9 @@ const NEW_FILE = "100644";
 /** Makes a commit of a worker's files on top of the branch. Nothing leaves the machine, so no approval is needed yet. */
 export async function stage(
   repository: Repository,
-  request: StageRequest,
+  request: StageFilesRequest,
   bytes: FileBytes,
-  state: TreeState,
+  state: TreeRepositories,
   signal: AbortSignal,
 ): Promise<StagedCommit> {
   const { repo } = repository;
@@ -134,7 +142,7 @@ export async function stage(
   return staged;
 }
 
-function refuseTooMuch({ files, message }: StageRequest, state: TreeState): void {
+function refuseTooMuch({ files, message }: StageFilesRequest, state: TreeRepositories): void {
   if (files.length > MAX_STAGED_FILES)
     throw new GitRefusal("GIT_TOO_LARGE", `At most ${MAX_STAGED_FILES} files can be staged at once.`);
   if (state.staged.size >= MAX_STAGED_COMMITS)
@@ -147,14 +155,14 @@ function refuseTooMuch({ files, message }: StageRequest, state: TreeState): void
 }
 
 /** Each file once. The repository itself is not a file. */
-function wholeFiles(wanted: readonly Wanted[]): readonly Wanted[] {
+function wholeFiles(wanted: readonly WantedPath[]): readonly WantedPath[] {
   if (wanted.some(({ entry }) => entry === ""))
     throw new GitRefusal("GIT_PATH", "Name each file for the commit: directories cannot be staged.");
   return [...new Map(wanted.map((one) => [one.entry, one])).values()];
 }
 
 /** Entries that the new files replace: a file where a directory is needed, and everything below a path that becomes a file. */
-function displacedBy(changes: readonly FileChange[], entries: ReadonlyMap<string, TreeEntry>): TreeEntry[] {
+function displacedBy(changes: readonly FileChange[], entries: ReadonlyMap<string, GitTreeEntry>): GitTreeEntry[] {
   const named = new Set(changes.map(({ path }) => path));
   const added = new Set(changes.filter(({ content }) => content !== null).map(({ path }) => path));
   const folders = new Set([...added].flatMap(foldersOf));

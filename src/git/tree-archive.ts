@@ -57,14 +57,14 @@ function isGitsOwn(part: string): boolean {
 }
 
 /** A file or directory of a repository: its path there, and its virtual path. */
-export interface Wanted {
+export interface WantedPath {
   /** From the root of the repository; empty for the whole repository. */
   readonly entry: string;
   readonly path: VirtualPath;
 }
 
 /** Parses a worker's path: from the root of the repository, or absolute and below its directory. */
-export function wantedIn({ at, name }: GitRepo, raw: string): Wanted {
+export function wantedIn({ at, name }: GitRepo, raw: string): WantedPath {
   const plain = raw.startsWith("/") ? belowPlace(at, raw) : raw.replace(/^(\.\/+)+/, "").replace(/\/+$/, "");
   if (plain === "" || plain === ".") return { entry: "", path: at };
   const place: EntryPath = plain === null ? { ok: false, fault: `is not below ${at}` } : placeOfEntry(at, plain);
@@ -254,7 +254,7 @@ async function isFolder(path: string): Promise<boolean> {
 }
 
 /** One entry of a git tree. `path` is from the root of the repository. */
-export interface TreeEntry {
+export interface GitTreeEntry {
   readonly path: string;
   readonly id: string;
   /** As git writes it: `100644`, `100755`, `120000` (a link), `160000` (another repository). */
@@ -264,14 +264,14 @@ export interface TreeEntry {
 }
 
 export interface TreeEntries {
-  readonly entries: ReadonlyMap<string, TreeEntry>;
+  readonly entries: ReadonlyMap<string, GitTreeEntry>;
   /** Names that are not UTF-8, with replacement characters. */
   readonly unreadable: readonly string[];
 }
 
 /** Parses the output of `ls-tree -r -l -z`. */
 export function parseTree(output: Buffer): TreeEntries {
-  const entries = new Map<string, TreeEntry>();
+  const entries = new Map<string, GitTreeEntry>();
   const unreadable: string[] = [];
   for (let start = 0; start < output.length; ) {
     const zero = output.indexOf(0, start);
@@ -291,7 +291,7 @@ export function parseTree(output: Buffer): TreeEntries {
 }
 
 /** Why an entry cannot become a file; null if it can. */
-export function whyNoFile({ mode }: TreeEntry): string | null {
+export function whyNoFile({ mode }: GitTreeEntry): string | null {
   if (mode.startsWith("100")) return null;
   return mode === "120000" ? "is a symbolic link" : "is another repository";
 }

@@ -5,7 +5,7 @@ import { writeAtomically } from "../platform/write-file.ts";
 import { makeClosedDir } from "../state/state-dir.ts";
 import type { BeginEntry } from "./entry.ts";
 import { clearRemoved, projectFolders, type RunFolder, removeRunFolder, runFolders } from "./run-folders.ts";
-import { readHead, readRun } from "./run-record.ts";
+import { readBegin, readRun } from "./run-record.ts";
 
 /** One line with the time of the last pruning and the bytes that it left; then a line with the bytes of each run since. */
 const TOTAL_FILE = "total";
@@ -145,7 +145,7 @@ export async function prune(
     const oldestMs = nowMs - (olderThanMs ?? keep.days * DAY_MS);
     const age = olderThanMs === undefined ? `older than ${keep.days} days` : "older than --older-than";
     for (const [index, folder] of folders.entries()) {
-      const sized = { ...folder, bytes: await bytesOf(folder.dir) };
+      const sized = { ...folder, bytes: await recordBytes(folder.dir) };
       const why =
         index >= keep.runs ? `more than ${keep.runs} runs of its project` : folder.beganMs < oldestMs ? age : null;
       if (why === null) kept.push(sized);
@@ -168,7 +168,7 @@ export async function prune(
 }
 
 async function keepOf([newest]: readonly RunFolder[]): Promise<Keep> {
-  const head: BeginEntry | null = newest === undefined ? null : await readHead(newest.dir);
+  const head: BeginEntry | null = newest === undefined ? null : await readBegin(newest.dir);
   return head?.keep ?? DEFAULT_KEEP;
 }
 
@@ -182,7 +182,7 @@ async function isOngoing(dir: string, isDead: (owner: string) => boolean): Promi
 }
 
 /** What the files of a record use on the disk: a few names, none of them a folder. */
-export async function bytesOf(dir: string): Promise<number> {
+export async function recordBytes(dir: string): Promise<number> {
   const names = (await readdir(dir).catch(nullFor("ENOENT", "ENOTDIR"))) ?? [];
   const found = await Promise.all(names.map((name) => lstat(join(dir, basename(name))).catch(nullFor("ENOENT"))));
   return found.reduce((sum, file) => sum + (file?.blocks ?? 0) * 512, 0);

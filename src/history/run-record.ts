@@ -114,7 +114,7 @@ export async function readRun(dir: string, isDead: (owner: string) => boolean): 
 }
 
 /** The first line of a record; null if it cannot be read. */
-export async function readHead(dir: string): Promise<BeginEntry | null> {
+export async function readBegin(dir: string): Promise<BeginEntry | null> {
   return (await entriesIn(dir)).find((entry) => entry.type === "begin") ?? null;
 }
 

@@ -8,10 +8,10 @@ import { formatOwner, isDead, type Owner, parseOwner } from "../state/owner.ts";
 import { projectMark } from "../state/state-paths.ts";
 import { lookAlikeTexts } from "../text/look-alike.ts";
 import {
-  digestOf,
   type PostedQuestion,
   type QuestionEnd,
   type QuestionFile,
+  questionDigest,
   type StoredQuestion,
   sealedText,
   unsealedText,
@@ -75,7 +75,7 @@ export class InboxFolder {
     if (names.waiting.length >= MAX_WAITING) return null;
     if (names.ended.length > MAX_DECIDED + PRUNE_EVERY) this.#prune();
     const id = randomBytes(6).toString("hex");
-    const posted = { ...asked, id, digest: digestOf(id, asked.question), lookAlike: lookAlikeIn(asked.question) };
+    const posted = { ...asked, id, digest: questionDigest(id, asked.question), lookAlike: lookAlikeIn(asked.question) };
     const text = sealedText(this.#place.key, "question", id, { ...posted, owner: formatOwner(this.#place.self) });
     if (Buffer.byteLength(text) > MAX_QUESTION_BYTES || !this.#give(`${id}.question`, text)) return null;
     return posted;
@@ -87,7 +87,7 @@ export class InboxFolder {
    */
   change(posted: PostedQuestion, question: PostedQuestion["question"]): PostedQuestion | null {
     const { dir, key, self } = this.#place;
-    const changed = { ...posted, question, digest: digestOf(posted.id, question) };
+    const changed = { ...posted, question, digest: questionDigest(posted.id, question) };
     const text = sealedText(key, "question", posted.id, { ...changed, owner: formatOwner(self) });
     if (Buffer.byteLength(text) > MAX_QUESTION_BYTES) return null;
     const path = join(dir, `${posted.id}.question`);
@@ -113,7 +113,7 @@ export class InboxFolder {
   find(id: string): StoredQuestion | null {
     const text = this.#read(`${id}.question`, MAX_QUESTION_BYTES);
     const file = text === null ? null : unsealedText(this.#place.key, "question", id, text);
-    if (file === null || file.digest !== digestOf(id, file.question)) return null;
+    if (file === null || file.digest !== questionDigest(id, file.question)) return null;
     if (projectMark(file.project) !== basename(this.#place.dir)) return null;
     // A version of Corral before this one named one run, and compared no names.
     const { owner, lookAlike = lookAlikeIn(file.question), ...rest } = file;

@@ -42,7 +42,7 @@ export interface StoredQuestion extends PostedQuestion {
 }
 
 /** Of one question, and not of another one that shows the same. */
-export function digestOf(id: string, question: Question): string {
+export function questionDigest(id: string, question: Question): string {
   return createHash("sha256")
     .update(`${id}\n${JSON.stringify(question)}`)
     .digest("hex");

@@ -7,7 +7,7 @@ import { LIMIT_NAMES } from "../sandbox/limits.ts";
 type Check = (value: unknown, name: string) => void;
 
 /** A check for each key that is known. */
-export type Checks<Given> = Readonly<Record<Keys<Given>, Check>>;
+export type KeyChecks<Given> = Readonly<Record<Keys<Given>, Check>>;
 
 /** Those of every form of a union. */
 type Keys<Given> = Given extends unknown ? keyof Given : never;
@@ -26,7 +26,7 @@ export function checkKeys(given: object, checks: Readonly<Record<string, Check>>
 /** What another function checks. */
 export const any: Check = () => {};
 
-export const flag: Check = (value, name) => {
+export const trueOrFalse: Check = (value, name) => {
   if (typeof value !== "boolean") throw new RangeError(`${name} must be true or false`);
 };
 

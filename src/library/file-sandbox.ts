@@ -21,13 +21,13 @@ import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import {
   any,
   approvalMap,
-  type Checks,
   checkKeys,
-  flag,
+  type KeyChecks,
   limitMap,
   modeName,
   onlyTrue,
   policyObject,
+  trueOrFalse,
 } from "./checked-request.ts";
 import { type NetworkRequest, networkOf } from "./network-request.ts";
 
@@ -161,11 +161,11 @@ export class FileSandbox {
   }
 }
 
-const DERIVE: Checks<DeriveRequest> = {
+const DERIVE: KeyChecks<DeriveRequest> = {
   allowRead: any,
   allowWrite: any,
-  readonly: flag,
-  inherit: flag,
+  readonly: trueOrFalse,
+  inherit: trueOrFalse,
   zones: any,
   approval: approvalMap,
   stage: onlyTrue,
@@ -176,7 +176,7 @@ const DERIVE: Checks<DeriveRequest> = {
   policy: policyObject,
 };
 
-const ZONE: Checks<ZoneNeed> = {
+const ZONE: KeyChecks<ZoneNeed> = {
   name: any,
   mode: modeName,
   approval: approvalMap,

@@ -2,16 +2,16 @@ import {
   headerFault,
   placeFaults,
   privateAddressFault,
-  type Read,
   readAddresses,
   readMethod,
   readPath,
   readTarget,
+  type TermRead,
 } from "../declarations/network/rule-terms.ts";
 import { nameFault } from "../declarations/terms/names.ts";
 import { canonicalNetwork, NETWORK_LIMITS } from "../sandbox/network/network.ts";
 import type { DynamicNetwork, Network, NetworkLimits, NetworkRule } from "../sandbox/network/rule.ts";
-import { amount, any, type Checks, checkKeys, mapOf } from "./checked-request.ts";
+import { amount, any, checkKeys, type KeyChecks, mapOf } from "./checked-request.ts";
 
 /** A network as a program writes it: `{ allow: ["example.org:443", { to: "api.example.org:443", methods: ["GET"] }] }`. */
 export type NetworkRequest = boolean | AllowRequest;
@@ -71,12 +71,12 @@ function headersOf(set: NonNullable<NetworkRule["set"]>, what: string): NonNulla
 }
 
 /** A list that is empty would allow nothing, and hardly means that. */
-function eachOf(raw: unknown, read: (raw: string) => Read, what: string): string[] {
+function eachOf(raw: unknown, read: (raw: string) => TermRead, what: string): string[] {
   if (!Array.isArray(raw) || raw.length === 0) throw new RangeError(`${what} must be a list that is not empty`);
   return raw.map((each) => oneOf(each, read, what));
 }
 
-function oneOf(raw: unknown, read: (raw: string) => Read, what: string): string {
+function oneOf(raw: unknown, read: (raw: string) => TermRead, what: string): string {
   const result = typeof raw === "string" ? read(raw) : { fault: "must be a text" };
   if ("value" in result) return result.value;
   throw new RangeError(`${what}: ${result.fault}`);
@@ -86,10 +86,10 @@ const list = (value: unknown, name: string): void => {
   if (!Array.isArray(value) || value.length === 0) throw new RangeError(`${name} must be a list that is not empty`);
 };
 
-const NETWORK: Checks<AllowRequest> = { allow: any, limits: any, dynamic: any };
-const DYNAMIC: Checks<DynamicNetwork> = { within: any, max: any };
-const LIMITS = Object.fromEntries(NETWORK_LIMITS.map((limit) => [limit, amount])) as Checks<NetworkLimits>;
-const RULE: Checks<NetworkRule> = {
+const NETWORK: KeyChecks<AllowRequest> = { allow: any, limits: any, dynamic: any };
+const DYNAMIC: KeyChecks<DynamicNetwork> = { within: any, max: any };
+const LIMITS = Object.fromEntries(NETWORK_LIMITS.map((limit) => [limit, amount])) as KeyChecks<NetworkLimits>;
+const RULE: KeyChecks<NetworkRule> = {
   to: any,
   methods: any,
   paths: any,

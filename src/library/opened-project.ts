@@ -16,7 +16,7 @@ import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview, type Preview } from "../run/open/preview.ts";
 import { APPROVAL_MODE_NAMES, type ApprovalMode } from "../sandbox/approval.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
-import { any, type Checks, checkKeys } from "./checked-request.ts";
+import { any, checkKeys, type KeyChecks } from "./checked-request.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import {
   type FleetResults,
@@ -88,7 +88,7 @@ export async function openProject(dir: string, options: OpenProjectOptions = {})
   return new OpenedProject(project, { ...rest, ...engine }, policy);
 }
 
-const OPTIONS: Checks<OpenProjectOptions> = {
+const OPTIONS: KeyChecks<OpenProjectOptions> = {
   env: any,
   stateDir: any,
   approver: any,

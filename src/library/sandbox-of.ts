@@ -16,13 +16,13 @@ import { BASELINE, type Policy } from "../sandbox/policy.ts";
 import {
   any,
   approvalMap,
-  type Checks,
   checkKeys,
-  flag,
+  type KeyChecks,
   limitMap,
   modeName,
   onlyTrue,
   policyObject,
+  trueOrFalse,
 } from "./checked-request.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import { type NetworkRequest, networkOf } from "./network-request.ts";
@@ -84,9 +84,9 @@ function hostOf(name: string, host: string): string {
 }
 
 const CONSTRAINTS = { suffixes: any, maxFileBytes: any, approval: approvalMap, stage: onlyTrue, discard: onlyTrue };
-const MOUNT: Checks<MountOf> = { host: any, at: any, mode: modeName, ...CONSTRAINTS };
-const ROOT_PLACE: Checks<RootPlace> = { host: any, readonly: flag, ...CONSTRAINTS };
-const DECLARATION: Checks<SandboxDeclaration> = {
+const MOUNT: KeyChecks<MountOf> = { host: any, at: any, mode: modeName, ...CONSTRAINTS };
+const ROOT_PLACE: KeyChecks<RootPlace> = { host: any, readonly: trueOrFalse, ...CONSTRAINTS };
+const DECLARATION: KeyChecks<SandboxDeclaration> = {
   mounts: any,
   root: any,
   network: any,

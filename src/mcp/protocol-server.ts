@@ -7,8 +7,8 @@ import {
   type ServerContext,
 } from "@modelcontextprotocol/server";
 import { packageVersion } from "../operations/package-version.ts";
-import { type Exchange, exchangeOf, type WhenRead } from "./connection/call.ts";
-import type { Connection } from "./connection/connection.ts";
+import { type ClientExchange, exchangeOf, type WhenRead } from "./connection/call.ts";
+import type { McpConnection } from "./connection/connection.ts";
 import { hasResources, listResources, readResource, URI_TEMPLATE } from "./connection/sandbox-resources.ts";
 import { toolAnswer, toolDescription } from "./connection/tool-answer.ts";
 
@@ -28,7 +28,7 @@ const ROOTS_MS = 5000;
  * The protocol's side of a connection: what its messages mean. The SDK frames them, and pairs requests and answers. `whenRead`:
  * for a client that asks and does not read; absent if its server handles that.
  */
-export function protocolServer(connection: Connection, era: Era, whenRead: WhenRead = async () => {}): Server {
+export function protocolServer(connection: McpConnection, era: Era, whenRead: WhenRead = async () => {}): Server {
   const { worker, workers, tools } = connection;
   const withResources = hasResources(connection);
   const server = new Server(
@@ -38,7 +38,7 @@ export function protocolServer(connection: Connection, era: Era, whenRead: WhenR
       instructions: instructionsOf(connection),
     },
   );
-  const exchange = (context: ServerContext): Exchange => exchangeOf(context, initialOf(server, era), whenRead);
+  const exchange = (context: ServerContext): ClientExchange => exchangeOf(context, initialOf(server, era), whenRead);
 
   server.setRequestHandler("tools/list", async () => ({
     tools: [...tools.values()].map((tool) => toolDescription(tool, worker, workers)),
@@ -75,7 +75,7 @@ function initialOf(server: Server, era: Era): ClientCapabilities | undefined | n
   return era === "modern" ? null : server.getClientCapabilities();
 }
 
-async function rootsChanged(server: Server, connection: Connection): Promise<void> {
+async function rootsChanged(server: Server, connection: McpConnection): Promise<void> {
   const ask = async (): Promise<readonly string[]> => {
     const { roots } = await server.listRoots(undefined, { timeout: ROOTS_MS });
     return roots.map(({ uri }) => uri);
@@ -84,7 +84,7 @@ async function rootsChanged(server: Server, connection: Connection): Promise<voi
 }
 
 /** For a model: what this is, and how to begin. */
-function instructionsOf({ worker, tools }: Connection): string {
+function instructionsOf({ worker, tools }: McpConnection): string {
   const what = worker.description === "" ? [] : [worker.description];
   const begin = tools.has("list_files") ? ["Begin with `list_files` on `/` to see the directories."] : [];
   const commit = tools.has("commit_changes") ? [COMMIT] : [];

@@ -3,7 +3,7 @@ import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { shapeProblem } from "../json/parse-json.ts";
 import type { WhenRead } from "./connection/call.ts";
-import type { Connection } from "./connection/connection.ts";
+import type { McpConnection } from "./connection/connection.ts";
 import { type Era, MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, protocolServer } from "./protocol-server.ts";
 
 const NEWLINE = 0x0a;
@@ -43,7 +43,7 @@ export interface StdioOptions {
   readonly stdin: Readable;
   /** Nothing but the protocol may be written there. */
   readonly stdout: Writable;
-  readonly connection: Connection;
+  readonly connection: McpConnection;
   /** Ends it as if the client had left. */
   readonly signal: AbortSignal;
   /** Invalid messages and similar errors, which do not end the connection. */

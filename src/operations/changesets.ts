@@ -11,7 +11,7 @@ import {
 } from "../changes/diff.ts";
 import { type Change, type Changeset, only } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
-import { digestOf, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-folder.ts";
+import { changesetDigest, type KeptChangeset, type Listed, type NotKept } from "../changes/store/kept-folder.ts";
 import { FleetStores } from "../fleet/fleet-stores.ts";
 import { ruledChange } from "../run/changes/decisions.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
@@ -106,7 +106,7 @@ export class Changesets implements AsyncDisposable {
       const bytes = change.type === "file" ? (change.next?.size ?? null) : null;
       return { ...facts(change), bytes, outcome, reason, hostExecuted: apart.get(change.index) ?? null };
     });
-    const digest = digestOf(changeset);
+    const digest = changesetDigest(changeset);
     return {
       id,
       run,
@@ -141,7 +141,7 @@ export class Changesets implements AsyncDisposable {
       worker,
       project: dir,
       mode,
-      digest: digestOf(kept.changeset),
+      digest: changesetDigest(kept.changeset),
       waiting: kept.waiting.size,
       ...rest,
       parts: decided,
@@ -152,7 +152,7 @@ export class Changesets implements AsyncDisposable {
 
   /** What `apply` compares with what was shown. @throws as `show` */
   async digest(id: string): Promise<string> {
-    return digestOf((await this.#load(id)).changeset);
+    return changesetDigest((await this.#load(id)).changeset);
   }
 
   /** The files that it would write, with their content as the run left it. What is not there any more is left out. @throws as `show` */
@@ -172,7 +172,7 @@ export class Changesets implements AsyncDisposable {
     const kept = await this.#load(id);
     const waiting = waitingOf(kept);
     const diffs = await Array.fromAsync(changeDiffs(waiting));
-    return { digest: digestOf(kept.changeset), diffs, notShown: waiting.changes.length - diffs.length };
+    return { digest: changesetDigest(kept.changeset), diffs, notShown: waiting.changes.length - diffs.length };
   }
 
   /**
@@ -189,7 +189,7 @@ export class Changesets implements AsyncDisposable {
   ): Promise<AppliedChangeset> {
     const kept = await this.#load(id);
     await expectEnded(kept.changeset, this.#stores);
-    const digest = digestOf(kept.changeset);
+    const digest = changesetDigest(kept.changeset);
     if (shown !== undefined && shown !== digest) throw new RequestError("CHANGESET_CHANGED", id, CHANGED);
     const waiting = waitingOf(kept);
     const { changes: chosen, unmatched } =

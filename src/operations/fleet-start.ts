@@ -4,7 +4,7 @@ import type { Project } from "../declarations/project.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";
 import type { RequestsOf } from "../fleet/item-result.ts";
 import type { TemplateError } from "../fleet/items/item-fields.ts";
-import type { LeftOut } from "../fleet/items/matching-files.ts";
+import type { SkippedEntry } from "../fleet/items/matching-files.ts";
 import type { ItemSource } from "../fleet/items/read-items.ts";
 import type { FleetSpec } from "../fleet/model/item.ts";
 
@@ -16,7 +16,7 @@ export type FleetStart =
       readonly spec: FleetSpec;
       readonly requests: RequestsOf;
       readonly cwd: string;
-      readonly leftOut?: (file: LeftOut) => void;
+      readonly leftOut?: (file: SkippedEntry) => void;
       /** Absent: that there is no item is an error. */
       readonly allowEmpty?: boolean;
     }

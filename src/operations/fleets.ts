@@ -9,7 +9,7 @@ import type {
   StoredItem,
 } from "../fleet/model/item.ts";
 import type { FleetRecord, FleetStore, Pace, SummaryLine } from "../fleet/model/store.ts";
-import type { Machine, MachineFleet } from "../fleet/model/work.ts";
+import type { MachineFleet, MemberMachine } from "../fleet/model/work.ts";
 import { openFleetStore } from "../fleet/open-store.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { junitXml } from "../fleet/report/junit.ts";
@@ -26,7 +26,7 @@ import { recordEnded } from "./reviewed-items.ts";
 const IDLE_MS = 5 * 60_000;
 
 /** A machine of a queue. Its fleets are those of the project, with the project's folder. */
-export interface ListedMachine extends Omit<Machine, "fleets"> {
+export interface ListedMachine extends Omit<MemberMachine, "fleets"> {
   readonly fleets: readonly (MachineFleet & { readonly projectDir: string })[];
 }
 
@@ -114,7 +114,7 @@ export interface FleetDetails extends ListedFleet, Pace {
 
 /** A machine, and what it does for one fleet. */
 export interface MachineOfFleet
-  extends Pick<Machine, "id" | "name" | "labels" | "slots" | "version" | "seenAt" | "recentRate"> {
+  extends Pick<MemberMachine, "id" | "name" | "labels" | "slots" | "version" | "seenAt" | "recentRate"> {
   /** Its items of this fleet, and of all fleets. */
   readonly running: number;
   readonly runningInAll: number;

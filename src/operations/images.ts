@@ -16,7 +16,7 @@ import {
   storedEnvironments,
 } from "../state/stored-environments.ts";
 import { printableLine } from "../text/visible.ts";
-import type { Machine } from "./machine.ts";
+import type { MachinePlace } from "./machine.ts";
 import { IMAGES_DIR } from "./package-version.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 
@@ -38,7 +38,7 @@ export interface ListedImage {
 }
 
 /** What is listed, built and removed belongs to this project; null: only the images that come with Corral. */
-export interface ImagesOf extends Machine {
+export interface ImagesOf extends MachinePlace {
   readonly project: Project | null;
 }
 
@@ -59,7 +59,7 @@ function ownImage({ name, tag, state, id, sizeBytes }: ImageStatus, project: Pro
 }
 
 /** Each part of each worker once. */
-async function projectParts(project: Project, machine: Machine, engine: EnginePort): Promise<ListedImage[]> {
+async function projectParts(project: Project, machine: MachinePlace, engine: EnginePort): Promise<ListedImage[]> {
   const place = imagePlaceOf(project, engine.images, machine);
   const rows = new Map<string, ListedImage>();
   for (const worker of project.workers.values()) {
@@ -239,7 +239,7 @@ function withoutPrefix(raw: string): string {
 }
 
 /** The packages that were prepared for the workers of all projects, the least recently used first. */
-export async function listEnvironments({ stateDir }: Pick<Machine, "stateDir">): Promise<StoredEnvironment[]> {
+export async function listEnvironments({ stateDir }: Pick<MachinePlace, "stateDir">): Promise<StoredEnvironment[]> {
   return await storedEnvironments(stateDir);
 }
 
@@ -248,7 +248,7 @@ export async function listEnvironments({ stateDir }: Pick<Machine, "stateDir">):
  * that needs one again prepares it again. Returns what was removed.
  */
 export async function removeUnusedEnvironments(
-  { stateDir }: Pick<Machine, "stateDir">,
+  { stateDir }: Pick<MachinePlace, "stateDir">,
   {
     unusedMs,
     now = Date.now(),

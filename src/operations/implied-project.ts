@@ -11,7 +11,7 @@ import { writeNewFiles } from "../files/host/new-files.ts";
 import { type CheckReport, check, checkDeclaration } from "../run/explain/check.ts";
 import { openPreview } from "../run/open/preview.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
-import type { Machine } from "./machine.ts";
+import type { MachinePlace } from "./machine.ts";
 
 interface Kind {
   /** What it does, as a choice shows it. */
@@ -185,7 +185,7 @@ function block(value: unknown): string {
 }
 
 /** Every call path of a project's folder that would be refused, or the mistakes in its files. Runs nothing, and needs no Engine. */
-export async function checkProject(dir: string, machine: Machine): Promise<CheckReport> {
+export async function checkProject(dir: string, machine: MachinePlace): Promise<CheckReport> {
   try {
     return await check(await openPreview(await loadProject(dir, machine.engineEnv), machine));
   } catch (error) {

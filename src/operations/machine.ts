@@ -9,7 +9,7 @@ import { IMAGE_PREFIX } from "../isolation/port/images.ts";
 import { IMAGES_DIR, packageVersion, shippedPackages } from "./package-version.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
-export interface Machine {
+export interface MachinePlace {
   /** Absolute. It is made if it is missing. */
   readonly stateDir: string;
   /** Environment variables that locate the Engine, and proxies for building images. */
@@ -20,7 +20,7 @@ export interface Machine {
 export type ListedCell = CellInfo & CellUsageNow;
 
 /** Every container of the state directory, in whatever state; the oldest first. */
-export async function listCells(machine: Machine): Promise<ListedCell[]> {
+export async function listCells(machine: MachinePlace): Promise<ListedCell[]> {
   const { driver } = await openEngine(machine);
   const cells = await Promise.all(
     (await driver.list()).map(async (cell) => ({
@@ -34,7 +34,7 @@ export async function listCells(machine: Machine): Promise<ListedCell[]> {
 const UNUSED: CellUsageNow = { cpuMs: null, memoryBytes: null, memoryBytesPeak: null };
 
 /** What the container of a run uses now; null if it has none that runs, or no Engine answers. */
-export async function usageOfRun(machine: Machine, run: string): Promise<CellUsageNow | null> {
+export async function usageOfRun(machine: MachinePlace, run: string): Promise<CellUsageNow | null> {
   try {
     const { driver } = await openEngine(machine);
     // A session, or an agent, has its commands in a container with an id of its own, which no run called.
@@ -47,7 +47,7 @@ export async function usageOfRun(machine: Machine, run: string): Promise<CellUsa
 }
 
 /** Removes what dead orchestrators left behind, and nothing else. */
-export async function reapCells(machine: Machine): Promise<Reaped> {
+export async function reapCells(machine: MachinePlace): Promise<Reaped> {
   return await (await openEngine(machine)).driver.reap();
 }
 
@@ -61,13 +61,13 @@ export interface Finding {
 
 /** Whether this machine can run workers. Never throws for what is missing: that is a finding. */
 export async function examineMachine(
-  machine: Machine,
+  machine: MachinePlace,
 ): Promise<{ readonly ok: boolean; readonly findings: readonly Finding[] }> {
   const findings = await findingsOn(machine);
   return { ok: findings.every(({ state }) => state !== "missing"), findings };
 }
 
-async function findingsOn(machine: Machine): Promise<Finding[]> {
+async function findingsOn(machine: MachinePlace): Promise<Finding[]> {
   const { stateDir } = machine;
   const findings: Finding[] = [
     { what: "corral", state: "ok", detail: `${packageVersion()} on Node ${process.versions.node}` },
@@ -90,7 +90,7 @@ async function findingsOn(machine: Machine): Promise<Finding[]> {
 }
 
 /** Of the queue that the environment names, or the project in this folder. */
-async function queueFindings({ engineEnv }: Machine): Promise<Finding[]> {
+async function queueFindings({ engineEnv }: MachinePlace): Promise<Finding[]> {
   const what = "queue";
   try {
     const queue = await queueOf(process.cwd(), engineEnv);

@@ -1,6 +1,6 @@
 import type { ChangedItem } from "../changes/model/changeset.ts";
 import type { ChangesetStore } from "../changes/store/changeset-store.ts";
-import type { Ended } from "../changes/store/kept-folder.ts";
+import type { EndedChangeset } from "../changes/store/kept-folder.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";
 import type { FleetStores } from "../fleet/fleet-stores.ts";
 import { JournalError } from "../fleet/journal/database.ts";
@@ -21,7 +21,7 @@ export async function recordEnded(
   id: string | null = null,
 ): Promise<void> {
   const place = { changesets, stores, unusable: id === null ? new Set<string>() : null };
-  let some: Ended[] = [];
+  let some: EndedChangeset[] = [];
   for await (const ended of changesets.ended.each(id)) {
     some.push(ended);
     if (some.length < MAX_TOGETHER) continue;
@@ -38,7 +38,7 @@ interface EndedPlace {
   readonly unusable: Set<string> | null;
 }
 
-async function recordSome(ended: readonly Ended[], place: EndedPlace): Promise<void> {
+async function recordSome(ended: readonly EndedChangeset[], place: EndedPlace): Promise<void> {
   for (const one of byFleet(ended)) {
     if (place.unusable?.has(one.project)) continue;
     try {
@@ -58,7 +58,7 @@ interface EndedOfFleet {
   readonly ended: { readonly id: string; readonly reviewed: Reviewed }[];
 }
 
-function byFleet(ended: readonly Ended[]): Iterable<EndedOfFleet> {
+function byFleet(ended: readonly EndedChangeset[]): Iterable<EndedOfFleet> {
   const found = new Map<string, EndedOfFleet>();
   for (const { id, state } of ended) {
     const { project, fleet, run } = state;
@@ -83,7 +83,7 @@ async function recordOf({ project, fleet, ended }: EndedOfFleet, { changesets, s
 }
 
 /** What waited and was not applied is discarded. */
-function finalCounts({ changes }: Ended["state"]): Record<string, number> {
+function finalCounts({ changes }: EndedChangeset["state"]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const { outcome } of changes) {
     const final = outcome === "applied" || outcome === "refused" ? outcome : "discarded";

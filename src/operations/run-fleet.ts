@@ -15,7 +15,7 @@ import type { Corral } from "../run/open/corral.ts";
 import { openPreview } from "../run/open/preview.ts";
 import type { FleetStart } from "./fleet-start.ts";
 import { fleetIn } from "./fleets.ts";
-import type { Machine } from "./machine.ts";
+import type { MachinePlace } from "./machine.ts";
 import { RequestError, refusedError } from "./request-error.ts";
 import { transportBy } from "./work-place.ts";
 
@@ -87,7 +87,7 @@ export async function* runFleet(
  */
 export async function dryRunFleet(
   { spec, requests, cwd, leftOut = () => {}, allowEmpty = false }: Extract<FleetStart, { kind: "new" }>,
-  { project, ...machine }: Machine & { readonly project: Project },
+  { project, ...machine }: MachinePlace & { readonly project: Project },
   { shown, signal }: { readonly shown: number; readonly signal: AbortSignal },
 ): Promise<DryRun> {
   const { environment } = await openPreview(project, machine);

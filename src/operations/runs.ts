@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { archiveOf, GitRefusal } from "../git/tree-archive.ts";
 import { projectFolders, type RunFolder, removeRunFolder, runFolders } from "../history/run-folders.ts";
-import { type RunRecord, readHead, readRun } from "../history/run-record.ts";
+import { type RunRecord, readBegin, readRun } from "../history/run-record.ts";
 import { stopLiveRun } from "../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../state/owner.ts";
 import { projectPaths, statePaths } from "../state/state-paths.ts";
@@ -141,7 +141,7 @@ export async function foundRun(
   const known = isOwn ? own : await allFolders(place);
   const fitting = asked === LATEST ? known.slice(0, 1) : known.filter(({ run }) => run.startsWith(asked));
   const described = fitting.slice(0, MAX_DESCRIBED).map(async ({ run, dir, beganMs }) => {
-    const worker = fitting.length > 1 ? `${(await readHead(dir))?.worker ?? "cannot be read"}, ` : "";
+    const worker = fitting.length > 1 ? `${(await readBegin(dir))?.worker ?? "cannot be read"}, ` : "";
     return { id: run, about: `${worker}${new Date(beganMs).toISOString()}` };
   });
   const id = chosenId(asked, await Promise.all(described), unknown);

@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import type { ModelMessage } from "ai";
-import { MAX_CONTINUED, readTranscript } from "../agent/continued.ts";
+import { MAX_CONTINUED, transcriptFrom } from "../agent/continued.ts";
 import type { Transcripts } from "../agent/transcript.ts";
 import { loadProject, type Project, ProjectError } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
@@ -17,7 +17,7 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import { currentOwner, isDead, parseOwner } from "../state/owner.ts";
 import { printableLine } from "../text/visible.ts";
 import { transcriptId } from "./audit.ts";
-import type { Machine } from "./machine.ts";
+import type { MachinePlace } from "./machine.ts";
 import { RequestError, refusedError, unknownError } from "./request-error.ts";
 
 /**
@@ -42,7 +42,7 @@ async function continuedRun(asked: string, worker: WorkerDefinition, transcripts
     const text: string | null = await transcripts.read(next);
     if (text === null && next === run) throw unknown();
     if (text === null) throw refused(`the transcript of run ${next}, which it continues, does not exist any more`);
-    const found = readTranscript(text);
+    const found = transcriptFrom(text);
     if (found === null) throw refused("its transcript is not complete: a line of it cannot be read; start a new run");
     const { head, end, messages } = found;
     if (head.worker !== worker.name)
@@ -202,7 +202,7 @@ export function withArguments(worker: WorkerDefinition, words: readonly string[]
  */
 export async function explainWorker(
   worker: WorkerDefinition,
-  { project, policy, ...machine }: Machine & { readonly project: Project; readonly policy: string | null },
+  { project, policy, ...machine }: MachinePlace & { readonly project: Project; readonly policy: string | null },
 ): Promise<Explanation> {
   return await explain(worker, policy, await openPreview(project, machine));
 }

@@ -32,7 +32,7 @@ export function inTraceOf<T>(
 const FLEET = Symbol.for("corral.fleet");
 
 /** The fleet in which something happens; null: in none. */
-export function fleetIn(active: Context): string | null {
+export function tracedFleet(active: Context): string | null {
   return (active.getValue(FLEET) as string | undefined) ?? null;
 }
 

@@ -50,7 +50,7 @@ function notRegular(path: string): Error {
  * a reader sees the old content or the new one, never a part.
  */
 
-export interface WriteOptions {
+export interface OwnFileOptions {
   /** Exactly these bits, whatever the process's umask. Default 0600. */
   readonly mode?: number;
   /** The content and the name last through a power failure. */
@@ -58,7 +58,7 @@ export interface WriteOptions {
 }
 
 /** Replaces a file at once, or makes it. */
-export async function writeAtomically(path: string, content: string | Uint8Array, options?: WriteOptions) {
+export async function writeAtomically(path: string, content: string | Uint8Array, options?: OwnFileOptions) {
   await written(path, content, options, (draft) => rename(draft, path));
   if (options?.durable !== true) return;
   await using folder = await open(dirname(path), "r");
@@ -69,7 +69,7 @@ export async function writeAtomically(path: string, content: string | Uint8Array
  * Makes a file, unless another process was faster: then that file stays, and so does what is known of it (its inode, in
  * a plan). Returns whether this call made it.
  */
-export async function writeIfMissing(path: string, content: string | Uint8Array, options?: WriteOptions) {
+export async function writeIfMissing(path: string, content: string | Uint8Array, options?: OwnFileOptions) {
   const made = await written(path, content, options, (draft) => link(draft, path)).then(() => true, nullFor("EEXIST"));
   return made ?? false;
 }
@@ -77,7 +77,7 @@ export async function writeIfMissing(path: string, content: string | Uint8Array,
 async function written(
   path: string,
   content: string | Uint8Array,
-  { mode = 0o600, durable = false }: WriteOptions = {},
+  { mode = 0o600, durable = false }: OwnFileOptions = {},
   name: (draft: string) => Promise<void>,
 ): Promise<void> {
   const draft = `${path}.${randomUUID()}`;

@@ -76,7 +76,7 @@ export function keptRun<Env extends Pick<RunEnvironment, "history" | "emit" | "m
   return { env: { ...env, emit }, stopped: kept.stopped, closed };
 }
 
-export interface Ended {
+export interface EndedCell {
   readonly exit: CellExit;
   readonly stopped: StopReason | null;
   readonly output: BoundedOutput;
@@ -88,7 +88,7 @@ export interface Ended {
 export async function endedResult(
   worker: WorkerDefinition,
   plan: Plan,
-  ended: Ended,
+  ended: EndedCell,
   schemas: SchemaChecks,
 ): Promise<RunResult> {
   const { exit, output } = ended;

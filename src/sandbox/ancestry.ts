@@ -56,29 +56,29 @@ export type Narrowing =
   | { readonly by: string; readonly kind: "grant_network"; readonly to: string };
 
 /** Anything that knows its own history, as a sandbox does. */
-export interface Narrowed {
+export interface WithNarrowings {
   readonly narrowings: readonly Narrowing[];
 }
 
 /** Who took a thing away: the latest narrowing that did, else "project", which never granted it. */
-export function whoTook(sandbox: Narrowed, did: (narrowing: Narrowing) => boolean): string {
+export function whoTook(sandbox: WithNarrowings, did: (narrowing: Narrowing) => boolean): string {
   return sandbox.narrowings.findLast(did)?.by ?? "project";
 }
 
-export function whoTookReading(sandbox: Narrowed, path: VirtualPath): string {
+export function whoTookReading(sandbox: WithNarrowings, path: VirtualPath): string {
   return whoTook(sandbox, (n) => n.kind === "mount" && n.to === "none" && touches(n.path, path));
 }
 
-export function whoTookWriting(sandbox: Narrowed, path: VirtualPath): string {
+export function whoTookWriting(sandbox: WithNarrowings, path: VirtualPath): string {
   return whoTook(sandbox, (n) => n.kind === "mount" && n.from === "rw" && touches(n.path, path));
 }
 
-export function whoTookConsent(sandbox: Narrowed, path: VirtualPath, operation: Operation): string {
+export function whoTookConsent(sandbox: WithNarrowings, path: VirtualPath, operation: Operation): string {
   return whoTook(sandbox, (n) => n.kind === "approval" && n.operation === operation && touches(n.path, path));
 }
 
 export function whoTookConstraint(
-  sandbox: Narrowed,
+  sandbox: WithNarrowings,
   path: VirtualPath,
   constraint: "suffixes" | "maxFileBytes",
 ): string {
@@ -87,7 +87,7 @@ export function whoTookConstraint(
 
 /** If no ancestor lowered it, the limit is the project's own, or the maximum of the policy. */
 export function whoTookLimit(
-  sandbox: Narrowed & {
+  sandbox: WithNarrowings & {
     readonly limits: Limits;
     readonly policy: { readonly name: string; readonly maxLimits: Limits };
   },
@@ -98,7 +98,7 @@ export function whoTookLimit(
   return by === "project" && limits[limit] === policy.maxLimits[limit] ? `policy ${policy.name}` : by;
 }
 
-export function whoTookPolicy(sandbox: Narrowed): string {
+export function whoTookPolicy(sandbox: WithNarrowings): string {
   return whoTook(sandbox, (n) => n.kind === "policy");
 }
 

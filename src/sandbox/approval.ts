@@ -75,7 +75,7 @@ export type ChangeOperation = (typeof CHANGES)[number];
  * Consent for each kind of operation. Apart from the mode: a mount may be `rw` and still ask for every write. Absent `read`
  * and `call` are pre-approved.
  */
-export interface Approval {
+export interface ApprovalRules {
   readonly read?: Consent;
   readonly write: Consent;
   readonly delete: Consent;
@@ -83,10 +83,10 @@ export interface Approval {
 }
 
 /** The consent of a mount that declares none. */
-export const ASK: Approval = { write: "ask", delete: "ask" };
+export const ASK: ApprovalRules = { write: "ask", delete: "ask" };
 
 /** What a mount says of an operation. */
-export function consentOf(approval: Approval | undefined, operation: Operation): Consent {
+export function consentOf(approval: ApprovalRules | undefined, operation: Operation): Consent {
   return approval?.[operation] ?? CONSENT_ROWS[operation].absent;
 }
 
@@ -99,13 +99,13 @@ export function strictest(...consents: readonly Consent[]): Consent {
 }
 
 /** The stricter of each operation. */
-export function meetApproval(a: Approval, b: Approval): Approval {
+export function meetApproval(a: ApprovalRules, b: ApprovalRules): ApprovalRules {
   const met = (operation: Operation) => strictest(consentOf(a, operation), consentOf(b, operation));
   return { ...strictOf({ read: met("read"), call: met("call") }), write: met("write"), delete: met("delete") };
 }
 
 /** Only what is stricter than a mount that says nothing. */
-export function strictOf({ read, call }: Pick<Approval, "read" | "call">): Pick<Approval, "read" | "call"> {
+export function strictOf({ read, call }: Pick<ApprovalRules, "read" | "call">): Pick<ApprovalRules, "read" | "call"> {
   return {
     ...(read === undefined || read === "pre_approved" ? {} : { read }),
     ...(call === undefined || call === "pre_approved" ? {} : { call }),

@@ -1,6 +1,6 @@
 import { canonicalMounts } from "./access.ts";
-import { type Narrowed, type Narrowing, whoTook, whoTookLimit, whoTookPolicy } from "./ancestry.ts";
-import type { Approval } from "./approval.ts";
+import { type Narrowing, type WithNarrowings, whoTook, whoTookLimit, whoTookPolicy } from "./ancestry.ts";
+import type { ApprovalRules } from "./approval.ts";
 import { stagingOf } from "./expand.ts";
 import { type LimitName, type Limits, limitExcesses, meetLimits } from "./limits.ts";
 import { canonicalSuffixes, type Mode, type Mount } from "./mount.ts";
@@ -32,7 +32,7 @@ export interface ProjectDeclaration {
 interface Constraints {
   readonly suffixes?: readonly string[];
   readonly maxFileBytes?: number;
-  readonly approval?: Approval;
+  readonly approval?: ApprovalRules;
   readonly stage?: true;
   readonly discard?: true;
 }
@@ -175,7 +175,7 @@ function networkViolations(
 }
 
 /** Who took one thing of a network away: until then it was there. */
-function whoTookNetwork(sandbox: Narrowed, excess: NetworkExcess): string {
+function whoTookNetwork(sandbox: WithNarrowings, excess: NetworkExcess): string {
   const asked = askedBy(excess);
   const has = (network: Network): boolean => networkExcesses(asked, network).length === 0;
   return whoTook(sandbox, (n) => n.kind === "network" && has(n.from) && !has(n.to));

@@ -1,6 +1,6 @@
 import { canonicalMounts, hostPathOf, isShown, mountNames, readablePaths, select, writablePaths } from "./access.ts";
 import { type Narrowing, whoTookReading, whoTookWriting } from "./ancestry.ts";
-import { type Approval, CHANGES, consentOf, OPERATIONS, type Operation } from "./approval.ts";
+import { type ApprovalRules, CHANGES, consentOf, OPERATIONS, type Operation } from "./approval.ts";
 import { deriveCeilings } from "./declare.ts";
 import { type Grant, type Granted, type GrantedMount, openGrants, stagingOf } from "./expand.ts";
 import { LIMIT_NAMES } from "./limits.ts";
@@ -131,7 +131,7 @@ function lostConstraints({ mount, source }: GrantedMount, by: string): Narrowing
 
 /** Consent to changes matters only for writable mounts. `unset`: no ancestor had set it. */
 function lostConsent({ mount, source }: GrantedMount, by: string): Narrowing[] {
-  const said = (approval: Approval | undefined, operation: Operation) =>
+  const said = (approval: ApprovalRules | undefined, operation: Operation) =>
     approval === undefined && CHANGES.some((change) => change === operation) ? "unset" : consentOf(approval, operation);
   return OPERATIONS.flatMap((operation): Narrowing[] => {
     if (mount.mode !== "rw" && CHANGES.some((change) => change === operation)) return [];

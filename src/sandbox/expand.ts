@@ -1,7 +1,7 @@
 import { canonicalMounts, carve, governingMount, select } from "./access.ts";
 import { type Narrowing, whoTookConsent } from "./ancestry.ts";
 import {
-  type Approval,
+  type ApprovalRules,
   ASK,
   consentOf,
   isLooser,
@@ -35,7 +35,7 @@ export interface DirectoryGrant {
 }
 
 /** A granted write: further writes need no question, a deletion still does, because it cannot be undone. */
-const GRANTED: Approval = { write: "pre_approved", delete: "ask" };
+const GRANTED: ApprovalRules = { write: "pre_approved", delete: "ask" };
 
 /**
  * A new sandbox with one more directory, or with a directory that is now writable; nothing else differs. `source` comes from
@@ -114,13 +114,13 @@ export function meetConstraints(a: Constraints, b: Constraints): Constraints {
 type Constraints = Pick<Mount, "suffixes" | "maxFileBytes">;
 
 /** The user agreed to read it. `blocked` is never loosened. */
-function readable(approval: Approval = ASK): Approval {
+function readable(approval: ApprovalRules = ASK): ApprovalRules {
   const { read, ...rest } = approval;
   return read === "blocked" ? approval : rest;
 }
 
 /** `blocked` is never loosened, by any approval. */
-function consentIn(...mounts: readonly Mount[]): Approval {
+function consentIn(...mounts: readonly Mount[]): ApprovalRules {
   const blocked = (operation: Operation): boolean => mounts.some(({ approval }) => approval?.[operation] === "blocked");
   const call = strictest(...mounts.map(({ approval }) => consentOf(approval, "call")));
   return {
@@ -169,7 +169,7 @@ export interface Grant {
   readonly prefix: VirtualPath;
   /** Read and write if the parent can write, else read. */
   readonly write: boolean;
-  readonly approval?: Approval | undefined;
+  readonly approval?: ApprovalRules | undefined;
   readonly staging?: Staging;
 }
 
@@ -200,12 +200,12 @@ export function openGrants(
 
 /** The consent that a worker declares: for one mount, and for all others. */
 export interface ConsentAsked {
-  readonly own: Approval | undefined;
-  readonly blanket: Approval | undefined;
+  readonly own: ApprovalRules | undefined;
+  readonly blanket: ApprovalRules | undefined;
 }
 
 export interface Consented {
-  readonly approval: Approval;
+  readonly approval: ApprovalRules;
   readonly violations: readonly Violation[];
 }
 
@@ -239,7 +239,7 @@ export function consentFor(parent: Sandbox, source: Mount, mode: Mode, asked: Co
   return { approval: meetApproval(has, said), violations };
 }
 
-function strictestGranted(grants: readonly Grant[]): Approval | undefined {
+function strictestGranted(grants: readonly Grant[]): ApprovalRules | undefined {
   const said = grants.flatMap(({ approval }) => approval ?? []);
   return said.length === 0 ? undefined : said.reduce(meetApproval);
 }
@@ -296,21 +296,21 @@ export function asIfStaged<Shown extends { readonly mounts: readonly Mount[] }>(
 }
 
 /** The consent that is needed when changes leave this mount's view, without what is asked further out anyway. */
-export function askedOnApplying({ approval = ASK, view }: Mount): Approval {
+export function askedOnApplying({ approval = ASK, view }: Mount): ApprovalRules {
   return {
     write: approval.write === "ask" && view?.asked.write === "ask" ? "pre_approved" : approval.write,
     delete: approval.delete === "ask" && view?.asked.delete === "ask" ? "pre_approved" : approval.delete,
   };
 }
 
-function askedOnTheWay(own: Approval, further: Approval | undefined): Approval {
+function askedOnTheWay(own: ApprovalRules, further: ApprovalRules | undefined): ApprovalRules {
   return {
     write: own.write === "ask" || further?.write === "ask" ? "ask" : own.write,
     delete: own.delete === "ask" || further?.delete === "ask" ? "ask" : own.delete,
   };
 }
 
-function unasked({ write, delete: remove, ...rest }: Approval): Approval {
+function unasked({ write, delete: remove, ...rest }: ApprovalRules): ApprovalRules {
   return {
     ...rest,
     write: write === "ask" ? "pre_approved" : write,

@@ -1,7 +1,7 @@
-import type { Approval } from "./approval.ts";
+import type { ApprovalRules } from "./approval.ts";
 import { comparePaths, type VirtualPath } from "./virtual-path.ts";
 
-/** What a mount can do: `ro` reads, `rw` reads and writes. Consent is apart, see {@link Approval}. */
+/** What a mount can do: `ro` reads, `rw` reads and writes. Consent is apart, see {@link ApprovalRules}. */
 export type Mode = "ro" | "rw";
 
 /** What a path allows: `none < read < write`; write implies read. */
@@ -26,7 +26,7 @@ export interface Mount {
   /** The largest file that may be read or written, in bytes; absent: no limit. */
   readonly maxFileBytes?: number;
   /** Absent only in a project's own sandbox, if the project does not set it: then the worker may set it; the default is `ask`. */
-  readonly approval?: Approval;
+  readonly approval?: ApprovalRules;
   /** Writes are kept apart and become a changeset, even if no consent is needed. A derivation never removes it. */
   readonly stage?: true;
   /** Writes are kept apart and dropped. A derivation never removes it. */
@@ -47,7 +47,7 @@ export interface MountView {
   /** The host directory that is seen through it, as the project names it. Checks of the project's own files use this one. */
   readonly origin: string;
   /** The consent that is asked before a change in the view reaches that directory: calls from here need not ask again. */
-  readonly asked: Approval;
+  readonly asked: ApprovalRules;
 }
 
 /** The host directory that a mount shows, directly or through a view. */

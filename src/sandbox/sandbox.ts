@@ -1,6 +1,6 @@
 import { canonicalMounts, governingMount } from "./access.ts";
 import type { Narrowing } from "./ancestry.ts";
-import { type Approval, consentOf } from "./approval.ts";
+import { type ApprovalRules, consentOf } from "./approval.ts";
 import type { Limits } from "./limits.ts";
 import type { Mode, Mount } from "./mount.ts";
 import { lesserNetwork, type Network } from "./network/rule.ts";
@@ -95,7 +95,7 @@ export interface Needs {
   readonly allowWrite?: readonly VirtualPath[];
   readonly readonly?: boolean;
   /** For every mount of this worker that has none of its own. */
-  readonly approval?: Approval;
+  readonly approval?: ApprovalRules;
   /** For every mount of this worker: see {@link Mount.stage} and {@link Mount.discard}. */
   readonly stage?: true;
   readonly discard?: true;
@@ -114,7 +114,7 @@ export interface Needs {
 export interface ZoneNeed {
   readonly name: string;
   readonly mode?: Mode;
-  readonly approval?: Approval;
+  readonly approval?: ApprovalRules;
   readonly stage?: true;
   readonly discard?: true;
 }
@@ -129,7 +129,7 @@ export interface PathNeed {
   readonly mode: Mode;
   readonly suffixes?: readonly string[];
   readonly maxFileBytes?: number;
-  readonly approval?: Approval;
+  readonly approval?: ApprovalRules;
   readonly stage?: true;
   readonly discard?: true;
 }

@@ -24,11 +24,11 @@ import { requestHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
 import { Shares } from "./http/shares.ts";
 import type { Log } from "./logging/log.ts";
-import { type Measured, Metrics } from "./metrics/metrics.ts";
+import { type MeasuredProject, Metrics } from "./metrics/metrics.ts";
 import { loadPageFiles } from "./page/page-files.ts";
 import { projectNames, ServedProject, ServedProjects } from "./projects/served-project.ts";
 import { OpenSessions } from "./work/open-sessions.ts";
-import { StartedFleets } from "./work/started-fleets.ts";
+import { ServiceFleets } from "./work/started-fleets.ts";
 import { StartedRuns } from "./work/started-runs.ts";
 
 /** How long clients may take for the answers that are under way when the service is stopped. */
@@ -94,7 +94,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const runs = new StartedRuns(logs, log, over.signal, hide);
   const opened = named.map(([name, dir]) => {
     const onWaiting = (question: string): void => log.info({ project: name, question }, "a question waits");
-    const emit = (event: RunEvent, of: Measured): void => {
+    const emit = (event: RunEvent, of: MeasuredProject): void => {
       runs.see(event);
       metrics.see(event, of);
     };
@@ -108,7 +108,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const changesets = opening.use(
     await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished")),
   );
-  const fleets = new StartedFleets({ logs, record: new FleetRecord(stateDir), log, metrics, hide, over: over.signal });
+  const fleets = new ServiceFleets({ logs, record: new FleetRecord(stateDir), log, metrics, hide, over: over.signal });
   const sessions = new OpenSessions(log, over.signal);
   const unended = await unendedOf(opened, fleets, log);
   await logs.prepare({ type: "interrupted" }, new Set([...unended.values()].flat()));
@@ -174,7 +174,7 @@ async function endRemoved(listener: Listener, tokens: Tokens): Promise<void> {
 
 type Unended = ReadonlyMap<ServedProject, readonly string[]>;
 
-async function unendedOf(projects: readonly ServedProject[], fleets: StartedFleets, log: Log): Promise<Unended> {
+async function unendedOf(projects: readonly ServedProject[], fleets: ServiceFleets, log: Log): Promise<Unended> {
   const unended = new Map<ServedProject, readonly string[]>();
   for (const project of projects) {
     try {
@@ -188,7 +188,7 @@ async function unendedOf(projects: readonly ServedProject[], fleets: StartedFlee
 
 async function resume(
   unended: Unended,
-  fleets: StartedFleets,
+  fleets: ServiceFleets,
   machine: Parameters<typeof reapCells>[0],
   log: Log,
 ): Promise<void> {

@@ -14,7 +14,7 @@ export interface LockOwner {
 }
 
 /** How long to wait for a living owner. */
-export interface Patience {
+export interface LockWait {
   /** Milliseconds, from now. */
   readonly waitMs: number;
   /** Between two attempts, in milliseconds. */
@@ -26,8 +26,8 @@ export interface Patience {
 }
 
 /** For locks that are held for a moment: an owner that keeps one for longer hangs. */
-const A_MOMENT: Patience = { waitMs: 10_000, longestPauseMs: 5 };
-const NOT_AT_ALL: Patience = { waitMs: 0, longestPauseMs: 0 };
+const A_MOMENT: LockWait = { waitMs: 10_000, longestPauseMs: 5 };
+const NOT_AT_ALL: LockWait = { waitMs: 0, longestPauseMs: 0 };
 /** How many processes may have died one after another, each while it took over from the one before. */
 const MAX_TAKEOVERS = 8;
 
@@ -69,7 +69,7 @@ export class FileLock {
    *
    * @throws LockHeldError if a living process does not give it back in time.
    */
-  async take(patience: Patience = A_MOMENT): Promise<AsyncDisposable> {
+  async take(patience: LockWait = A_MOMENT): Promise<AsyncDisposable> {
     const first = !this.#hasTicket;
     if (first) await this.#makeTicket();
     await this.#takeAt(this.#path, waitOf(patience), 0);
@@ -132,7 +132,7 @@ export class FileLock {
 /** One wait, over any number of attempts. */
 type Wait = ReturnType<typeof waitOf>;
 
-function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience) {
+function waitOf({ waitMs, longestPauseMs, onWait, signal }: LockWait) {
   // Monotonic: the wall clock may be set meanwhile.
   const until = performance.now() + waitMs;
   let pauseMs = 0;
@@ -149,7 +149,7 @@ function waitOf({ waitMs, longestPauseMs, onWait, signal }: Patience) {
 }
 
 /** Takes a lock that is used once, and leaves nothing behind when it is given back. */
-export async function holdFile(path: string, owner: LockOwner, patience: Patience): Promise<AsyncDisposable> {
+export async function holdFile(path: string, owner: LockOwner, patience: LockWait): Promise<AsyncDisposable> {
   const lock = new FileLock(path, owner);
   try {
     const held = await lock.take(patience);

@@ -1,6 +1,6 @@
 import type { ConsentNeed } from "../files/checked-access.ts";
 import { isText, textDiff } from "../files/diff/text-diff.ts";
-import type { Effect, Expected, Foreseen, Intended, Version } from "../files/model/files.ts";
+import type { Effect, Expected, ForeseenOperation, Intended, Version } from "../files/model/files.ts";
 import { sha256 } from "../platform/sha256.ts";
 import type { HostExecuted } from "../sandbox/approval.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
@@ -111,7 +111,7 @@ export type WriteEffect = Extract<Effect, { kind: "write" }>;
  */
 export function shownEffects(
   intended: Intended,
-  { effects, places }: Pick<Foreseen, "effects" | "places">,
+  { effects, places }: Pick<ForeseenOperation, "effects" | "places">,
 ): { readonly diff: string; readonly covered: readonly CoveredEffect[] } {
   const lines: string[] = headingOf(intended, places);
   const covered: CoveredEffect[] = [];

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { askAgain, type Patience } from "../../src/agent/asked-again.ts";
+import { askAgain, type RetryDelays } from "../../src/agent/asked-again.ts";
 import type { AgentEvent, AgentFailure } from "../../src/agent/events.ts";
 import { APIS, openedAt } from "./provider-apis.ts";
 import type { Behaviour, ModelTurn } from "./servers/behaviour.ts";
 import type { Behaviours } from "./servers/model-server.ts";
 
 /** Nobody is silent for so long, on a machine that is busy with other tests. */
-const QUICK: Patience = { attempts: 3, firstWaitMs: 40, maxWaitMs: 2000, maxSilenceMs: 20_000 };
-const HASTY: Patience = { ...QUICK, maxSilenceMs: 300 };
+const QUICK: RetryDelays = { attempts: 3, firstWaitMs: 40, maxWaitMs: 2000, maxSilenceMs: 20_000 };
+const HASTY: RetryDelays = { ...QUICK, maxSilenceMs: 300 };
 const LONG: ModelTurn = { text: "I begin to say something that never comes to its end, whatever it would have been." };
 const HELLO: Behaviour = { type: "turn", turn: { text: "Hello." } };
 const DOWN: Behaviour = { type: "status", status: 500 };

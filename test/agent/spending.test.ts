@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Tokens } from "../../src/agent/events.ts";
+import type { ModelTokens } from "../../src/agent/events.ts";
 import { type Price, Spending } from "../../src/agent/spending.ts";
 import type { AgentBudget } from "../../src/declarations/worker/worker-yaml.ts";
 
@@ -103,7 +103,7 @@ describe("what a tree of agents spends", () => {
 });
 
 describe("what a provider says that an answer used", () => {
-  const spent = (told: Tokens): Spending => {
+  const spent = (told: ModelTokens): Spending => {
     const spending = new Spending("a", LOOSE, null);
     spending.add(told, { input: 30, output: 7 }, null);
     return spending;

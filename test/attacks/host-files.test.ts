@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import { type Files, placeOf } from "../../src/files/model/files.ts";
+import { type Files, mountedPlace } from "../../src/files/model/files.ts";
 import { SandboxError } from "../../src/sandbox/errors.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
@@ -107,7 +107,7 @@ function isErrno(error: unknown): boolean {
 function guardedVictim(files: Files): Victim {
   const mounts = [mount("/data", "rw")];
   const place = (path: string) => {
-    const found = placeOf(mounts, at(`/data/${path}`));
+    const found = mountedPlace(mounts, at(`/data/${path}`));
     if (found === null) throw new RangeError(path);
     return found;
   };

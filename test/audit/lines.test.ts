@@ -2,10 +2,11 @@ import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { type Line, linesBack, linesOf } from "../../src/audit/lines.ts";
+import { linesBack, linesOf, type TrailLine } from "../../src/audit/lines.ts";
 
 const CHUNK = 256 * 1024;
-const shown = (lines: readonly Line[]) => lines.map(({ start, end, bytes }) => [start, end, bytes?.length ?? null]);
+const shown = (lines: readonly TrailLine[]) =>
+  lines.map(({ start, end, bytes }) => [start, end, bytes?.length ?? null]);
 
 it.each([0, 1, 3000, CHUNK - 1, CHUNK, CHUNK + 1, 600_000])(
   "lines of %i bytes are the same from the end as from the beginning, without one that is not ended",

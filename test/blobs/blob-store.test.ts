@@ -5,9 +5,9 @@ import { afterAll, describe, expect, it } from "vitest";
 import {
   type BlobRefused,
   type BlobStore,
+  blobDigest,
   type Content,
   type Digest,
-  digestOf,
   putBytes,
   wholeBlob,
 } from "../../src/blobs/blob.ts";
@@ -59,8 +59,8 @@ async function* pieces(...all: readonly (string | Uint8Array)[]): Content {
 }
 
 const refusedAs = (code: BlobRefused["code"]) => expect.objectContaining({ name: "BlobRefused", code });
-const HELLO = digestOf(Buffer.from("hello"));
-const OTHER = digestOf(Buffer.from("other"));
+const HELLO = blobDigest(Buffer.from("hello"));
+const OTHER = blobDigest(Buffer.from("other"));
 
 const [where, open] = isSqlite ? (["a directory", inDirectory] as const) : (["PostgreSQL", inDatabase] as const);
 

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import type { BlobStore, Digest } from "../../src/blobs/blob.ts";
 import { DirectoryBlobs } from "../../src/blobs/directory-blobs.ts";
-import { type Mirror, Mirrors } from "../../src/blobs/mirrors.ts";
+import { Mirrors, type TreeMirror } from "../../src/blobs/mirrors.ts";
 import { readTree, sendTree } from "../../src/blobs/send-mounts.ts";
 import { applyChangeset } from "../../src/changes/apply/application.ts";
 import type { Settled } from "../../src/changes/apply/fitness.ts";
@@ -39,7 +39,7 @@ export interface MachinePair extends AsyncDisposable {
   readonly mirrorsDir: string;
   mount(more?: Partial<Mount>): Mount;
   /** Sends the directory, and mirrors it on the machine. */
-  mirrored(mount?: Mount, mounts?: readonly Mount[]): Promise<Mirror & { readonly digest: Digest }>;
+  mirrored(mount?: Mount, mounts?: readonly Mount[]): Promise<TreeMirror & { readonly digest: Digest }>;
   /** Runs something in a view of the mirror, and delivers what it changed. Null: nothing. */
   delivered(run: (dir: string) => void, mount?: Mount): Promise<Digest | null>;
   imported(digest: Digest, more?: Partial<ImportRequest>): Promise<(Collected & AsyncDisposable) | null>;

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type BlobStore, type Digest, digestOf, putBytes } from "../../src/blobs/blob.ts";
+import { type BlobStore, blobDigest, type Digest, putBytes } from "../../src/blobs/blob.ts";
 import { formatManifest } from "../../src/blobs/manifest.ts";
 import { Mirrors } from "../../src/blobs/mirrors.ts";
 import { readTree, sendTree } from "../../src/blobs/send-mounts.ts";
@@ -128,7 +128,7 @@ describe("mirrors", () => {
     // One file of the first mirror is changed, one is gone, and the store has lost one.
     fs.writeFileSync(join(before.path, "sub/0"), "forged   ");
     fs.rmSync(join(before.path, "sub/1"));
-    const lost = digestOf(Buffer.from("content 2"));
+    const lost = blobDigest(Buffer.from("content 2"));
     plant(pair.home, { new: "new", empty: "" });
     const own = pair.mount();
     const { tree } = await readTree({ mount: own, mounts: [own] });
@@ -145,7 +145,7 @@ describe("mirrors", () => {
     };
     await using after = await pair.mirrors.open(digest, store, NEVER);
     expect(Object.fromEntries(byteTree(after.path))).toEqual(Object.fromEntries(byteTree(pair.home)));
-    const fetched = ["content 0", "content 1", "content 2", "new"].map((text) => digestOf(Buffer.from(text)));
+    const fetched = ["content 0", "content 1", "content 2", "new"].map((text) => blobDigest(Buffer.from(text)));
     expect(got.filter((asked) => asked !== digest && asked !== before.digest).toSorted()).toEqual(fetched.toSorted());
   });
 

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, expect, it, vi } from "vitest";
-import { type BlobStore, type Digest, digestOf, putBytes, wholeBlob } from "../../src/blobs/blob.ts";
+import { type BlobStore, blobDigest, type Digest, putBytes, wholeBlob } from "../../src/blobs/blob.ts";
 import { DirectoryBlobs } from "../../src/blobs/directory-blobs.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 
@@ -32,7 +32,7 @@ function interleaved(at: readonly { readonly call: number; readonly act: () => v
 }
 
 const content = (n: number): Buffer => Buffer.from(`blob ${n}`);
-const digests = [0, 1, 2].map((n) => digestOf(content(n)));
+const digests = [0, 1, 2].map((n) => blobDigest(content(n)));
 
 /** All of it happens in one turn, as far as the store asks the file system itself. */
 function asked(store: BlobStore, digest: Digest): { found: boolean } {

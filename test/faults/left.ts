@@ -2,14 +2,14 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { connect } from "../../src/isolation/engine/open.ts";
 import { listVolumes, ownerOfVolume } from "../../src/isolation/engine/pinned-volume.ts";
-import { listCells } from "../../src/isolation/engine/reap.ts";
+import { listEngineCells } from "../../src/isolation/engine/reap.ts";
 import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
 
 /** What a state directory's orchestrators have left: asked from the Engine itself, past every fault. */
 export async function leftOf(stateDir: string): Promise<string[]> {
   const { docker } = await connect({});
   const sealKey = await loadSealKey(stateDir);
-  const cells = await listCells(docker, { owner: currentOwner(), sealKey });
+  const cells = await listEngineCells(docker, { owner: currentOwner(), sealKey });
   const volumes = (await listVolumes(docker)).filter((volume) => ownerOfVolume(sealKey, volume) !== null);
   const live = join(stateDir, "live");
   const owners = await readdir(live);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { boundedWrites } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import { type Files, placeOf } from "../../src/files/model/files.ts";
+import { type Files, mountedPlace } from "../../src/files/model/files.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
@@ -23,7 +23,7 @@ afterEach(() => {
 });
 
 const place = (path: string) => {
-  const found = placeOf([mount("/data", "rw")], at(`/data/${path}`));
+  const found = mountedPlace([mount("/data", "rw")], at(`/data/${path}`));
   if (found === null) throw new RangeError(path);
   return found;
 };

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type Files, type Place, placeOf } from "../../src/files/model/files.ts";
+import { type Files, mountedPlace, type Place } from "../../src/files/model/files.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 
 export interface Opened {
@@ -11,7 +11,7 @@ export interface Opened {
 export const contractMounts = [mount("/data", "rw"), mount("/data/inner/own", "rw"), mount("/out", "rw")];
 
 export function place(path: string): Place {
-  const found = placeOf(contractMounts, at(path));
+  const found = mountedPlace(contractMounts, at(path));
   if (found === null) throw new Error(`no mount governs ${path}`);
   return found;
 }

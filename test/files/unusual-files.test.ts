@@ -4,7 +4,7 @@ import net from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
-import { type Files, type Place, placeOf } from "../../src/files/model/files.ts";
+import { type Files, mountedPlace, type Place } from "../../src/files/model/files.ts";
 import { at, mount } from "../sandbox/sandboxes.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
@@ -20,7 +20,7 @@ afterEach(() => {
 });
 
 function place(path: string): Place {
-  const found = placeOf([mount("/data", "rw")], at(path));
+  const found = mountedPlace([mount("/data", "rw")], at(path));
   if (found === null) throw new Error(path);
   return found;
 }

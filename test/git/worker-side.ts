@@ -6,7 +6,7 @@ import { type GuardedFiles, guarded } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
 import { type Pulled, type PullRequest, pull } from "../../src/git/pull.ts";
 import { Repositories, type RepositoriesOptions } from "../../src/git/repositories.ts";
-import type { Repository, StagedCommit, TreeState } from "../../src/git/repository.ts";
+import type { Repository, StagedCommit, TreeRepositories } from "../../src/git/repository.ts";
 import { FileBytes, stage } from "../../src/git/stage.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import { at, mount, project } from "../sandbox/sandboxes.ts";
@@ -20,7 +20,7 @@ export interface WorkerSide extends AsyncDisposable {
   readonly stateDir: string;
   readonly repositories: Repositories;
   readonly repository: Repository;
-  readonly state: TreeState;
+  readonly state: TreeRepositories;
   readonly asked: string[][];
   readonly agreedTo: string[];
   pull(request?: Partial<PullRequest>): Promise<Pulled>;

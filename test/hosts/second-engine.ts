@@ -5,7 +5,12 @@ import { chown, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as wait } from "node:timers/promises";
-import { BASE_LABEL, FINGERPRINT_LABEL, fingerprint, listImages } from "../../src/isolation/engine/images/catalog.ts";
+import {
+  BASE_LABEL,
+  catalogImages,
+  FINGERPRINT_LABEL,
+  fingerprint,
+} from "../../src/isolation/engine/images/catalog.ts";
 import { IMAGE_PREFIX } from "../../src/isolation/port/images.ts";
 import type { Host } from "./hosts.ts";
 
@@ -102,7 +107,7 @@ async function loadImages(inside: Inside, stamp: string, images: readonly string
 async function nameTheirBase(inside: Inside): Promise<void> {
   const idOf = async (tag: string): Promise<string> =>
     (await ran(...inside(false, ["docker", "image", "inspect", "--format", "{{.Id}}", tag]))).trim();
-  const [base, ...others] = await listImages(join(ROOT, "images"), IMAGE_PREFIX);
+  const [base, ...others] = await catalogImages(join(ROOT, "images"), IMAGE_PREFIX);
   let id = await idOf(DEBIAN_TAG);
   for (const source of [...(base === undefined ? [] : [base]), ...others]) {
     const labels = `${FINGERPRINT_LABEL}=${fingerprint(source, id)} ${BASE_LABEL}=${id}`;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Approval, Consent } from "../../src/sandbox/approval.ts";
+import type { ApprovalRules, Consent } from "../../src/sandbox/approval.ts";
 import { projectSandbox } from "../../src/sandbox/declare.ts";
 import { derive } from "../../src/sandbox/derive.ts";
 import { LIMIT_NAMES } from "../../src/sandbox/limits.ts";
@@ -77,7 +77,7 @@ function parentSees(parent: Sandbox, host: string, mode: Mode): boolean {
 
 const STRICTNESS: readonly Consent[] = ["pre_approved", "ask", "blocked"];
 
-function isAsStrict(child: Approval | undefined, parent: Approval | undefined): boolean {
+function isAsStrict(child: ApprovalRules | undefined, parent: ApprovalRules | undefined): boolean {
   if (child === undefined) return false;
   return (["write", "delete"] as const).every((operation) => {
     return STRICTNESS.indexOf(child[operation]) >= STRICTNESS.indexOf(parent?.[operation] ?? "pre_approved");

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { type Owner, Shares } from "../../src/serve/http/shares.ts";
+import { type ShareOwner, Shares } from "../../src/serve/http/shares.ts";
 
-const owner = (key: string, isAdmin = false): Owner => ({ key, token: key, isAdmin });
+const owner = (key: string, isAdmin = false): ShareOwner => ({ key, token: key, isAdmin });
 const none = (): void => {};
 
 describe("what clients share", () => {

@@ -9,6 +9,7 @@ import { ApplyLog, type Intent, type Ready } from "./apply-log.ts";
 import {
   APPLIED,
   type ApplyLimits,
+  type ChangeVerdict,
   conflict,
   DEFAULT_LIMITS,
   fitness,
@@ -16,7 +17,6 @@ import {
   isVerdict,
   refused,
   type Settled,
-  type Verdict,
 } from "./fitness.ts";
 import {
   changeMode,
@@ -30,7 +30,14 @@ import {
   place,
   remove,
 } from "./make.ts";
-import { type CurrentEntry, currentEntry, OpenMounts, openContent, type Slot, whyConflict } from "./open-mounts.ts";
+import {
+  type ChangeSlot,
+  type CurrentEntry,
+  currentEntry,
+  OpenMounts,
+  openContent,
+  whyConflict,
+} from "./open-mounts.ts";
 
 /** The most changes that are flushed together. Each holds two descriptors open. */
 const MAX_BATCH = 64;
@@ -69,7 +76,7 @@ export interface ApplicationOptions {
 /** A change that is ready: its new entry is complete under a temporary name, or it needs none. */
 interface Prepared {
   readonly change: Change;
-  readonly slot: Slot;
+  readonly slot: ChangeSlot;
   readonly temporary: string;
   readonly made: Made | null;
 }
@@ -135,7 +142,7 @@ export class Application implements Disposable {
     }
   }
 
-  async #prepare(change: Change): Promise<Prepared | Verdict> {
+  async #prepare(change: Change): Promise<Prepared | ChangeVerdict> {
     if (this.#signal?.aborted) return STOPPED;
     const unfit = this.#unfit(change);
     if (unfit !== null) return refused(unfit);
@@ -151,11 +158,11 @@ export class Application implements Disposable {
   }
 
   /** A deletion that was ready when the process was killed may be done, and its parent directory deleted too. */
-  #isGoneByUs({ index, kind }: Change, { outcome }: Verdict): boolean {
+  #isGoneByUs({ index, kind }: Change, { outcome }: ChangeVerdict): boolean {
     return kind === "delete" && outcome === "conflict" && this.#log.ready(index) !== undefined;
   }
 
-  async #prepareIn(slot: Slot, change: Change): Promise<Prepared | Verdict> {
+  async #prepareIn(slot: ChangeSlot, change: Change): Promise<Prepared | ChangeVerdict> {
     const temporary = temporaryName(this.#log.token, change.index);
     const now = currentEntry(slot.folder, slot.name);
     const ready = this.#log.ready(change.index);
@@ -172,7 +179,7 @@ export class Application implements Disposable {
   }
 
   /** Continues a change that was ready when the process was killed: in place, still under its temporary name, or lost (null). */
-  #resume(of: Omit<Prepared, "made"> & { now: CurrentEntry; ready: Ready }): Prepared | Verdict | null {
+  #resume(of: Omit<Prepared, "made"> & { now: CurrentEntry; ready: Ready }): Prepared | ChangeVerdict | null {
     const { change, slot, temporary, now, ready } = of;
     if (change.kind === "delete") return now === null ? APPLIED : null;
     if (!brings(change)) return null;
@@ -185,7 +192,7 @@ export class Application implements Disposable {
     return { change, slot, temporary, made };
   }
 
-  async #make(change: Change, slot: Slot, temporary: string): Promise<Made | Verdict> {
+  async #make(change: Change, slot: ChangeSlot, temporary: string): Promise<Made | ChangeVerdict> {
     const { next, type, linkText = "" } = change;
     const found = openContent(change, this.#mounts);
     if (isVerdict(found)) return found;
@@ -194,7 +201,7 @@ export class Application implements Disposable {
     if (next === null) throw new RangeError("a deletion brings nothing");
     this.#step(`make ${change.index}`);
     try {
-      let made: Made | Verdict;
+      let made: Made | ChangeVerdict;
       if (type === "link") made = makeLink(linkText, content, slot.folder, temporary);
       else if (type === "directory") made = makeFolder(next, content, slot.folder, temporary);
       else made = await makeFile(next, content, slot.folder, temporary, this.#signal);
@@ -221,7 +228,7 @@ export class Application implements Disposable {
     });
   }
 
-  #put({ change, slot, temporary, made }: Prepared): Verdict {
+  #put({ change, slot, temporary, made }: Prepared): ChangeVerdict {
     this.#step(`put ${change.index}`);
     if (change.kind === "delete") return remove(change, slot);
     if (made === null) return changeMode(change, slot);
@@ -230,7 +237,7 @@ export class Application implements Disposable {
     return verdict;
   }
 
-  #sweep({ folder }: Slot, temporary: string): Verdict | null {
+  #sweep({ folder }: ChangeSlot, temporary: string): ChangeVerdict | null {
     return sweep(folder, temporary, () => this.#step("sweep"));
   }
 
@@ -239,7 +246,7 @@ export class Application implements Disposable {
   }
 }
 
-const STOPPED: Verdict = { outcome: "held", reason: "applying was stopped before this change" };
+const STOPPED: ChangeVerdict = { outcome: "held", reason: "applying was stopped before this change" };
 
 /** True if the change puts a new entry in place. */
 function brings({ kind, type }: Change): boolean {
@@ -269,7 +276,7 @@ export function temporaryName(token: string, index: number): string {
 }
 
 /** Deletes what has the name of a temporary file, whether it is a leftover or was planted. A link is not followed. */
-function sweep(folder: Descriptor, temporary: string, onStep: () => void): Verdict | null {
+function sweep(folder: Descriptor, temporary: string, onStep: () => void): ChangeVerdict | null {
   const path = folder.path(temporary);
   const stats = fs.lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return null;
@@ -285,7 +292,7 @@ function sweep(folder: Descriptor, temporary: string, onStep: () => void): Verdi
   return null;
 }
 
-export interface ApplyOptions extends ApplicationOptions {
+export interface LoggedApplicationOptions extends ApplicationOptions {
   /** A directory of Corral's own, for this changeset alone; created if it is missing. */
   readonly logDir: string;
   readonly limits?: ApplyLimits | undefined;
@@ -297,12 +304,12 @@ export interface ApplyOptions extends ApplicationOptions {
  * Applies the approved changes of a changeset (`which`, by index), in order, and returns a verdict for each. A change is
  * applied whole or not at all, and only if its target is as the run found it. No link is followed.
  *
- * If the process is killed, {@link finishInterrupted} continues from the log. Rejects if the log cannot be written.
+ * If the process is killed, {@link continueApplication} continues from the log. Rejects if the log cannot be written.
  */
 export async function applyChangeset(
   changeset: Changeset,
   which: Iterable<number>,
-  { limits = DEFAULT_LIMITS, ...options }: ApplyOptions,
+  { limits = DEFAULT_LIMITS, ...options }: LoggedApplicationOptions,
 ): Promise<Settled[]> {
   const intent = { id: changeset.id, which: [...which], limits };
   using log = ApplyLog.open(options.logDir) ?? begun(intent, options);
@@ -311,9 +318,9 @@ export async function applyChangeset(
 }
 
 /** Continues an interrupted application with the changes that were approved then. Null if there is none. */
-export async function finishInterrupted(
+export async function continueApplication(
   changeset: Changeset,
-  options: Omit<ApplyOptions, "limits">,
+  options: Omit<LoggedApplicationOptions, "limits">,
 ): Promise<Settled[] | null> {
   using log = ApplyLog.open(options.logDir);
   if (log === null) return null;
@@ -324,7 +331,7 @@ export async function finishInterrupted(
 async function applied(
   changeset: Changeset,
   log: ApplyLog,
-  { logDir, onSettled, ...options }: Omit<ApplyOptions, "limits">,
+  { logDir, onSettled, ...options }: Omit<LoggedApplicationOptions, "limits">,
 ): Promise<Settled[]> {
   using application = new Application(changeset, log, options);
   const settled = await application.run();
@@ -334,7 +341,7 @@ async function applied(
   return settled;
 }
 
-function begun(intent: Intent, { logDir, onStep }: ApplyOptions): ApplyLog {
+function begun(intent: Intent, { logDir, onStep }: LoggedApplicationOptions): ApplyLog {
   onStep?.("begin");
   return ApplyLog.begin(logDir, intent);
 }

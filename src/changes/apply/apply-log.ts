@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { sync } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import type { ApplyLimits, Settled, Verdict } from "./fitness.ts";
+import type { ApplyLimits, ChangeVerdict, Settled } from "./fitness.ts";
 
 /** What was approved. It is written to disk before anything is changed. */
 export interface Intent {
@@ -57,7 +57,7 @@ export class ApplyLog implements Disposable {
   readonly token: string;
   readonly #file: Descriptor;
   readonly #ready: Map<number, Ready>;
-  readonly #done: Map<number, Verdict>;
+  readonly #done: Map<number, ChangeVerdict>;
 
   private constructor(file: Descriptor, text: Text) {
     const { id, which, limits, token } = text.header;
@@ -112,7 +112,7 @@ export class ApplyLog implements Disposable {
     return this.#ready.get(change);
   }
 
-  done(change: number): Verdict | undefined {
+  done(change: number): ChangeVerdict | undefined {
     return this.#done.get(change);
   }
 
@@ -140,13 +140,13 @@ export class ApplyLog implements Disposable {
 interface Text {
   readonly header: z.infer<typeof header>;
   readonly ready: Map<number, Ready>;
-  readonly done: Map<number, Verdict>;
+  readonly done: Map<number, ChangeVerdict>;
 }
 
 function parse(text: string): Text {
   const [first = "", ...rest] = text.split("\n").filter((one) => one !== "");
   const ready = new Map<number, Ready>();
-  const done = new Map<number, Verdict>();
+  const done = new Map<number, ChangeVerdict>();
   for (const one of rest) {
     const value = parsed(line, one);
     if ("ready" in value) ready.set(value.ready, { index: value.ready, inode: value.inode });

@@ -10,33 +10,33 @@ import {
 } from "../model/changeset.ts";
 
 /** The outcome of a change and, if it was not applied, the reason: text for people, with virtual paths only. */
-export interface Verdict {
+export interface ChangeVerdict {
   readonly outcome: ChangeOutcome;
   readonly reason: string | null;
 }
 
 /** A change with its outcome. */
-export interface Settled extends Verdict {
+export interface Settled extends ChangeVerdict {
   readonly change: Change;
 }
 
-export const APPLIED: Verdict = { outcome: "applied", reason: null };
+export const APPLIED: ChangeVerdict = { outcome: "applied", reason: null };
 
-export function refused(reason: string): Verdict {
+export function refused(reason: string): ChangeVerdict {
   return { outcome: "refused", reason };
 }
 
 /** The target changed since the run began. It is never overwritten. */
-export function conflict(reason: string): Verdict {
+export function conflict(reason: string): ChangeVerdict {
   return { outcome: "conflict", reason };
 }
 
-export function isVerdict(value: object): value is Verdict {
+export function isVerdict(value: object): value is ChangeVerdict {
   return "outcome" in value;
 }
 
 /** The verdict for an error of the system. Any other error is a bug and is thrown again. */
-export function impossible(error: unknown): Verdict {
+export function impossible(error: unknown): ChangeVerdict {
   const { code, syscall } = error as NodeJS.ErrnoException;
   if (code === undefined || syscall === undefined) throw error;
   return refused(WORDS.get(code) ?? `the system refused it (${code})`);
@@ -69,7 +69,7 @@ export function fitness(
   which: ReadonlySet<number>,
   limits: ApplyLimits,
 ): (change: Change) => string | null {
-  const large = tooLarge(changeset, which, limits);
+  const large = tooLargeChanges(changeset, which, limits);
   return (change) => {
     const mount = changeset.mounts[change.mount];
     return mount === undefined ? CONTRADICTION : (whyUnfit(change, mount) ?? large.get(change.index) ?? null);
@@ -126,7 +126,7 @@ export interface ApplyLimits {
 export const DEFAULT_LIMITS: ApplyLimits = { fileBytes: 4 * 1024 ** 3, totalBytes: 16 * 1024 ** 3 };
 
 /** Why a file is too large, by the index of its change. It is decided before anything is copied, and never changes. */
-export function tooLarge(
+export function tooLargeChanges(
   { changes }: Pick<Changeset, "changes">,
   which: ReadonlySet<number>,
   { fileBytes, totalBytes }: ApplyLimits,

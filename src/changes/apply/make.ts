@@ -3,18 +3,18 @@ import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { codeOf, hasCode } from "../../platform/errno.ts";
 import type { Change, EntryFacts } from "../model/changeset.ts";
-import { APPLIED, conflict, impossible, refused, type Verdict } from "./fitness.ts";
+import { APPLIED, type ChangeVerdict, conflict, impossible, refused } from "./fitness.ts";
 import {
+  type ChangedContent,
+  type ChangeSlot,
   CONTENT_CHANGED,
-  type Content,
   type CurrentEntry,
   currentEntry,
-  type Slot,
   whyConflict,
 } from "./open-mounts.ts";
 
 /** Gives the new entry its real name atomically, unless the entry of that name changed since the run began. */
-export function place(change: Change, { folder, name }: Slot, temporary: string, inode: string): Verdict {
+export function place(change: Change, { folder, name }: ChangeSlot, temporary: string, inode: string): ChangeVerdict {
   const before = currentEntry(folder, name);
   if (isFolderThere(change, before)) return APPLIED;
   const reason = whyConflict(change, before);
@@ -41,7 +41,7 @@ export function isFolderThere({ kind, type }: Change, now: CurrentEntry): boolea
 }
 
 /** Deletes a file, a link or an empty directory, unless it changed since the run began. */
-export function remove(change: Change, { folder, name }: Slot): Verdict {
+export function remove(change: Change, { folder, name }: ChangeSlot): ChangeVerdict {
   const reason = whyConflict(change, currentEntry(folder, name));
   if (reason !== null) return conflict(reason);
   try {
@@ -55,7 +55,7 @@ export function remove(change: Change, { folder, name }: Slot): Verdict {
 }
 
 /** Changes the permission bits of a directory. The bits above them (setgid, sticky) are kept. */
-export function changeMode(change: Change, { folder, name }: Slot): Verdict {
+export function changeMode(change: Change, { folder, name }: ChangeSlot): ChangeVerdict {
   try {
     using found = folder.child(name, true).reopenFolder();
     const stats = fs.fstatSync(found.fd, { bigint: true });
@@ -93,16 +93,16 @@ export interface Made {
 }
 
 /** Others can write to the folder too: Corral neither gives away nor puts in place what may not be its own. */
-export const NOT_OURS: Verdict = refused("another process replaced its temporary file");
+export const NOT_OURS: ChangeVerdict = refused("another process replaced its temporary file");
 
 /** A copy of the run's file, with its modification time. Only its owner can read it until it is complete. */
 export async function makeFile(
   next: EntryFacts,
-  content: Content,
+  content: ChangedContent,
   folder: Descriptor,
   temporary: string,
   signal?: AbortSignal,
-): Promise<Made | Verdict> {
+): Promise<Made | ChangeVerdict> {
   using from = content.descriptor.reopen(fs.constants.O_RDONLY);
   const file = Descriptor.create(folder.path(temporary), 0o600);
   try {
@@ -122,7 +122,12 @@ export async function makeFile(
   }
 }
 
-export function makeFolder(next: EntryFacts, content: Content, parent: Descriptor, temporary: string): Made | Verdict {
+export function makeFolder(
+  next: EntryFacts,
+  content: ChangedContent,
+  parent: Descriptor,
+  temporary: string,
+): Made | ChangeVerdict {
   fs.mkdirSync(parent.path(temporary), 0o700);
   const folder = parent.child(temporary, true).reopenFolder();
   const { uid, nlink } = folder.stat();
@@ -134,7 +139,12 @@ export function makeFolder(next: EntryFacts, content: Content, parent: Descripto
   return { inode: inodeOf(folder), descriptor: folder, unsynced: true };
 }
 
-export function makeLink(text: string, content: Content, folder: Descriptor, temporary: string): Made | Verdict {
+export function makeLink(
+  text: string,
+  content: ChangedContent,
+  folder: Descriptor,
+  temporary: string,
+): Made | ChangeVerdict {
   fs.symlinkSync(text, folder.path(temporary));
   const link = folder.child(temporary);
   const stats = link.stat();
@@ -148,7 +158,7 @@ export function makeLink(text: string, content: Content, folder: Descriptor, tem
 }
 
 /** Sets owner and permission bits, but never setuid or setgid. */
-function dress(made: Descriptor, { uid, gid }: Content, mode: number): void {
+function dress(made: Descriptor, { uid, gid }: ChangedContent, mode: number): void {
   if (isRoot()) fs.fchownSync(made.fd, uid, gid);
   fs.fchmodSync(made.fd, mode & 0o777);
 }

@@ -4,7 +4,7 @@ import { sync } from "../../files/host/content.ts";
 import { Descriptor, mountIdOf, pinned } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import { type Change, type Changeset, type EntryFacts, factsOf } from "../model/changeset.ts";
-import { conflict, isVerdict, refused, type Verdict } from "./fitness.ts";
+import { type ChangeVerdict, conflict, isVerdict, refused } from "./fitness.ts";
 
 /** Files that are flushed at once. */
 const AT_ONCE = 8;
@@ -33,7 +33,7 @@ export async function flushContent(changeset: Pick<Changeset, "mounts" | "change
 }
 
 /** A folder in which something is changed, held open, and the name in it. */
-export interface Slot extends Disposable {
+export interface ChangeSlot extends Disposable {
   readonly folder: Descriptor;
   readonly name: string;
 }
@@ -55,20 +55,20 @@ export class OpenMounts implements Disposable {
   }
 
   /** Opens the folder of a change in the real directory. */
-  target(mount: number, parts: readonly string[]): Slot | Verdict {
+  target(mount: number, parts: readonly string[]): ChangeSlot | ChangeVerdict {
     const root = this.#opened[mount]?.target ?? null;
     return root === null ? refused("its directory was replaced since the run began") : open(root, parts);
   }
 
   /** Whose a new entry in the slot is; null: as in the run's own version. */
-  owner(mount: number, { folder, name }: Slot): Pick<Content, "uid" | "gid"> | null {
+  owner(mount: number, { folder, name }: ChangeSlot): Pick<ChangedContent, "uid" | "gid"> | null {
     if (this.#opened[mount]?.lent !== true) return null;
     const { uid, gid } = fs.lstatSync(folder.path(name), { throwIfNoEntry: false }) ?? folder.stat();
     return { uid, gid };
   }
 
   /** Opens the folder of a change in the run's own version. */
-  content(mount: number, parts: readonly string[]): Slot | Verdict {
+  content(mount: number, parts: readonly string[]): ChangeSlot | ChangeVerdict {
     const root = this.#opened[mount]?.content ?? null;
     const slot = root === null ? CONTENT_CHANGED : open(root, parts);
     return "folder" in slot ? slot : CONTENT_CHANGED;
@@ -83,10 +83,10 @@ export class OpenMounts implements Disposable {
 }
 
 /** Only the content that was checked and shown is applied. */
-export const CONTENT_CHANGED: Verdict = refused("its new content was changed after it had been checked");
+export const CONTENT_CHANGED: ChangeVerdict = refused("its new content was changed after it had been checked");
 
 /** What the run left under a name. The descriptor only names it: reopen a file to read it. */
-export interface Content extends Disposable {
+export interface ChangedContent extends Disposable {
   readonly descriptor: Descriptor;
   readonly uid: number;
   readonly gid: number;
@@ -94,7 +94,7 @@ export interface Content extends Disposable {
 }
 
 /** Finds what a change brings. It must still be what was checked. */
-export function openContent({ mount, parts, next }: Change, mounts: OpenMounts): Content | Verdict {
+export function openContent({ mount, parts, next }: Change, mounts: OpenMounts): ChangedContent | ChangeVerdict {
   const slot = mounts.content(mount, parts);
   if (isVerdict(slot)) return slot;
   using _ = slot;
@@ -122,7 +122,7 @@ function identified(host: string, identity: string): Descriptor | null {
 }
 
 /** Goes down through no link and onto no other mount: the run has not seen what is mounted inside. */
-function open(root: Descriptor, parts: readonly string[]): Slot | Verdict {
+function open(root: Descriptor, parts: readonly string[]): ChangeSlot | ChangeVerdict {
   const mount = mountIdOf(root);
   // At each step: nothing is looked up in another mount, whose entries would decide the verdict.
   const staysHere = (step: Descriptor): void => {

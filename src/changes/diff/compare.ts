@@ -1,12 +1,12 @@
 import fs from "node:fs";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import { conflict, isVerdict, type Verdict } from "../apply/fitness.ts";
+import { type ChangeVerdict, conflict, isVerdict } from "../apply/fitness.ts";
 import { isFolderThere } from "../apply/make.ts";
 import { currentEntry, isAsItWas, type OpenMounts, openContent, whyConflict } from "../apply/open-mounts.ts";
 import { type Change, factsOf } from "../model/changeset.ts";
 
 /** Why a change cannot be applied to the target now; null if it can. */
-export function whyNot(change: Change, mounts: OpenMounts): Verdict | null {
+export function whyNot(change: Change, mounts: OpenMounts): ChangeVerdict | null {
   const slot = mounts.target(change.mount, change.parts);
   if (isVerdict(slot)) return slot;
   using _ = slot;
@@ -20,7 +20,7 @@ export function whyNot(change: Change, mounts: OpenMounts): Verdict | null {
 export function versionsOf(
   change: Change,
   mounts: OpenMounts,
-): { readonly before: Buffer; readonly after: Buffer } | Verdict {
+): { readonly before: Buffer; readonly after: Buffer } | ChangeVerdict {
   const content = openContent(change, mounts);
   if (isVerdict(content)) return content;
   using _ = content;

@@ -27,7 +27,7 @@ export function rawChild(folder: Descriptor, name: RawName, directory = false): 
 const ASCII = /^\p{ASCII}*$/u;
 
 /** The name as text; null if it is not UTF-8. */
-export function textOf(name: RawName): string | null {
+export function nameText(name: RawName): string | null {
   // A worker can make a hundred thousand long names.
   if (ASCII.test(name)) return name;
   const bytes = rawBytes(name);

@@ -3,7 +3,7 @@ import { ASK } from "../../sandbox/approval.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Change, type EntryFacts, linkTextFault, type RawName, textOf } from "../model/changeset.ts";
+import { type Change, type EntryFacts, linkTextFault, nameText, type RawName } from "../model/changeset.ts";
 import type { View } from "../view/view.ts";
 
 /** A change as the scan finds it: names are bytes, and nothing has been checked. */
@@ -71,7 +71,7 @@ export function judged(
   { mount, pathOf, closed }: Pick<View, "mount" | "pathOf" | "closed">,
   budget: BytesBudget,
 ): Pick<Change, "parts" | "path" | "type" | "refusal"> {
-  const texts = draft.names.map((name) => textOf(name) ?? name.replace(/[^\x20-\x7e]/g, "?"));
+  const texts = draft.names.map((name) => nameText(name) ?? name.replace(/[^\x20-\x7e]/g, "?"));
   const path = pathOf(draft.names) ?? joinVirtual(mount.path, texts.join("/"));
   const type = draft.type === "other" ? "file" : draft.type;
   const refusal = refusalOf(draft, { mount, closed }, path, budget) ?? draft.refusal ?? null;
@@ -84,7 +84,7 @@ function refusalOf(
   path: VirtualPath,
   budget: BytesBudget,
 ): string | null {
-  if (draft.names.some((name) => textOf(name) === null)) return "its name is not UTF-8";
+  if (draft.names.some((name) => nameText(name) === null)) return "its name is not UTF-8";
   if (draft.names.some((name) => name.length > MAX_COMPONENT_BYTES)) return "its name is too long";
   if (mount.mode !== "rw") return "its directory is read-only";
   const operation = draft.kind === "delete" ? "delete" : "write";

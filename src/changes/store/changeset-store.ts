@@ -18,8 +18,8 @@ import {
   BrokenRecord,
   type Completed,
   changed,
+  changesetDigest,
   type Discarded,
-  digestOf,
   EndedChangesets,
   type Finished,
   finishApplication,
@@ -27,7 +27,7 @@ import {
   type KeptApplication,
   KeptFolder,
   type Listed,
-  type Loaded,
+  type LoadedChangeset,
   missing,
   type NotKept,
   namesIn,
@@ -138,7 +138,7 @@ async function unlessBroken<T extends { readonly ok: true }>(
 }
 
 export interface StoreOptions extends KeptApplication {
-  /** What was shown: see {@link digestOf}. If the changeset has another digest now, nothing is applied. */
+  /** What was shown: see {@link changesetDigest}. If the changeset has another digest now, nothing is applied. */
   readonly digest?: string | undefined;
   /** The changes are kept already, without a reason: see {@link ChangesetStore.complete}. */
   readonly isKept?: boolean;
@@ -240,7 +240,7 @@ export class ChangesetStore {
     return listed.sort((a, b) => (age(a) < age(b) ? -1 : age(a) > age(b) ? 1 : 0));
   }
 
-  async load(id: string): Promise<Loaded> {
+  async load(id: string): Promise<LoadedChangeset> {
     if (!this.#folders.has(id)) return missing(id);
     return await unlessBroken(id, async () => ({ ok: true, ...(await this.#folders.of(id).read()) }));
   }
@@ -250,7 +250,7 @@ export class ChangesetStore {
     return await this.#folders.holding(id, async (folder) => {
       await finishApplication(folder, options);
       const kept = await folder.read();
-      if (options.digest !== undefined && options.digest !== digestOf(kept.changeset)) return changed(id);
+      if (options.digest !== undefined && options.digest !== changesetDigest(kept.changeset)) return changed(id);
       const settled = await applyKept(folder, kept, which, options);
       const left = (await folder.read()).waiting.size;
       if (left === 0) await this.#folders.end(folder);
@@ -312,7 +312,7 @@ export class ChangesetStore {
     return await this.#folders.holding(id, async (folder) => {
       const finished = await unlessBroken(id, async () => {
         await finishApplication(folder, { record });
-        if (digest !== undefined && digest !== digestOf(await folder.readChangeset())) return changed(id);
+        if (digest !== undefined && digest !== changesetDigest(await folder.readChangeset())) return changed(id);
         return { ok: true };
       });
       if (!finished.ok && (finished.code !== "broken" || digest !== undefined)) return finished;

@@ -6,13 +6,13 @@ import { hasCode } from "../../platform/errno.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
-import { type ApplicationOptions, applyChangeset, finishInterrupted } from "../apply/application.ts";
+import { type ApplicationOptions, applyChangeset, continueApplication } from "../apply/application.ts";
 import type { ApplyLimits, Settled } from "../apply/fitness.ts";
 import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
 import { isChangesetId, type KeptOutcome, type KeptState, parseChangeset, parseState } from "./record.ts";
 
 /** The end of a changeset of a fleet's item: what is not `applied` was discarded or refused. */
-export interface Ended {
+export interface EndedChangeset {
   readonly id: string;
   readonly state: KeptState;
 }
@@ -31,7 +31,7 @@ export class EndedChangesets {
   }
 
   /** `id`: only this one. */
-  async *each(id: string | null): AsyncGenerator<Ended> {
+  async *each(id: string | null): AsyncGenerator<EndedChangeset> {
     for (const name of id === null ? await namesIn(this.#root) : [`${ENDED}${id}`]) {
       const ended = name.startsWith(ENDED) ? name.slice(ENDED.length) : "";
       if (!isChangesetId(ended)) continue;
@@ -244,7 +244,7 @@ export interface NotKept {
   readonly reason: string;
 }
 
-export type Loaded = ({ readonly ok: true } & KeptChangeset) | NotKept;
+export type LoadedChangeset = ({ readonly ok: true } & KeptChangeset) | NotKept;
 export type Applied = { readonly ok: true; readonly settled: readonly Settled[]; readonly left: number } | NotKept;
 export type Discarded = { readonly ok: true } | NotKept;
 
@@ -271,10 +271,12 @@ export function changed(id: string): NotKept {
 }
 
 /** A kept changeset whose application was completed. `settled`: what this call applied; null: nothing. */
-export type Completed = (Extract<Loaded, { ok: true }> & { readonly settled: readonly Settled[] | null }) | NotKept;
+export type Completed =
+  | (Extract<LoadedChangeset, { ok: true }> & { readonly settled: readonly Settled[] | null })
+  | NotKept;
 
 /** A SHA-256 of what a person is shown of a changeset and what is applied: its directories and all its changes. */
-export function digestOf({ id, project, mounts, changes }: Changeset): string {
+export function changesetDigest({ id, project, mounts, changes }: Changeset): string {
   const places = mounts.map(({ path, target, targetIdentity, closed }) => [path, target, targetIdentity, closed]);
   return sha256(JSON.stringify([id, project, places, changes]));
 }
@@ -327,7 +329,7 @@ export async function finishApplication(
   if (!isThere(folder.applyLog)) return null;
   const { changeset, state } = await folder.read();
   const recorded = async (settled: readonly Settled[]) => await record?.(changeset, settled, { resumed: true });
-  return await finishInterrupted(changeset, { signal, onStep, ...logIn(folder, state, recorded) });
+  return await continueApplication(changeset, { signal, onStep, ...logIn(folder, state, recorded) });
 }
 
 function logIn(

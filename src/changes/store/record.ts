@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Verdict } from "../apply/fitness.ts";
+import type { ChangeVerdict } from "../apply/fitness.ts";
 import type { Changeset } from "../model/changeset.ts";
 
 /** The outcomes of a kept changeset, and the fields that a list shows, so that a list need not read all of it. */
@@ -8,7 +8,7 @@ export interface KeptState extends Omit<Changeset, "root" | "mounts" | "changes"
   readonly changes: readonly KeptOutcome[];
 }
 
-export interface KeptOutcome extends Verdict {
+export interface KeptOutcome extends ChangeVerdict {
   readonly index: number;
 }
 

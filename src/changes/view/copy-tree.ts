@@ -9,7 +9,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { type RawName, rawChild, rawPath, rawStat } from "../model/changeset.ts";
 import { type BaseNode, type BaseTree, CannotStage } from "./base-tree.ts";
-import { lentFiles, type Owner } from "./lending.ts";
+import { type HostUser, lentFiles } from "./lending.ts";
 
 /** The most bytes that are copied for one view. */
 export const MAX_COPIED_BYTES = 4 * 1024 ** 3;
@@ -32,16 +32,16 @@ export async function copyTree(
 
 interface CopyOptions {
   /** Whose the copy is. Absent: each entry keeps its owner. */
-  readonly owner?: Owner | undefined;
+  readonly owner?: HostUser | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 class TreeCopy {
-  readonly #owner: Owner | undefined;
+  readonly #owner: HostUser | undefined;
   readonly #signal: AbortSignal | undefined;
   #bytes = 0;
 
-  constructor(owner: Owner | undefined, signal: AbortSignal | undefined) {
+  constructor(owner: HostUser | undefined, signal: AbortSignal | undefined) {
     this.#owner = owner;
     this.#signal = signal;
   }
@@ -113,13 +113,13 @@ function openNow(named: Descriptor): Descriptor {
 }
 
 /** Sets owner (`owner`, if there is one) and permission bits like those of another folder. Only root can change the owner. */
-export function likeFolder(folder: Descriptor, model: Descriptor, owner: Owner = model.stat()): void {
+export function likeFolder(folder: Descriptor, model: Descriptor, owner: HostUser = model.stat()): void {
   using opened = folder.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
   if (isRoot()) fs.fchownSync(opened.fd, owner.uid, owner.gid);
   fs.fchmodSync(opened.fd, model.stat().mode & 0o1777);
 }
 
-function giveLink(folder: Descriptor, name: RawName, { uid, gid }: Owner): void {
+function giveLink(folder: Descriptor, name: RawName, { uid, gid }: HostUser): void {
   if (isRoot()) fs.lchownSync(rawPath(folder, name), uid, gid);
 }
 

@@ -10,13 +10,13 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type RawName, rawChild, rawNamesIn, rawStat } from "../model/changeset.ts";
 
 /** A user of the host, and its group. */
-export interface Owner {
+export interface HostUser {
   readonly uid: number;
   readonly gid: number;
 }
 
 /** Of cells that no writable directory gives another one. */
-export const CELL_USER: Owner = { uid: CELL_USER_ID, gid: CELL_USER_ID };
+export const CELL_USER: HostUser = { uid: CELL_USER_ID, gid: CELL_USER_ID };
 
 /** Root's own files are closed to workers that do not run as root. */
 export function isLending({ policy }: Pick<Sandbox, "policy">): boolean {
@@ -37,7 +37,7 @@ const MAX_DEPTH = 128;
 export function lendings(
   { mounts, policy }: Pick<Sandbox, "mounts" | "policy">,
   isRefused: (host: string) => boolean,
-): ReadonlyMap<VirtualPath, Owner> {
+): ReadonlyMap<VirtualPath, HostUser> {
   if (!isLending({ policy })) return new Map();
   const owned = mounts.flatMap((mount) => {
     const owner = isRefused(mount.host) ? null : ownerOf(mount.host);
@@ -57,7 +57,7 @@ export function lentFiles(
   hosts: readonly string[],
   { mounts, policy }: Pick<Sandbox, "mounts" | "policy">,
   isRefused: (host: string) => boolean,
-): { readonly borrower: Owner; readonly lent: readonly string[] } {
+): { readonly borrower: HostUser; readonly lent: readonly string[] } {
   const files = hosts.filter((host) => !isRefused(host)).map((host) => ({ host, owner: ownerOf(host) }));
   const owned = [...mounts.map(({ host, mode }) => ({ mode, owner: ownerOf(host) })), ...files].flatMap((one) =>
     one.owner === null ? [] : [{ mount: { mode: "mode" in one ? one.mode : "ro" }, owner: one.owner }],
@@ -68,7 +68,7 @@ export function lentFiles(
 }
 
 /** The owner of what is not root's: of the writable directories, or else of all. If there is none, or more than one, the user of cells. */
-function borrowerOf(owned: readonly { readonly mount: Pick<Mount, "mode">; readonly owner: Owner }[]): Owner {
+function borrowerOf(owned: readonly { readonly mount: Pick<Mount, "mode">; readonly owner: HostUser }[]): HostUser {
   const unprivileged = owned.filter(({ owner }) => owner.uid !== 0);
   const writable = unprivileged.filter(({ mount }) => mount.mode === "rw");
   const owners = new Map(
@@ -82,7 +82,7 @@ function borrowerOf(owned: readonly { readonly mount: Pick<Mount, "mode">; reado
 }
 
 /** Of the directory that is still to be made: of the nearest one around it. */
-function ownerOf(host: string): Owner | null {
+function ownerOf(host: string): HostUser | null {
   using found = pinned(host);
   if (found === null) return host === "/" || fs.existsSync(host) ? null : ownerOf(dirname(host));
   const { uid, gid } = found.stat();
@@ -90,7 +90,7 @@ function ownerOf(host: string): Owner | null {
 }
 
 /** True if the user cannot read everything there. */
-function hidesFrom(user: Owner, host: string): boolean {
+function hidesFrom(user: HostUser, host: string): boolean {
   using found = pinned(host);
   if (found === null) return false;
   const stats = found.stat();
@@ -99,10 +99,10 @@ function hidesFrom(user: Owner, host: string): boolean {
 }
 
 class Look {
-  readonly #user: Owner;
+  readonly #user: HostUser;
   #looked = 0;
 
-  constructor(user: Owner) {
+  constructor(user: HostUser) {
     this.#user = user;
   }
 
@@ -133,7 +133,7 @@ class Look {
 }
 
 /** By the permission bits: to read a file, or to list a directory and enter it. */
-function isOpen(user: Owner, { uid, gid, mode }: Pick<fs.Stats, "uid" | "gid" | "mode">): boolean {
+function isOpen(user: HostUser, { uid, gid, mode }: Pick<fs.Stats, "uid" | "gid" | "mode">): boolean {
   const needed = (mode & fs.constants.S_IFMT) === fs.constants.S_IFDIR ? 0o5 : 0o4;
   const shift = uid === user.uid ? 6 : gid === user.gid ? 3 : 0;
   return ((mode >> shift) & needed) === needed;

@@ -5,7 +5,7 @@ import { Descriptor, pinned } from "../../files/host/descriptor.ts";
 import { hasCode } from "../../platform/errno.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { rawNameOf, rawStat, textOf } from "../model/changeset.ts";
+import { nameText, rawNameOf, rawStat } from "../model/changeset.ts";
 import { likeFolder } from "./copy-tree.ts";
 import type { View, ViewRequest } from "./view.ts";
 
@@ -62,7 +62,7 @@ export async function openNewFolder({ mount, mounts, dir, lentTo }: ViewRequest,
       single: false,
       lent: lentTo !== undefined,
       pathOf(parts) {
-        const texts = parts.map(textOf);
+        const texts = parts.map(nameText);
         return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
       },
       closed: mounts.map((one) => one.path).filter((inner) => inner !== mount.path && covers(mount.path, inner)),

@@ -8,10 +8,10 @@ import { checkRead } from "../../sandbox/access.ts";
 import { comesBack } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Change, factsOf, type RawName, rawBytes, rawNameOf, rawStat, textOf } from "../model/changeset.ts";
+import { type Change, factsOf, nameText, type RawName, rawBytes, rawNameOf, rawStat } from "../model/changeset.ts";
 import { type BaseNode, type BaseTree, readBaseTree } from "./base-tree.ts";
 import { copyTree, likeFolder, makeMountPoint } from "./copy-tree.ts";
-import type { Owner } from "./lending.ts";
+import type { HostUser } from "./lending.ts";
 
 export interface Overlay {
   /** The directory together with what was written over it. */
@@ -94,7 +94,7 @@ export interface ViewRequest {
   /** False: do not try an overlay. */
   readonly overlays: boolean;
   /** Whose everything in the view is. Absent: as in the directory. */
-  readonly lentTo?: Owner | undefined;
+  readonly lentTo?: HostUser | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -169,7 +169,7 @@ export async function openView({ mount, mounts, dir, overlays, lentTo, signal }:
 }
 
 function placeOf(at: VirtualPath, names: readonly RawName[]): VirtualPath | null {
-  const texts = names.map(textOf);
+  const texts = names.map(nameText);
   return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
 }
 

@@ -6,7 +6,7 @@ import { pathAsText } from "../../blobs/manifest.ts";
 import { codeOf } from "../../platform/errno.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { isVerdict } from "../apply/fitness.ts";
-import { currentEntry, isAsItWas, OpenMounts, openContent, type Slot } from "../apply/open-mounts.ts";
+import { type ChangeSlot, currentEntry, isAsItWas, OpenMounts, openContent } from "../apply/open-mounts.ts";
 import { type Change, type Changeset, type EntryFacts, rawNameOf } from "../model/changeset.ts";
 import { MAX_DOCUMENT_BYTES } from "./document.ts";
 
@@ -94,7 +94,7 @@ class Exporter implements Disposable {
     return { type, mode, bytes: size, sha256: blob.digest };
   }
 
-  async #hashed({ folder, name }: Slot): Promise<Blob | null> {
+  async #hashed({ folder, name }: ChangeSlot): Promise<Blob | null> {
     try {
       using named = folder.child(name);
       if (!named.stat().isFile()) return null;
@@ -111,7 +111,7 @@ class Exporter implements Disposable {
   }
 }
 
-function targetOf({ folder, name }: Slot): string | null {
+function targetOf({ folder, name }: ChangeSlot): string | null {
   const bytes = fs.readlinkSync(folder.path(name), { encoding: "buffer" });
   return isUtf8(bytes) ? bytes.toString() : null;
 }

@@ -15,16 +15,16 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { SecretSearch } from "../../secrets/read-secret.ts";
 import { isVerdict } from "../apply/fitness.ts";
-import { type CurrentEntry, currentEntry, isAsItWas, OpenMounts, type Slot } from "../apply/open-mounts.ts";
+import { type ChangeSlot, type CurrentEntry, currentEntry, isAsItWas, OpenMounts } from "../apply/open-mounts.ts";
 import { Agreed, type ChangesOf, type Collected, Collecting, withoutSecrets } from "../collect.ts";
 import {
   type Change,
   type ChangedMount,
   type Changeset,
   type EntryFacts,
+  nameText,
   type RawName,
   rawNameOf,
-  textOf,
 } from "../model/changeset.ts";
 import type { Draft } from "../scan/judge.ts";
 import type { View } from "../view/view.ts";
@@ -190,7 +190,7 @@ async function fetchContent(
 }
 
 async function makeFile(
-  { folder, name }: Slot,
+  { folder, name }: ChangeSlot,
   { mode, size }: EntryFacts,
   source: WireEntry | null,
   store: BlobStore,
@@ -206,7 +206,7 @@ async function makeFile(
 }
 
 /** Directories that are no changes themselves are made on the way. */
-function slotIn(root: string, parts: readonly string[]): Slot {
+function slotIn(root: string, parts: readonly string[]): ChangeSlot {
   let folder = Descriptor.name(root, true);
   try {
     for (const name of parts.slice(0, -1)) {
@@ -248,7 +248,7 @@ async function baseAtHome(
   signal: AbortSignal | undefined,
 ): Promise<AtHome> {
   const none = { base: base === null ? null : nothing(base), overHidden: false };
-  const parts = names.flatMap((name) => textOf(name) ?? []);
+  const parts = names.flatMap((name) => nameText(name) ?? []);
   // A name that is not UTF-8 is refused.
   if (parts.length !== names.length) return none;
   const slot = mounts.target(mount, parts);
@@ -270,7 +270,7 @@ function nothing({ type, mode, bytes }: WireEntry): EntryFacts {
 }
 
 async function isSameEntry(
-  slot: Slot,
+  slot: ChangeSlot,
   now: EntryFacts,
   base: WireEntry,
   kind: WireChange["kind"],
@@ -289,7 +289,7 @@ async function isSameEntry(
 }
 
 async function isSameContent(
-  { folder, name }: Slot,
+  { folder, name }: ChangeSlot,
   now: EntryFacts,
   { digest }: WireEntry,
   signal: AbortSignal | undefined,
@@ -308,7 +308,7 @@ async function isSameContent(
   }
 }
 
-function targetOf({ folder, name }: Slot): string | null {
+function targetOf({ folder, name }: ChangeSlot): string | null {
   try {
     const bytes = fs.readlinkSync(folder.path(name), { encoding: "buffer" });
     return isUtf8(bytes) ? bytes.toString() : null;
@@ -394,7 +394,7 @@ function changedAt(path: VirtualPath, target: string, closed: readonly VirtualPa
 }
 
 function virtualPath(at: VirtualPath, names: readonly RawName[]): VirtualPath | null {
-  const texts = names.map(textOf);
+  const texts = names.map(nameText);
   return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
 }
 

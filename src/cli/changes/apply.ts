@@ -15,11 +15,11 @@ import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import {
+  type ChangesetTarget,
   countsText,
   forEach,
   NONE,
   openChangesets,
-  type Target,
   type TargetOptions,
   type Targets,
   targetsOf,
@@ -52,7 +52,7 @@ class AppliedTally {
     this.#how = how;
   }
 
-  add(done: AppliedChangeset, { item }: Target): void {
+  add(done: AppliedChangeset, { item }: ChangesetTarget): void {
     this.#items += 1;
     for (const { outcome } of done.changes) this.#counts.set(outcome, (this.#counts.get(outcome) ?? 0) + 1);
     this.#tellUnapplied(done.changes);
@@ -181,7 +181,7 @@ class Applying {
   }
 
   /** The exit status; null: the person stopped. */
-  async one(target: Target, at: number, targets: Targets): Promise<number | null> {
+  async one(target: ChangesetTarget, at: number, targets: Targets): Promise<number | null> {
     this.#stop.signal.throwIfAborted();
     const seen = this.#asksHere && this.#agreed === null ? await this.#seen(target.id) : null;
     if (seen !== null) return await this.#reviewed(seen, target, at, targets);
@@ -214,7 +214,12 @@ class Applying {
     return parts.length === 0 ? null : { ...seen, digest, parts };
   }
 
-  async #reviewed(seen: ForeseenChangeset, target: Target, at: number, targets: Targets): Promise<number | null> {
+  async #reviewed(
+    seen: ForeseenChangeset,
+    target: ChangesetTarget,
+    at: number,
+    targets: Targets,
+  ): Promise<number | null> {
     const { reviewed } = await import("../consent/review.ts");
     this.#shown ??= await this.#digests(targets);
     const done: AppliedChange[] = [];
@@ -249,7 +254,7 @@ class Applying {
     return digests;
   }
 
-  #decided(done: AppliedChangeset, target: Target): number {
+  #decided(done: AppliedChangeset, target: ChangesetTarget): number {
     this.decided += 1;
     this.#tally.add(done, target);
     return done.changes.every(({ outcome }) => outcome === "applied") ? 0 : 1;
@@ -268,7 +273,7 @@ function leftOf({ parts, unfit }: ForeseenChangeset, done: ReadonlySet<number>):
   return [...skipped, ...unfit];
 }
 
-function titleOf({ id, item }: Target, at: number, { count }: Targets): string {
+function titleOf({ id, item }: ChangesetTarget, at: number, { count }: Targets): string {
   const what = item === undefined ? "Changeset" : "Item";
   const name = item === undefined ? id : printableLine(item.key, 60);
   return count === 1 ? `${what} ${name}` : `${what} ${at + 1} of ${count}, ${name}`;

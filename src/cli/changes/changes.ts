@@ -4,14 +4,14 @@ import { printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
 import { colorsFor, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import {
-  changesText,
+  type ChangesetTarget,
+  changeTable,
   diffText,
   forEach,
   listText,
   NONE,
   ofFleet,
   openChangesets,
-  type Target,
   type Targets,
 } from "./targets.ts";
 
@@ -28,7 +28,7 @@ interface ListOptions extends ProjectOptions, OfFleet {
 const DEFAULT_COLUMNS = 80;
 
 /** `corral changes ls`. A changeset that cannot be read is always shown: its project is not known. */
-export async function listVerb(options: ListOptions, terminal: Terminal): Promise<number> {
+export async function listChangesVerb(options: ListOptions, terminal: Terminal): Promise<number> {
   if (options.fleet !== undefined) {
     if (options.allProjects) throw new UsageError("use either --fleet or --all-projects");
     return await (await import("./fleet-changes.ts")).listFleetVerb(options.fleet, options, terminal);
@@ -46,7 +46,7 @@ export async function listVerb(options: ListOptions, terminal: Terminal): Promis
 }
 
 /** `corral changes show`. Host paths are in the JSON: its reader is the person whose files they are. */
-export async function showVerb(
+export async function showChangesVerb(
   asked: string | undefined,
   options: ProjectOptions & OfFleet,
   terminal: Terminal,
@@ -55,7 +55,7 @@ export async function showVerb(
   return await forEachShown(changesets, asked, options, terminal, async (id) => {
     const shown = await changesets.show(id);
     tellAbout(shown, options, terminal);
-    return { value: shown, text: changesText(shown.changes) };
+    return { value: shown, text: changeTable(shown.changes) };
   });
 }
 
@@ -118,7 +118,7 @@ async function forEachShown(
   });
 }
 
-function headingOf({ id, item }: Target, at: number, { count }: Targets): string {
+function headingOf({ id, item }: ChangesetTarget, at: number, { count }: Targets): string {
   return `Item ${at + 1} of ${count}, ${printableLine(item?.key ?? "", 200)} (${id})`;
 }
 

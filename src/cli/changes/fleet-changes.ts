@@ -5,7 +5,7 @@ import { printableLine, visibleName } from "../../text/visible.ts";
 import { amountText } from "../consent/prompt.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { fittedText, paddedText, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
-import { forEach, NONE, ofFleet, openChangesets, type Target, type Targets } from "./targets.ts";
+import { type ChangesetTarget, forEach, NONE, ofFleet, openChangesets, type Targets } from "./targets.ts";
 
 /** Of each reason why changes cannot be applied, how many are named; and how many reasons. */
 const MAX_EXAMPLES = 5;
@@ -61,7 +61,7 @@ async function listed(changesets: Changesets, targets: Targets, terminal: Termin
 /** All columns but the first, with the blanks between them. */
 const OTHER_COLUMNS = 2 + 5 + 2 + 9 + 2 + 8 + 2 + 12;
 
-function rowOf({ id, total, unfit }: ForeseenChangeset, { item }: Target, width: number): string {
+function rowOf({ id, total, unfit }: ForeseenChangeset, { item }: ChangesetTarget, width: number): string {
   const lines = `+${total.added} -${total.removed}`;
   const name = paddedText(printableLine(item?.key ?? "", 200), width);
   const bytes = roughBytesText(total.bytes).replace("bytes", "B");
@@ -69,7 +69,7 @@ function rowOf({ id, total, unfit }: ForeseenChangeset, { item }: Target, width:
   return `${name}  ${countText(total.files).padStart(5)}  ${fittedText(lines, 9).padStart(9)}  ${bytes.padStart(8)}  ${id}${mark}`;
 }
 
-function note(reasons: Map<string, Reason>, { outcome, path, reason }: UnfitChange, { item }: Target): void {
+function note(reasons: Map<string, Reason>, { outcome, path, reason }: UnfitChange, { item }: ChangesetTarget): void {
   const why = `${outcome}: ${printableLine(reason, 300)}`;
   const key = reasons.has(why) || reasons.size < MAX_REASONS ? why : "for other reasons";
   const known = reasons.get(key) ?? { count: 0, examples: [] };

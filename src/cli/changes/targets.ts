@@ -6,7 +6,7 @@ import { RequestError, type RequestErrorCode } from "../../operations/request-er
 import { type Colors, quotedLines } from "../../operations/wording/quoted-lines.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
-import { type ProjectOptions, placeOf, projectFolder, UsageError } from "../terminal/arguments.ts";
+import { type ProjectOptions, projectFolder, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import { columns, paintOf, say, type Terminal } from "../terminal/terminal.ts";
 
 export interface TargetOptions extends ProjectOptions {
@@ -21,10 +21,10 @@ export interface Targets {
   readonly count: number;
   /** Null: they are no fleet's. */
   readonly fleet: string | null;
-  each(): AsyncIterable<Target> | Iterable<Target>;
+  each(): AsyncIterable<ChangesetTarget> | Iterable<ChangesetTarget>;
 }
 
-export interface Target {
+export interface ChangesetTarget {
   readonly id: string;
   /** The item that left it. */
   readonly item?: { readonly index: number; readonly key: string };
@@ -63,7 +63,7 @@ export async function ofFleet(
   how: { readonly decides?: boolean } = {},
 ): Promise<Targets> {
   const { fleet, count, each } = await pendingItems(
-    { ...(await placeOf(options, terminal)), engineEnv: terminal.env },
+    { ...(await projectPlaceOf(options, terminal)), engineEnv: terminal.env },
     asked,
     how,
   );
@@ -84,7 +84,7 @@ const UNAVAILABLE: readonly RequestErrorCode[] = ["CHANGESET_BUSY", "CHANGESET_B
 export async function forEach(
   targets: Targets,
   terminal: Terminal,
-  act: (target: Target, at: number) => Promise<number | null>,
+  act: (target: ChangesetTarget, at: number) => Promise<number | null>,
 ): Promise<number> {
   let status = 0;
   let at = 0;
@@ -127,7 +127,7 @@ export function listText(listed: readonly ListedChangeset[], withProject: boolea
   return columns([["ID", "WORKER", "CHANGES", "CREATED", ...(withProject ? ["PROJECT"] : [])], ...rows]);
 }
 
-export function changesText(changes: readonly KeptChange[]): string {
+export function changeTable(changes: readonly KeptChange[]): string {
   const rows = changes.map(({ kind, type, path, bytes, outcome, reason, hostExecuted }) => {
     const what = type === "file" ? kind : `${kind} ${type}`;
     return [what, visibleName(path), bytes === null ? "-" : String(bytes), outcome, whyText(reason, hostExecuted)];

@@ -21,7 +21,7 @@ interface JsonOption {
 }
 
 /** `corral approvals ls`. Needs no Engine. */
-export async function listVerb(
+export async function listApprovalsVerb(
   options: JsonOption & { readonly decided?: boolean },
   terminal: Terminal,
 ): Promise<number> {
@@ -46,7 +46,7 @@ export async function listVerb(
 }
 
 /** `corral approvals show`. */
-export async function showVerb(id: string, options: JsonOption, terminal: Terminal): Promise<number> {
+export async function showApprovalVerb(id: string, options: JsonOption, terminal: Terminal): Promise<number> {
   const approval = await showApproval(stateDirFrom(terminal.env), id);
   if (options.json) printJson(terminal, approval);
   else terminal.stdout.write(`${textOf(approval, terminal)}\n`);

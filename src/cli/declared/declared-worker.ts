@@ -82,7 +82,7 @@ async function impliedPath(
 }
 
 /** What a command line names: a worker of a project, or a command and what it gets. */
-export interface Asked extends ImpliedOptions {
+export interface NamedWork extends ImpliedOptions {
   readonly project: string;
   readonly worker?: string | undefined;
   /** The words after `--`: the command, or arguments for that of the worker. */
@@ -99,7 +99,7 @@ export interface DeclaredWorker {
 }
 
 /** Reads the project and finds the worker, or makes both of what the command line says. */
-export async function declaredWorker(asked: Asked, terminal: Terminal): Promise<DeclaredWorker> {
+export async function declaredWorker(asked: NamedWork, terminal: Terminal): Promise<DeclaredWorker> {
   const { worker, words = [] } = asked;
   if (worker === undefined) return await impliedWorker(asked, words.length === 0 ? null : words, terminal);
   const [foreign] = impliedOptionsIn(asked);

@@ -19,17 +19,17 @@ import { columns, printCutList, printJson, say, type Terminal } from "../termina
 import { showItemVerb } from "./item.ts";
 import { machineLines } from "./machines.ts";
 import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
-import { groupText, placeOf } from "./text.ts";
+import { fleetPlaceOf, groupText } from "./text.ts";
 
 const DEFAULT_LISTED = 100;
 
 /** `corral fleet ls`: the newest first. */
-export async function listVerb(
+export async function listFleetsVerb(
   options: ProjectOptions & { readonly limit?: string },
   terminal: Terminal,
 ): Promise<number> {
   const limit = options.limit === undefined ? DEFAULT_LISTED : countOf("--limit", options.limit);
-  const found = await listFleets(await placeOf(options, terminal), limit + 1);
+  const found = await listFleets(await fleetPlaceOf(options, terminal), limit + 1);
   const [list, more] = [found.slice(0, limit), found.length > limit];
   printCutList(
     terminal,
@@ -46,14 +46,14 @@ export async function listVerb(
   return 0;
 }
 
-export async function showVerb(
+export async function showFleetVerb(
   asked: string,
   key: string | undefined,
   options: ProjectOptions,
   terminal: Terminal,
 ): Promise<number> {
   if (key !== undefined) return await showItemVerb(asked, key, options, terminal);
-  const fleet = await showFleet(await placeOf(options, terminal), asked);
+  const fleet = await showFleet(await fleetPlaceOf(options, terminal), asked);
   if (options.json) {
     printJson(terminal, fleet);
     return 0;
@@ -104,7 +104,7 @@ export async function retryVerb(
 }
 
 export async function cancelVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const cancelled = await cancelFleet(await placeOf(options, terminal), asked);
+  const cancelled = await cancelFleet(await fleetPlaceOf(options, terminal), asked);
   const id = cancelled.fleet;
   if (cancelled.outcome === "ended") say(terminal, `Fleet ${id} has already ended: it is ${cancelled.state}.`);
   else if (cancelled.outcome === "removed") say(terminal, `Fleet ${id} was never loaded; it is removed.`);
@@ -112,7 +112,7 @@ export async function cancelVerb(asked: string, options: ProjectOptions, termina
   return 0;
 }
 
-export async function removeVerb(
+export async function removeFleetsVerb(
   ids: readonly string[],
   options: ProjectOptions & { readonly before?: string },
   terminal: Terminal,
@@ -120,7 +120,7 @@ export async function removeVerb(
   const { before } = options;
   if (ids.length === 0 && before === undefined) throw new UsageError("name fleets to remove, or use --before DATE");
   const endedBefore = before === undefined ? null : dateOf("--before", before);
-  const removed = await removeFleets(await placeOf(options, terminal), { ids, endedBefore });
+  const removed = await removeFleets(await fleetPlaceOf(options, terminal), { ids, endedBefore });
   say(terminal, `${removed.length} ${removed.length === 1 ? "fleet is" : "fleets are"} removed.`);
   return 0;
 }
@@ -136,7 +136,7 @@ export async function resultsVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (options.csv && (options.jsonl || options.json)) throw new UsageError("use either --csv or --jsonl");
-  const [place, filter] = [await placeOf(options, terminal), { status: options.status ?? null }];
+  const [place, filter] = [await fleetPlaceOf(options, terminal), { status: options.status ?? null }];
   const text = options.csv
     ? await fleetResultsCsv(place, id, filter)
     : resultsJsonl(await fleetResults(place, id, filter));
@@ -150,7 +150,7 @@ export async function reportVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (options.html && options.junit) throw new UsageError("use either --html or --junit");
-  const report = await (options.junit ? fleetJunit : fleetReport)(await placeOf(options, terminal), id);
+  const report = await (options.junit ? fleetJunit : fleetReport)(await fleetPlaceOf(options, terminal), id);
   const { output } = options;
   if (output === undefined) await pipeline(inChunks(report), terminal.stdout, { end: false });
   else {

@@ -7,7 +7,7 @@ import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { printResult, type Terminal } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
-import { placeOf } from "./text.ts";
+import { fleetPlaceOf } from "./text.ts";
 
 /** The last lines of a stream that `fleet show` prints; `fleet logs` has the rest. */
 const MAX_LINES = 20;
@@ -19,7 +19,7 @@ export async function showItemVerb(
   options: ProjectOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const item = await showItem(await placeOf(options, terminal), fleet, key);
+  const item = await showItem(await fleetPlaceOf(options, terminal), fleet, key);
   printResult(terminal, options.json, item, () => itemText(item));
   return 0;
 }
@@ -31,13 +31,13 @@ interface LogsOptions extends ProjectOptions {
 }
 
 /** `corral fleet logs ID [KEY]`. One item's streams are written to the streams of their names. */
-export async function logsVerb(
+export async function fleetLogsVerb(
   fleet: string,
   key: string | undefined,
   options: LogsOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const place = await placeOf(options, terminal);
+  const place = await fleetPlaceOf(options, terminal);
   if (key === undefined) {
     const logs = await fleetLogs(place, fleet, { failed: options.failed ?? false });
     await pipeline(inChunks(logTexts(logs, options)), terminal.stdout, { end: false });

@@ -2,11 +2,11 @@ import { listMachines, type MachineOfFleet } from "../../operations/fleets.ts";
 import { printableLine } from "../../text/visible.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
-import { placeOf } from "./text.ts";
+import { fleetPlaceOf } from "./text.ts";
 
 /** `corral fleet machines`. */
 export async function machinesVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const machines = await listMachines(await placeOf(options, terminal));
+  const machines = await listMachines(await fleetPlaceOf(options, terminal));
   if (options.json) printJson(terminal, machines);
   else if (machines.length === 0) say(terminal, "No machine takes part in the queue: `corral work` on one joins it.");
   else {

@@ -6,7 +6,7 @@ import { nameFault } from "../../declarations/terms/names.ts";
 import { parseDuration } from "../../declarations/yaml/shape.ts";
 import type { RequestsOf } from "../../fleet/item-result.ts";
 import { TemplateError } from "../../fleet/items/item-fields.ts";
-import type { LeftOut } from "../../fleet/items/matching-files.ts";
+import type { SkippedEntry } from "../../fleet/items/matching-files.ts";
 import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/read-items.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import { itemsOfNamed } from "../../operations/fleet-start.ts";
@@ -52,7 +52,7 @@ export async function mapVerb(name: string | undefined, options: MapOptions, ter
   const start = {
     kind: "new",
     ...asked,
-    leftOut: ({ place, why }: LeftOut) =>
+    leftOut: ({ place, why }: SkippedEntry) =>
       say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
   } as const;
   const { dryRun, json = false } = options;

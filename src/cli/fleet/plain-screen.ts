@@ -1,6 +1,6 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { countText, isPending, isSuccess } from "../../fleet/report/measures/gathered.ts";
+import { countText, isPendingStatus, isSuccess } from "../../fleet/report/measures/gathered.ts";
 import { type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
 import {
   awayText,
@@ -73,7 +73,7 @@ export class PlainFleetScreen implements FleetScreen {
 
   #settle(result: ItemResult): void {
     this.#done += 1;
-    if (!isSuccess(result.status) && !isPending(result.status)) {
+    if (!isSuccess(result.status) && !isPendingStatus(result.status)) {
       if (this.#failures.take()) this.tell(failureText(result));
       else if (this.#failures.isJustExceeded) this.tell("corral: further failures are only counted");
     }

@@ -150,7 +150,7 @@ export function drainingText(why: string): string {
 }
 
 /** The fleets of the project of `--project`. */
-export async function placeOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
+export async function fleetPlaceOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
   const { dir } = await loadProject(project, env);
   return { stateDir: stateDirFrom(env), projectDir: dir, engineEnv: env };
 }

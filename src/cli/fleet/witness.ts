@@ -1,6 +1,6 @@
 import type { FleetEvent } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { isPending, isSuccess } from "../../fleet/report/measures/gathered.ts";
+import { isPendingStatus, isSuccess } from "../../fleet/report/measures/gathered.ts";
 import { RecentRate } from "./rate.ts";
 
 /** The most of each list that is ever shown. */
@@ -134,7 +134,7 @@ export class FleetWitness {
     this.#rate.add(this.#now());
     if (status === "cached") this.#cached += 1;
     else if (isSuccess(status)) this.#succeeded += 1;
-    else if (isPending(status)) this.#pending += 1;
+    else if (isPendingStatus(status)) this.#pending += 1;
     else {
       this.#failed += 1;
       this.#failures.push({ key, status, error });

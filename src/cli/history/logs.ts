@@ -1,6 +1,6 @@
 import type { StreamName } from "../../history/kept-stream.ts";
 import { runOutput } from "../../operations/run-output.ts";
-import { type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
@@ -17,12 +17,12 @@ interface LogsOptions extends Pick<ProjectOptions, "project"> {
  * `corral runs logs`: both streams, each to its own; one of them, if it is asked for, to standard output. Bytes as they are; on
  * a terminal without control sequences.
  */
-export async function logsVerb(asked: string, options: LogsOptions, terminal: Terminal): Promise<number> {
+export async function runLogsVerb(asked: string, options: LogsOptions, terminal: Terminal): Promise<number> {
   const { follow = false } = options;
   const only = options.stdout === options.stderr ? null : options.stdout ? "stdout" : "stderr";
   const streams: readonly StreamName[] = only === null ? ["stdout", "stderr"] : [only];
   using stop = stoppable(terminal, () => {});
-  const pieces = await runOutput(await placeOf(options, terminal), asked, {
+  const pieces = await runOutput(await projectPlaceOf(options, terminal), asked, {
     streams,
     follow,
     signal: stop.signal,

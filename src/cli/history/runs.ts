@@ -5,7 +5,7 @@ import { usageOfRun } from "../../operations/machine.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
 import { printableLine } from "../../text/visible.ts";
 import { agreesTo } from "../terminal/agrees.ts";
-import { countOf, dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { countOf, dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import { columns, printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
 
 const MAX_NAME = 80;
@@ -143,7 +143,7 @@ interface RemoveOptions extends ProjectOptions {
 const DEFAULT_LISTED = 50;
 
 /** `corral runs ls`: the newest first. */
-export async function listVerb(options: ListOptions, terminal: Terminal): Promise<number> {
+export async function listRunsVerb(options: ListOptions, terminal: Terminal): Promise<number> {
   const { worker, status, allProjects = false } = options;
   const limit = options.limit === undefined ? DEFAULT_LISTED : countOf("--limit", options.limit);
   const filter = {
@@ -152,7 +152,7 @@ export async function listVerb(options: ListOptions, terminal: Terminal): Promis
     ...(status === undefined ? {} : { status: status.replaceAll(" ", "_") }),
     allProjects,
   };
-  const { runs: found, unreadable } = await listRuns(await placeOf(options, terminal), filter);
+  const { runs: found, unreadable } = await listRuns(await projectPlaceOf(options, terminal), filter);
   const nowMs = Date.now();
   const [list, more] = [found.slice(0, limit), found.length > limit];
   printCutList(
@@ -175,8 +175,8 @@ export async function listVerb(options: ListOptions, terminal: Terminal): Promis
   return 0;
 }
 
-export async function showVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const place = await placeOf(options, terminal);
+export async function showRunVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const place = await projectPlaceOf(options, terminal);
   const record = await showRun(place, asked);
   const isRunning = record.status === "running";
   const now = isRunning ? await usageOfRun({ stateDir: place.stateDir, engineEnv: terminal.env }, record.id) : null;
@@ -188,7 +188,7 @@ export async function showVerb(asked: string, options: ProjectOptions, terminal:
 
 /** Exit status 1 if it has not ended in time. */
 export async function stopVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const stopped = await stopRun(await placeOf(options, terminal), asked);
+  const stopped = await stopRun(await projectPlaceOf(options, terminal), asked);
   const { run, outcome, status } = stopped;
   if (options.json) printJson(terminal, stopped);
   else if (outcome === "ended") say(terminal, `Run ${run} has already ended: it is ${printableLine(status, 40)}.`);
@@ -201,11 +201,15 @@ export async function stopVerb(asked: string, options: ProjectOptions, terminal:
   return outcome === "asked" ? 1 : 0;
 }
 
-export async function removeVerb(ids: readonly string[], options: RemoveOptions, terminal: Terminal): Promise<number> {
+export async function removeRunsVerb(
+  ids: readonly string[],
+  options: RemoveOptions,
+  terminal: Terminal,
+): Promise<number> {
   const { before, all = false } = options;
   const ways = [ids.length > 0, before !== undefined, all].filter((way) => way).length;
   if (ways !== 1) throw new UsageError("name runs to remove, or use --before DATE or --all");
-  const place = await placeOf(options, terminal);
+  const place = await projectPlaceOf(options, terminal);
   const which: RunsToRemove = before === undefined ? { ids, all } : { before: dateOf("--before", before) };
   const found = await runsToRemove(place, which);
   const what = counted(found.length, "run");

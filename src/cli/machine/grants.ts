@@ -4,7 +4,7 @@ import { printableLine } from "../../text/visible.ts";
 import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 /** `corral grants ls`. Needs no Engine. */
-export async function listVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+export async function listGrantsVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const grants = await listGrants(stateDirFrom(terminal.env));
   printList(terminal, options.json, grants, {
     head: ["ID", "WORKER", "DIRECTORY OR HOST", "MODE", "FOR", "THROUGH", "ON THE HOST", "SINCE"],

@@ -45,7 +45,7 @@ export async function buildVerb(
 }
 
 /** `corral images ls`. */
-export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
+export async function listImagesVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
   const listed = await listImages(await imagesOf(options, terminal));
   const head = ["IMAGE", "STATE", "SIZE", "ID", "USED BY"];
   printResult(terminal, options.json, listed, () => columns([head, ...listed.map(row)]));
@@ -70,7 +70,7 @@ export async function pullVerb(name: string, options: ProjectOptions, terminal: 
 }
 
 /** `corral images rm`. Asks at a terminal; elsewhere the command itself is the answer. */
-export async function removeVerb(
+export async function removeImagesVerb(
   names: readonly string[],
   options: RemoveOptions,
   terminal: Terminal,

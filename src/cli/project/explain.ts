@@ -11,7 +11,7 @@ import { HARDENING_LINES, type Policy } from "../../sandbox/policy.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { hardeningText, limitAmount, limitText, type ShownNarrowing } from "../../sandbox/wording.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
+import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { branch } from "../run/tree.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
@@ -181,7 +181,7 @@ function argument(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : JSON.stringify(text);
 }
 
-interface ExplainOptions extends Omit<Asked, "worker"> {
+interface ExplainOptions extends Omit<NamedWork, "worker"> {
   readonly json?: boolean;
 }
 

@@ -4,7 +4,7 @@ import type { ProjectOptions } from "../terminal/arguments.ts";
 import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 /** `corral workers ls`. Exit status 1 if a file of the project has a mistake. */
-export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
+export async function listWorkersVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
   const { workers, problems } = await listWorkers(options.project, terminal.env);
   if (options.json) printJson(terminal, { workers, problems });
   else if (workers.length > 0 || problems.length === 0)

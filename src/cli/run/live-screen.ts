@@ -4,7 +4,7 @@ import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { colorsFor, type RunScreen, say, type Terminal, withoutControls } from "../terminal/terminal.ts";
 import { ImageLines, type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
-import { AgentLines, changesText, drawTree, endingText, type TreeRun, troubleText } from "./tree.ts";
+import { AgentLines, changesetText, drawTree, endingText, type TreeRun, troubleText } from "./tree.ts";
 import { Witness } from "./witness.ts";
 
 const FRAME_MS = 100;
@@ -141,7 +141,7 @@ export class LiveScreen implements RunScreen {
       say(this.#terminal, told);
     }
     for (const line of deniedLines(result)) say(this.#terminal, line);
-    const changes = changesText(result, told);
+    const changes = changesetText(result, told);
     if (changes !== null) say(this.#terminal, changes);
   }
 

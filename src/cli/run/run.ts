@@ -21,7 +21,7 @@ import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
-import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
+import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
 import {
@@ -35,7 +35,7 @@ import {
 } from "../terminal/terminal.ts";
 import { ImageLines, type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
 import { attachedPaths, type NamedPath, readInput } from "./attachments.ts";
-import { AgentLines, changesText, drawTree, endingText, troubleText } from "./tree.ts";
+import { AgentLines, changesetText, drawTree, endingText, troubleText } from "./tree.ts";
 import { Witness } from "./witness.ts";
 
 export interface ScreenOptions {
@@ -110,7 +110,7 @@ class PlainScreen implements RunScreen {
     for (const line of deniedLines(result)) this.tell(line);
     const told = this.#endingOf(result);
     if (told !== "") this.tell(told);
-    const changes = changesText(result, told);
+    const changes = changesetText(result, told);
     if (changes !== null) this.tell(changes);
   }
 
@@ -157,7 +157,7 @@ export async function refuseLearning(
   }
 }
 
-export interface RunOptions extends Omit<Asked, "worker">, ElsewhereOptions {
+export interface RunOptions extends Omit<NamedWork, "worker">, ElsewhereOptions {
   readonly input?: string;
   readonly attach: readonly string[];
   /** A commit whose files are attached as an archive. */

@@ -254,7 +254,7 @@ export function endingText({ worker, status, error, violations, changeset }: Run
 }
 
 /** The outcomes of a run's changes in staged directories, and the command for those that wait, unless `told` has it; null if nothing was changed. */
-export function changesText({ run, changeset }: RunResult, told: string): string | null {
+export function changesetText({ run, changeset }: RunResult, told: string): string | null {
   if (changeset === null) return null;
   const { counts, id } = changeset;
   const outcomes = Object.entries(counts).filter(([, count]) => count > 0);

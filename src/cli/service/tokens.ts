@@ -20,7 +20,7 @@ export async function createVerb(
   return 0;
 }
 
-export async function listVerb({ json }: JsonOption, terminal: Terminal): Promise<number> {
+export async function listTokensVerb({ json }: JsonOption, terminal: Terminal): Promise<number> {
   printList(terminal, json, await new Tokens(stateDirFrom(terminal.env)).list(), {
     head: ["ID", "NAME", "ROLES", "MADE"],
     rowOf: ({ id, name, roles, createdAt }) => [id, name, roles.join(" "), createdAt],
@@ -29,7 +29,7 @@ export async function listVerb({ json }: JsonOption, terminal: Terminal): Promis
   return 0;
 }
 
-export async function removeVerb(id: string, terminal: Terminal): Promise<number> {
+export async function removeTokenVerb(id: string, terminal: Terminal): Promise<number> {
   if (!(await new Tokens(stateDirFrom(terminal.env)).remove(id)))
     throw new UsageError(`there is no token ${JSON.stringify(id)}; \`corral serve token ls\` lists them`);
   return 0;

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { nobodyAsks, QuestionRoutes } from "../../mcp/connection/client-approver.ts";
-import { Connection } from "../../mcp/connection/connection.ts";
+import { McpConnection } from "../../mcp/connection/connection.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
 import { deniedLine } from "../../operations/wording/quoted-lines.ts";
 import { workerSandbox } from "../../operations/workers.ts";
@@ -55,8 +55,8 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   const policy = declared.policy ?? undefined;
   // Checked before a client connects, which would only see that its server does nothing.
   await workerSandbox(worker, declared.policy, corral.environment);
-  const connect = (isShared: boolean): Connection =>
-    new Connection({
+  const connect = (isShared: boolean): McpConnection =>
+    new McpConnection({
       worker,
       workers: project.workers,
       ...(policy === undefined ? {} : { policy }),

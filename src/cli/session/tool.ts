@@ -11,7 +11,7 @@ import { printable } from "../../text/visible.ts";
 import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
-import { type Asked, declaredWorker } from "../declared/declared-worker.ts";
+import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
 import { readInput } from "../run/attachments.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -88,7 +88,7 @@ function isNowhere(options: ToolOptions): boolean {
   return options.worker === undefined && impliedOptionsIn(options).length === 0;
 }
 
-export type SessionOptions = Omit<Asked, "words"> & ElsewhereOptions;
+export type SessionOptions = Omit<NamedWork, "words"> & ElsewhereOptions;
 
 /** Opens a session of a worker for one verb, and closes it after; for a refused one it prints why and sets the exit status. */
 export async function inSession(

@@ -42,7 +42,7 @@ export interface ProjectOptions {
 }
 
 /** `--project`, and where Corral keeps what it has of this project. */
-export async function placeOf(
+export async function projectPlaceOf(
   { project }: ProjectOptions,
   terminal: Pick<Terminal, "cwd" | "env">,
 ): Promise<ProjectPlace> {

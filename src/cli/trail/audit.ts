@@ -8,7 +8,7 @@ import {
   verifyAudit,
 } from "../../operations/audit.ts";
 import { printableLine } from "../../text/visible.ts";
-import { dateOf, type ProjectOptions, placeOf, UsageError } from "../terminal/arguments.ts";
+import { dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import { columns, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
 
 const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];
@@ -147,7 +147,7 @@ const MAX_LIMIT = 100_000;
 
 /** `corral audit`: the newest record last. Needs no Engine. */
 export async function auditVerb(options: AuditOptions, terminal: Terminal): Promise<number> {
-  const place = await placeOf(options, terminal);
+  const place = await projectPlaceOf(options, terminal);
   const filter = filterFrom(options);
   if (options.verify) return await verify(place, options, terminal);
   const limit = limitFrom(options);

@@ -2,7 +2,7 @@ import type { TranscriptEntry } from "../../agent/transcript.ts";
 import { listTranscripts, readTranscript } from "../../operations/audit.ts";
 import { formatBytes } from "../../sandbox/units.ts";
 import { printable, printableLine } from "../../text/visible.ts";
-import { type ProjectOptions, placeOf } from "../terminal/arguments.ts";
+import { type ProjectOptions, projectPlaceOf } from "../terminal/arguments.ts";
 import { printList, type Terminal } from "../terminal/terminal.ts";
 
 const MAX_RESULT_LINES = 20;
@@ -73,8 +73,8 @@ function shortened(text: string): string {
 }
 
 /** `corral transcripts ls`: the conversations of the project's agents, the newest first. */
-export async function listVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const kept = await listTranscripts(await placeOf(options, terminal));
+export async function listTranscriptsVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const kept = await listTranscripts(await projectPlaceOf(options, terminal));
   printList(terminal, options.json, kept, {
     head: ["RUN", "ENDED", "SIZE"],
     rowOf: ({ run, bytes, modifiedMs }) => [run, new Date(modifiedMs).toISOString(), formatBytes(bytes)],
@@ -84,8 +84,8 @@ export async function listVerb(options: ProjectOptions, terminal: Terminal): Pro
 }
 
 /** `corral transcripts show`: one of them; with `--json` the lines as they were written. */
-export async function showVerb(run: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const lines = await readTranscript(await placeOf(options, terminal), run);
+export async function showTranscriptVerb(run: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const lines = await readTranscript(await projectPlaceOf(options, terminal), run);
   terminal.stdout.write(options.json ? lines : `${transcriptText(lines)}\n`);
   return 0;
 }

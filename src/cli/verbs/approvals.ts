@@ -7,12 +7,14 @@ export function addApprovals({ does, group, terminal }: Frame): void {
     .verb("ls", "List the questions that wait for an answer, of all projects.", { isDefault: true })
     .option("--decided", "list those that were decided, the newest first")
     .addOption(json())
-    .action(does(async (options) => (await import("../consent/approvals.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../consent/approvals.ts")).listApprovalsVerb(options, terminal)));
   approvals
     .verb("show <id>", "Show a question with all that it is about, and how it was decided.")
     .addOption(json())
     .addHelpText("after", `\n${IDS}`)
-    .action(does(async (id, options) => (await import("../consent/approvals.ts")).showVerb(id, options, terminal)));
+    .action(
+      does(async (id, options) => (await import("../consent/approvals.ts")).showApprovalVerb(id, options, terminal)),
+    );
   approvals
     .verb("decide <id> [answer]", "Answer a question: once, tree or no. At a terminal, without an answer, it asks.")
     .option("--digest <digest>", "decide only if the question is the one with this digest")

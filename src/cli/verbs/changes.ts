@@ -10,11 +10,13 @@ export function addChanges({ does, group, terminal }: Frame): void {
     .addOption(project())
     .option("--all-projects", "list those of every project")
     .addOption(fleet())
-    .action(does(async (options) => (await import("../changes/changes.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../changes/changes.ts")).listChangesVerb(options, terminal)));
   ofChanges("show [id]", "List the changes of one changeset, or of a fleet, and their state.")
     .addOption(project())
     .addOption(fleet())
-    .action(does(async (id, options) => (await import("../changes/changes.ts")).showVerb(id, options, terminal)));
+    .action(
+      does(async (id, options) => (await import("../changes/changes.ts")).showChangesVerb(id, options, terminal)),
+    );
   ofChanges("diff [id]", "Compare one changeset, or those of a fleet, with the files as they are now.")
     .addOption(project())
     .addOption(fleet())

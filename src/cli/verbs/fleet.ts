@@ -9,13 +9,15 @@ export function addFleet({ does, group, terminal }: Frame): void {
   ofFleet("ls", "List the fleets of the project, the newest first.")
     .option("--limit <n>", "list at most so many (100)")
     .addOption(json())
-    .action(does(async (options) => (await import("../fleet/fleet.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../fleet/fleet.ts")).listFleetsVerb(options, terminal)));
   ofFleet(
     "show <id> [key]",
     "Show a fleet: items by status, groups of failures, the slowest. With a key, show one item.",
   )
     .addOption(json())
-    .action(does(async (id, key, options) => (await import("../fleet/fleet.ts")).showVerb(id, key, options, terminal)));
+    .action(
+      does(async (id, key, options) => (await import("../fleet/fleet.ts")).showFleetVerb(id, key, options, terminal)),
+    );
   ofFleet("logs <id> [key]", "Print what items printed: with a key, both streams of one item as they were.")
     .option("--failed", "print only items that failed")
     .option("--stderr", "print only standard error")
@@ -25,7 +27,9 @@ export function addFleet({ does, group, terminal }: Frame): void {
       "after",
       "\nOf each stream the first 16,384 and the last 49,152\ncharacters are kept, as long as the fleet has room.",
     )
-    .action(does(async (id, key, options) => (await import("../fleet/item.ts")).logsVerb(id, key, options, terminal)));
+    .action(
+      does(async (id, key, options) => (await import("../fleet/item.ts")).fleetLogsVerb(id, key, options, terminal)),
+    );
   ofFleet(
     "machines",
     "List the machines that take part in the queue: what each runs, and why it takes none of a fleet.",
@@ -59,7 +63,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
   ofFleet("rm [ids...]", "Remove fleets that have ended, with their results. Files that they wrote stay.")
     .option("--before <date>", "remove all that ended before this time; a date alone is UTC")
     .addHelpText("after", "\nExit status: 0, or 2 if one does not exist or has not ended.\nThen none is removed.")
-    .action(does(async (ids, options) => (await import("../fleet/fleet.ts")).removeVerb(ids, options, terminal)));
+    .action(does(async (ids, options) => (await import("../fleet/fleet.ts")).removeFleetsVerb(ids, options, terminal)));
   ofFleet("results <id>", "Print the result of each item, in the order of the manifest.")
     .option("--jsonl", "print one result per line as JSON (the default)")
     .addOption(json("the same as --jsonl"))

@@ -6,7 +6,7 @@ export function addGrants({ does, group, terminal }: Frame): void {
   grants
     .verb("ls", "List the grants of all running workers.", { isDefault: true })
     .addOption(json())
-    .action(does(async (options) => (await import("../machine/grants.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/grants.ts")).listGrantsVerb(options, terminal)));
   grants
     .verb("revoke <id>", "Revoke a grant. The worker does not get it again while its corral runs.")
     .addOption(json())

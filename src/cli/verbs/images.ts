@@ -19,7 +19,7 @@ export function addImages({ does, group, terminal }: Frame): void {
     .verb("ls", "List the images, whether each exists and is up to date, and which workers use it.")
     .addOption(project())
     .addOption(json())
-    .action(does(async (options) => (await import("../machine/images.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/images.ts")).listImagesVerb(options, terminal)));
   images
     .verb("pull <image>", "Fetch an image from its registry, and print what to write into a worker's file.")
     .addOption(project())
@@ -37,6 +37,6 @@ export function addImages({ does, group, terminal }: Frame): void {
     .addOption(json())
     .addHelpText("after", examples("corral images rm images/ocr", "corral images rm --unused --yes"))
     .action(
-      does(async (names, options) => (await import("../machine/images.ts")).removeVerb(names, options, terminal)),
+      does(async (names, options) => (await import("../machine/images.ts")).removeImagesVerb(names, options, terminal)),
     );
 }

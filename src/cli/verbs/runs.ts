@@ -12,10 +12,10 @@ export function addRuns({ does, group, terminal }: Frame): void {
     .option("--limit <n>", "list at most so many (50)")
     .option("--all-projects", "list those of every project")
     .addOption(json())
-    .action(does(async (options) => (await import("../history/runs.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../history/runs.ts")).listRunsVerb(options, terminal)));
   ofRuns("show <id>", "Show one run: times, limits, digests of its input, its calls, and how it ended.")
     .addOption(json())
-    .action(does(async (id, options) => (await import("../history/runs.ts")).showVerb(id, options, terminal)));
+    .action(does(async (id, options) => (await import("../history/runs.ts")).showRunVerb(id, options, terminal)));
   ofRuns("logs <id>", "Print what a run printed, each stream to its own.")
     .option("--stdout", "print only its standard output")
     .option("--stderr", "print only its standard error, to standard output")
@@ -23,7 +23,7 @@ export function addRuns({ does, group, terminal }: Frame): void {
     .option("-f, --follow", "continue until the run has ended")
     .addOption(raw())
     .addHelpText("after", LOGS_HELP)
-    .action(does(async (id, options) => (await import("../history/logs.ts")).logsVerb(id, options, terminal)));
+    .action(does(async (id, options) => (await import("../history/logs.ts")).runLogsVerb(id, options, terminal)));
   ofRuns("stop <id>", "Stop a run of any corral process of yours; its status becomes cancelled.")
     .addOption(json())
     .addHelpText("after", "\nExit status: 0, or 1 if it has not ended after 15 s.")
@@ -33,7 +33,7 @@ export function addRuns({ does, group, terminal }: Frame): void {
     .option("--all", "remove all of the project")
     .option("--yes", "remove without being asked")
     .addOption(json())
-    .action(does(async (ids, options) => (await import("../history/runs.ts")).removeVerb(ids, options, terminal)));
+    .action(does(async (ids, options) => (await import("../history/runs.ts")).removeRunsVerb(ids, options, terminal)));
 }
 
 const RUNS_HELP = `

@@ -31,12 +31,12 @@ export function addServe({ does, group, terminal }: Frame): void {
     .description("List the tokens, without their values.")
     .helpOption("-h, --help", "print this help")
     .addOption(json())
-    .action(does(async (options) => (await import("../service/tokens.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../service/tokens.ts")).listTokensVerb(options, terminal)));
   token
     .command("rm <id>")
     .description("Remove a token. A running service refuses it from now on.")
     .helpOption("-h, --help", "print this help")
-    .action(does(async (id) => (await import("../service/tokens.ts")).removeVerb(id, terminal)));
+    .action(does(async (id) => (await import("../service/tokens.ts")).removeTokenVerb(id, terminal)));
 }
 
 const LEVELS = ["trace", "debug", "info", "warn", "error", "silent"];

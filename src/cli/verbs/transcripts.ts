@@ -7,11 +7,15 @@ export function addTranscripts({ does, group, terminal }: Frame): void {
     .verb("ls", "List the transcripts of the project, the newest first.")
     .addOption(project())
     .addOption(json())
-    .action(does(async (options) => (await import("../trail/transcripts.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../trail/transcripts.ts")).listTranscriptsVerb(options, terminal)));
   transcripts
     .verb("show <run>", "Show one transcript.")
     .addOption(project())
     .addOption(json("print lines of JSON, as `model: script/FILE` reads them"))
     .addHelpText("after", `\n${IDS}\n${examples("corral transcripts show latest")}`)
-    .action(does(async (run, options) => (await import("../trail/transcripts.ts")).showVerb(run, options, terminal)));
+    .action(
+      does(async (run, options) =>
+        (await import("../trail/transcripts.ts")).showTranscriptVerb(run, options, terminal),
+      ),
+    );
 }

@@ -11,5 +11,5 @@ export function addWorkers({ does, group, terminal }: Frame): void {
       "after",
       `\nExit status: 0, or 1 if a file has a mistake.\n${examples("corral workers ls", "corral workers ls --json | jq -r '.workers[].name'")}`,
     )
-    .action(does(async (options) => (await import("../project/workers.ts")).listVerb(options, terminal)));
+    .action(does(async (options) => (await import("../project/workers.ts")).listWorkersVerb(options, terminal)));
 }

@@ -12,7 +12,7 @@ const MAX_BASES = 50;
  * The images that a Dockerfile begins with or copies from, but for its own stages and `scratch`. An `ARG` before the first
  * `FROM` counts with its default: Corral passes none.
  */
-export function baseImagesOf(dockerfile: string): Read<readonly string[]> {
+export function baseImagesOf(dockerfile: string): FolderRead<readonly string[]> {
   const defaults = new Map<string, string>();
   const stages = new Set<string>();
   const bases = new Set<string>();
@@ -80,7 +80,7 @@ const MAX_LINES = 500;
  * name and `**` for any folders; what is below a path that matches is left out too. Exceptions (`!`) are refused: they would
  * make it hard to see what is built.
  */
-function ignoredBy(text: string): Read<(path: string) => boolean> {
+function ignoredBy(text: string): FolderRead<(path: string) => boolean> {
   const lines = text
     .split(/\r?\n/)
     .map((line) => line.trim())
@@ -127,7 +127,7 @@ const MAX_IGNORE_BYTES = 64 * 1024;
 const MAX_NAMES = 20_000;
 
 /** Reads the folder at an absolute path without symbolic links. A link in it is a fault, because it could lead anywhere. */
-export async function readBuildFolder(dir: string): Promise<Read<BuildFolder>> {
+export async function readBuildFolder(dir: string): Promise<FolderRead<BuildFolder>> {
   const fault = (text: string) => ({ ok: false, fault: text }) as const;
   const entries = await readdir(dir, { recursive: true, withFileTypes: true });
   if (entries.length > MAX_NAMES) return fault(`it has more than ${MAX_NAMES} names`);
@@ -176,7 +176,7 @@ function kindOf(entry: { isSymbolicLink(): boolean }): string {
 }
 
 /** What was read for an image, or why it cannot be used. */
-export type Read<Value> =
+export type FolderRead<Value> =
   | { readonly ok: true; readonly value: Value }
   /** `fault` names files by their path in the folder. */
   | { readonly ok: false; readonly fault: string };

@@ -3,7 +3,7 @@ import { open } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import type { Artifact, PackageKind } from "../../sandbox/network/rule.ts";
-import { faultOf, followed } from "../place/host-place.ts";
+import { fileFault, followed } from "../place/host-place.ts";
 import {
   type Locked,
   type LockFault,
@@ -117,6 +117,6 @@ async function lockText(projectDir: string, path: string): Promise<LockText> {
     return { ok: true, text: await file.readFile("utf8") };
   } catch (error) {
     if (hasCode(error, "ENXIO")) return { ok: false, fault: "is not a regular file" };
-    return { ok: false, fault: faultOf(error) };
+    return { ok: false, fault: fileFault(error) };
   }
 }

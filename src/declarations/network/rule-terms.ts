@@ -8,36 +8,36 @@ import {
   type NetworkLimits,
   type NetworkRule,
   type NetworkTarget,
+  networkTargetText,
   type PackageKind,
   parseTarget,
-  targetText,
 } from "../../sandbox/network/rule.ts";
 
 /* The terms of a rule as a person or a program writes them, each read to the one form that is compared. */
 
-export type Read = { readonly value: string } | { readonly fault: string };
+export type TermRead = { readonly value: string } | { readonly fault: string };
 
 /** `host:port`: lower case, no dot at the end, names of other alphabets in ASCII. */
-export function readTarget(raw: string): Read {
+export function readTarget(raw: string): TermRead {
   const parsed = parseTarget(inAscii(raw));
-  return parsed.ok ? { value: targetText(parsed.target) } : { fault: parsed.reason };
+  return parsed.ok ? { value: networkTargetText(parsed.target) } : { fault: parsed.reason };
 }
 
 /** They are for proxies, or repeat to the cell what Corral sent. */
 const REFUSED_METHODS = ["CONNECT", "TRACE", "TRACK"];
 
-export function readMethod(raw: string): Read {
+export function readMethod(raw: string): TermRead {
   const name = raw.toUpperCase();
   if (REFUSED_METHODS.includes(name)) return { fault: `cannot be allowed: ${name} is not passed on` };
   return /^[A-Z][A-Z-]{0,30}$/.test(name) ? { value: name } : { fault: "must be a method such as GET" };
 }
 
-export function readPath(raw: string): Read {
+export function readPath(raw: string): TermRead {
   const fault = patternFault(raw);
   return fault === null ? { value: raw } : { fault };
 }
 
-export function readAddresses(raw: string): Read {
+export function readAddresses(raw: string): TermRead {
   const block = parseBlock(raw);
   if (block === null) return { fault: "must be addresses such as `10.1.0.0/16` or `fd00::/8`" };
   if (/^::ffff:/.test(blockText(block))) return { fault: "must be written as IPv4, without `::ffff:`" };

@@ -71,7 +71,7 @@ export async function resolveHostPlace(projectDir: string, raw: string): Promise
     if (!found.isDirectory() && !found.isFile()) return { ok: false, fault: "is neither a folder nor a plain file" };
     return { ok: true, host, directory: found.isDirectory(), links };
   } catch (error) {
-    return { ok: false, fault: faultOf(error) };
+    return { ok: false, fault: fileFault(error) };
   }
 }
 
@@ -112,7 +112,7 @@ export function plantedLinkFault(links: readonly string[], writable: readonly st
 }
 
 /** The file system's error as text. Errors that are not about this one place are rethrown. */
-export function faultOf(error: unknown): string {
+export function fileFault(error: unknown): string {
   const fault = FAULTS[codeOf(error) ?? ""];
   if (fault === undefined) throw error;
   return fault;

@@ -4,7 +4,7 @@ import { join, relative, resolve, sep } from "node:path";
 import { hasCode } from "../../platform/errno.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
-import { faultOf, type HostPlace } from "./host-place.ts";
+import { fileFault, type HostPlace } from "./host-place.ts";
 
 /** A zone's folder that does not exist. Opening the project for runs makes it; commands that only look do not. */
 export interface NewZone {
@@ -40,7 +40,7 @@ export async function zoneFolder(projectDir: string, root: string, path: string)
     if (!(await stat(folder)).isDirectory()) return { ok: false, fault: "is not a folder" };
     return { ok: true, host: folder, directory: true, links: [] };
   } catch (error) {
-    return { ok: false, fault: faultOf(error) };
+    return { ok: false, fault: fileFault(error) };
   }
 }
 
@@ -78,7 +78,7 @@ async function faultOfMaking(projectDir: string, host: string): Promise<string |
     }
     return null;
   } catch (error) {
-    return faultOf(error);
+    return fileFault(error);
   }
 }
 

@@ -5,11 +5,11 @@ import {
   type PackagePreset,
   placeFaults,
   privateAddressFault,
-  type Read,
   readAddresses,
   readMethod,
   readPath,
   readTarget,
+  type TermRead,
 } from "../network/rule-terms.ts";
 import { byKind, map, namedMap, size } from "../yaml/shape.ts";
 import { nameFault } from "./names.ts";
@@ -132,7 +132,7 @@ export const network = byKind(
 /** A policy's: a ceiling, so without what only a project has, its secrets and its files. */
 export const policyRules = map({ allow: rulesOf(ruleForms(termsOfPolicies)), ...further }).transform(present);
 
-function text(read: (raw: string) => Read) {
+function text(read: (raw: string) => TermRead) {
   return z
     .string()
     .max(3000)

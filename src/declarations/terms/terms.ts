@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type Approval, CONSENTS } from "../../sandbox/approval.ts";
+import { type ApprovalRules, CONSENTS } from "../../sandbox/approval.ts";
 import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
 import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
@@ -23,13 +23,13 @@ export const hostPath = z
 /** `approval: pre_approved` is writing and deleting; either is asked for if it is not named. */
 export const approval = byKind(
   {
-    text: consent.transform((both): Approval => ({ write: both, delete: both })),
+    text: consent.transform((both): ApprovalRules => ({ write: both, delete: both })),
     map: map({
       read: consent.optional(),
       write: consent.default("ask"),
       delete: consent.default("ask"),
       call: consent.optional(),
-    }).transform((raw): Approval => present(raw)),
+    }).transform((raw): ApprovalRules => present(raw)),
   },
   "must be `pre_approved`, `ask`, `blocked`, or a map of `read`, `write`, `delete` and `call`",
 );
@@ -55,7 +55,7 @@ export const constraints = {
 interface RawConstraints {
   readonly suffixes?: readonly string[] | undefined;
   readonly max_file_bytes?: number | undefined;
-  readonly approval?: Approval | undefined;
+  readonly approval?: ApprovalRules | undefined;
   readonly stage?: true | undefined;
   readonly discard?: true | undefined;
 }

@@ -1,13 +1,13 @@
 import { lstat } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { Approval } from "../../sandbox/approval.ts";
+import type { ApprovalRules } from "../../sandbox/approval.ts";
 import type { Limits } from "../../sandbox/limits.ts";
 import type { Mode, Mount } from "../../sandbox/mount.ts";
 import type { ZoneNeed } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type SecretSource, secretPlace } from "../../secrets/read-secret.ts";
 import type { RawNetwork } from "../network/rule-terms.ts";
-import { faultOf, followed, plantedLinkFault } from "../place/host-place.ts";
+import { fileFault, followed, plantedLinkFault } from "../place/host-place.ts";
 
 /** Every host folder that some worker of the project may write. */
 export async function writableFolders(...project: WorkersOf): Promise<string[]> {
@@ -73,7 +73,7 @@ export async function exposureFault(path: string, writable: readonly string[]): 
     if (shared) return "is where a worker may write; a worker could change what Corral runs there";
     return plantedLinkFault(links, writable);
   } catch (error) {
-    return faultOf(error);
+    return fileFault(error);
   }
 }
 
@@ -94,7 +94,7 @@ export interface RawNeeds {
   readonly allowRead?: readonly string[];
   readonly allowWrite?: readonly string[];
   readonly readonly?: boolean;
-  readonly approval?: Approval;
+  readonly approval?: ApprovalRules;
   readonly stage?: true;
   readonly discard?: true;
   readonly workingDir?: string;
@@ -113,7 +113,7 @@ export interface RawPathNeed {
   readonly mode: Mode;
   readonly suffixes?: readonly string[];
   readonly maxFileBytes?: number;
-  readonly approval?: Approval;
+  readonly approval?: ApprovalRules;
   readonly stage?: true;
   readonly discard?: true;
 }

@@ -4,7 +4,7 @@ import { nullFor } from "../../platform/errno.ts";
 import type { ProjectDeclaration } from "../../sandbox/declare.ts";
 import type { PackageKind } from "../../sandbox/network/rule.ts";
 import { environmentInputs } from "../images/environment-inputs.ts";
-import { faultOf, followed } from "../place/host-place.ts";
+import { fileFault, followed } from "../place/host-place.ts";
 import type { Checked } from "../yaml/check.ts";
 import type { Problem } from "../yaml/problem.ts";
 import { exposureFault, writableFolders } from "./exposure.ts";
@@ -76,6 +76,6 @@ async function placeFault(
     const dockerfile = await lstat(join(place, "Dockerfile")).catch(nullFor("ENOENT"));
     return dockerfile?.isFile() === true ? null : "has no Dockerfile";
   } catch (error) {
-    return faultOf(error);
+    return fileFault(error);
   }
 }

@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { faultOf } from "../place/host-place.ts";
+import { fileFault } from "../place/host-place.ts";
 import { secretNameFault } from "../terms/names.ts";
 import type { Checked } from "../yaml/check.ts";
 import { readDeclarationFile } from "../yaml/document.ts";
@@ -29,7 +29,7 @@ export type CheckedWorkers =
 export async function readWorkers(dir: string, shownDir: string, known: KnownNames): Promise<CheckedWorkers> {
   const wrong = (message: string) =>
     ({ ok: false, problems: [{ file: shownDir, line: 1, column: 1, path: "", message }] }) as const;
-  const entries = await readdir(dir).catch(faultOf);
+  const entries = await readdir(dir).catch(fileFault);
   if (typeof entries === "string") return wrong(entries);
   const files = entries.filter((entry) => entry.endsWith(".worker") && !entry.startsWith(".")).toSorted();
   if (files.length > MAX_WORKERS) return wrong(`holds ${files.length} workers; at most ${MAX_WORKERS} are read`);
@@ -79,7 +79,7 @@ async function readFrom(path: string, file: string): Promise<Checked<WorkerFile>
     return readWorker(await readDeclarationFile(path, file), file);
   } catch (error) {
     if (error instanceof DeclarationError) return { ok: false, problems: error.problems };
-    return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message: faultOf(error) }] };
+    return { ok: false, problems: [{ file, line: 1, column: 1, path: "", message: fileFault(error) }] };
   }
 }
 

@@ -68,7 +68,7 @@ function malformed(why: string): FirstBytes {
 }
 
 /** What a client sent before a verdict. The verdict is null if there was none in time, or the client closed. */
-export interface Held<V> {
+export interface HeldStart<V> {
   readonly bytes: Buffer;
   readonly verdict: V | null;
 }
@@ -83,7 +83,7 @@ export interface Judging<V> {
 }
 
 /** Reads until there is a verdict, and leaves the socket paused. */
-export function heldBytes<V>(socket: Duplex, { judge, start, timeoutMs }: Judging<V>): Promise<Held<V>> {
+export function bytesUntilVerdict<V>(socket: Duplex, { judge, start, timeoutMs }: Judging<V>): Promise<HeldStart<V>> {
   return new Promise((resolve) => {
     let bytes = start ?? Buffer.alloc(0);
     let timer: NodeJS.Timeout | undefined;

@@ -6,16 +6,16 @@ import { Agent } from "../../platform/http.ts";
 import { judgeRequest, rulesFor } from "../../sandbox/network/judge.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
 import { addressStillAllowed } from "../dial/dial.ts";
-import { BOUNDS, type Outlet, type Target, targetInside, targetText, type Visit } from "../model/outlet.ts";
+import { BOUNDS, meantTarget, type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
 import { exchange } from "./exchange.ts";
 import { overrideFault, type SecretValues } from "./outgoing-headers.ts";
 import type { Replacement } from "./replaced-bytes.ts";
 import {
-  type Asked,
   answerFault,
-  type Fault,
   Faulty,
+  type HeadFault,
   type RequestHead,
+  type RequestReceiver,
   readAuthority,
   readRequestHead,
 } from "./request-head.ts";
@@ -80,13 +80,13 @@ interface Current {
 export class HttpConnection {
   readonly #parts: HttpParts;
   readonly #visit: Visit;
-  readonly #asked: Asked;
+  readonly #asked: RequestReceiver;
   readonly #upstreams = new Upstreams();
   #turn: Promise<void> = Promise.resolve();
   #waiting = 0;
   #current: Current | null = null;
 
-  constructor(parts: HttpParts, visit: Visit, asked: Asked) {
+  constructor(parts: HttpParts, visit: Visit, asked: RequestReceiver) {
     this.#parts = parts;
     this.#visit = visit;
     this.#asked = asked;
@@ -117,7 +117,7 @@ export class HttpConnection {
   }
 
   /** Says that what came is no HTTP request. */
-  refuse(fault: Fault): void {
+  refuse(fault: HeadFault): void {
     this.#denied(this.#place(), fault);
   }
 
@@ -125,7 +125,7 @@ export class HttpConnection {
     return this.#waiting === 0;
   }
 
-  async #answer(request: IncomingMessage, response: ServerResponse, waits: boolean): Promise<Fault | null> {
+  async #answer(request: IncomingMessage, response: ServerResponse, waits: boolean): Promise<HeadFault | null> {
     const { outlet, secrets, rewrites } = this.#parts;
     const head = readRequestHead(request, this.#asked);
     if (outlet.network() === false || this.#visit.signal.aborted) return null;
@@ -133,7 +133,7 @@ export class HttpConnection {
     await this.#askFor(head);
     const network = outlet.network();
     if (network === false || this.#visit.signal.aborted) return null;
-    const target = targetInside(network, head.inside);
+    const target = meantTarget(network, head.inside);
     const rule = judged(network, target, head);
     if ("reason" in rule) return this.#denied(target, rule);
     const line = outlet.line(targetText(target));
@@ -165,7 +165,7 @@ export class HttpConnection {
     const { outlet } = this.#parts;
     const network = outlet.network();
     if (this.#asked !== "proxy" || network === false) return;
-    const target = targetInside(network, head.inside);
+    const target = meantTarget(network, head.inside);
     const rule = judged(network, target, head);
     if ("reason" in rule && rule.reason === "host") await outlet.isGranted(target);
   }
@@ -190,7 +190,7 @@ export class HttpConnection {
     return secured.socket;
   }
 
-  async #valuesOf({ set = {} }: NetworkRule): Promise<Map<string, string> | Fault> {
+  async #valuesOf({ set = {} }: NetworkRule): Promise<Map<string, string> | HeadFault> {
     const values = new Map<string, string>();
     for (const [header, { secret }] of Object.entries(set)) {
       const value = await this.#parts.secrets.value(secret).catch(() => null);
@@ -214,7 +214,7 @@ export class HttpConnection {
     return address === undefined || addressStillAllowed(address, [now]);
   }
 
-  #denied(to: Target | string, fault: Fault): Fault {
+  #denied(to: Target | string, fault: HeadFault): HeadFault {
     this.#parts.outlet.denied({ ...fault, to: typeof to === "string" ? to : targetText(to) });
     return fault;
   }
@@ -222,12 +222,12 @@ export class HttpConnection {
   #place(): Target | string {
     const network = this.#parts.outlet.network();
     if (this.#asked === "proxy") return "proxy";
-    return network === false ? this.#asked : targetInside(network, this.#asked);
+    return network === false ? this.#asked : meantTarget(network, this.#asked);
   }
 }
 
 /** The rule that allows the request, or why none does. */
-function judged(network: AllowedNetwork, target: Target, head: RequestHead): NetworkRule | Fault {
+function judged(network: AllowedNetwork, target: Target, head: RequestHead): NetworkRule | HeadFault {
   const { method, path } = head;
   const judgement = judgeRequest(network, { ...target, method, path });
   if (!judgement.ok) return { reason: judgement.reason, detail: judgement.detail };
@@ -255,7 +255,9 @@ function insideUrls(network: AllowedNetwork, text: string): string {
   });
 }
 
-export type Secured = { readonly ok: true; readonly socket: TLSSocket } | { readonly ok: false; readonly fault: Fault };
+export type Secured =
+  | { readonly ok: true; readonly socket: TLSSocket }
+  | { readonly ok: false; readonly fault: HeadFault };
 
 /** Speaks TLS with a host over a connection to one of its addresses. The host's certificate must be valid for its name. */
 function secure(socket: Socket, host: string, secureContext: SecureContext): Promise<Secured> {

@@ -5,12 +5,12 @@ import { pathMatches } from "../../sandbox/network/path-glob.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Redactor } from "../../secrets/read-secret.ts";
 import { pump } from "../carry/down-flow.ts";
-import { BOUNDS, type Line, targetText } from "../model/outlet.ts";
+import { BOUNDS, type HostTraffic, targetText } from "../model/outlet.ts";
 import { type Outgoing, outgoingHeaders } from "./outgoing-headers.ts";
 import {
   type BodyChange,
-  inTurn,
-  NOTHING,
+  chained,
+  EMPTY_BODY,
   type Replacement,
   redacting,
   replacedText,
@@ -18,9 +18,9 @@ import {
 } from "./replaced-bytes.ts";
 import {
   endToEnd,
-  type Fault,
   Faulty,
   type HeaderLines,
+  type HeadFault,
   headerLines,
   type RequestHead,
   valuesOf,
@@ -64,7 +64,7 @@ function answerFormFault(answer: IncomingMessage, whole: boolean): string | null
 class CheckedFile implements BodyChange {
   readonly #digests: readonly string[];
   readonly #hashes: ReadonlyMap<string, Hash>;
-  #held: Buffer = NOTHING;
+  #held: Buffer = EMPTY_BODY;
 
   /** Each digest is `sha512-BASE64`, as in Subresource Integrity; any of them must match. */
   constructor(digests: readonly string[]) {
@@ -93,13 +93,13 @@ export interface AnswerPass extends Omit<Changes, "isBodyChanged"> {
   readonly response: ServerResponse;
   readonly head: RequestHead;
   readonly rule: NetworkRule;
-  readonly line: Line;
+  readonly line: HostTraffic;
   /** True if the answer is changed or compared, so that all of it must come as it is. */
   readonly whole: boolean;
 }
 
 /** Passes an answer on to the cell. Resolves when it has ended, with a fault if it was not passed on as a whole. */
-function passAnswer(answer: IncomingMessage, pass: AnswerPass): Promise<Fault | null> {
+function passAnswer(answer: IncomingMessage, pass: AnswerPass): Promise<HeadFault | null> {
   const { response, head, rule, whole } = pass;
   const wrong = answerFormFault(answer, whole);
   if (wrong !== null) {
@@ -140,9 +140,9 @@ function passBody(
   { response, line }: AnswerPass,
   change: BodyChange | null,
   begin: () => void,
-): Promise<Fault | null> {
+): Promise<HeadFault | null> {
   return new Promise((resolve) => {
-    const stop = (fault: Fault): void => {
+    const stop = (fault: HeadFault): void => {
       answer.destroy();
       resolve(fault);
     };
@@ -188,7 +188,7 @@ function textChange(answer: IncomingMessage, { redactor, replacements, rule }: A
     ...(isIndex && replacements.length > 0 ? [replacing(replacements)] : []),
     ...(redactor === null ? [] : [redacting(redactor)]),
   ];
-  return changes.length === 0 ? null : inTurn(changes);
+  return changes.length === 0 ? null : chained(changes);
 }
 
 function statusText(answer: IncomingMessage, { redactor }: AnswerPass): string {
@@ -211,7 +211,7 @@ export interface Exchange extends Outgoing, AnswerPass {
 }
 
 /** Sends a judged request to its host and the answer back. Resolves at the end of the answer, with the fault if there is one. */
-export async function exchange(parts: Exchange): Promise<Fault | null> {
+export async function exchange(parts: Exchange): Promise<HeadFault | null> {
   const { head } = parts;
   const first = await answerOf(parts);
   // A host may close a kept connection at the moment in which the next request is sent.
@@ -221,7 +221,7 @@ export async function exchange(parts: Exchange): Promise<Fault | null> {
   return "reason" in answer ? answer : await passAnswer(answer, parts);
 }
 
-function answerOf(parts: Exchange): Promise<IncomingMessage | Fault | "stale"> {
+function answerOf(parts: Exchange): Promise<IncomingMessage | HeadFault | "stale"> {
   const { head, target, agent, request, response } = parts;
   const sent = requestOf({
     agent,
@@ -256,7 +256,7 @@ function answerOf(parts: Exchange): Promise<IncomingMessage | Fault | "stale"> {
 function sendBody(
   { head, request, response, line, waits }: Exchange,
   sent: ClientRequest,
-  fail: (fault: Fault) => void,
+  fail: (fault: HeadFault) => void,
 ) {
   if (head.body === 0) {
     sent.end();
@@ -272,6 +272,6 @@ function sendBody(
   });
 }
 
-function unreachable({ target }: Exchange, why: string): Fault {
+function unreachable({ target }: Exchange, why: string): HeadFault {
   return { reason: "unreachable", detail: `${targetText(target)} ${why}.` };
 }

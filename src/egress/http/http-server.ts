@@ -4,7 +4,7 @@ import { createServer } from "../../platform/http.ts";
 import { closeWith } from "../carry/down-flow.ts";
 import { BOUNDS, type Visit } from "../model/outlet.ts";
 import { HttpConnection, type HttpParts } from "./connection.ts";
-import { type Asked, type Fault, rawAnswer } from "./request-head.ts";
+import { type HeadFault, type RequestReceiver, unparsedAnswer } from "./request-head.ts";
 
 /** Called for CONNECT, with the socket and what the client sent behind the request. */
 export type OnConnect = (visit: Visit, authority: string, behind: Buffer) => void;
@@ -15,7 +15,7 @@ export class HttpServer implements Disposable {
   readonly #server: Server;
   readonly #open = new Map<
     Duplex,
-    { readonly connection: HttpConnection; readonly visit: Visit; readonly asked: Asked }
+    { readonly connection: HttpConnection; readonly visit: Visit; readonly asked: RequestReceiver }
   >();
 
   constructor(parts: HttpParts, onConnect: OnConnect) {
@@ -57,7 +57,7 @@ export class HttpServer implements Disposable {
   }
 
   /** Takes over a connection of the cell, of which `first` has been read. */
-  serve(visit: Visit, asked: Asked, first: Buffer): void {
+  serve(visit: Visit, asked: RequestReceiver, first: Buffer): void {
     const { socket } = visit;
     this.#open.set(socket, { visit, asked, connection: new HttpConnection(this.#parts, visit, asked) });
     visit.signal.addEventListener("abort", () => this.#open.delete(socket), { once: true });
@@ -78,12 +78,12 @@ export class HttpServer implements Disposable {
     }
     const fault = parserFault(error);
     open.connection.refuse(fault);
-    if (open.connection.isIdle) closeWith(socket, rawAnswer(fault));
+    if (open.connection.isIdle) closeWith(socket, unparsedAnswer(fault));
     else socket.destroy();
   }
 }
 
-function parserFault({ code, rawPacket }: NodeJS.ErrnoException & { rawPacket?: Buffer }): Fault {
+function parserFault({ code, rawPacket }: NodeJS.ErrnoException & { rawPacket?: Buffer }): HeadFault {
   const detail = rawPacket?.subarray(0, 14).toString("latin1").startsWith("PRI * HTTP/2")
     ? "HTTP/2 without TLS is refused. Use HTTP/1.1."
     : code === "ERR_HTTP_REQUEST_TIMEOUT"

@@ -1,7 +1,7 @@
 import { isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
 import { Redactor } from "../../secrets/read-secret.ts";
 import { BOUNDS, type Target } from "../model/outlet.ts";
-import { endToEnd, type Fault, type HeaderLines, plainName, type RequestHead } from "./request-head.ts";
+import { endToEnd, type HeaderLines, type HeadFault, plainName, type RequestHead } from "./request-head.ts";
 
 /** Of a secret that changes, such as a token of an hour, so many values are still removed from answers. */
 const MAX_VALUES = 16;
@@ -94,7 +94,7 @@ const NOT_THE_CLIENTS = [
 const OWN = ["host", "content-length", "expect"];
 
 /** Why the headers could undo what the rule says; null if they do not. */
-export function overrideFault({ lines, path }: RequestHead, rule: NetworkRule): Fault | null {
+export function overrideFault({ lines, path }: RequestHead, rule: NetworkRule): HeadFault | null {
   if (!isLookedInto(rule)) return null;
   const header = lines.map(([name]) => plainName(name)).find((name) => OVERRIDES.includes(name));
   if (header !== undefined)

@@ -8,7 +8,7 @@ export interface BodyChange {
   end(): Buffer | null;
 }
 
-export const NOTHING = Buffer.alloc(0);
+export const EMPTY_BODY = Buffer.alloc(0);
 
 export function redacting(redactor: Redactor): BodyChange {
   const pieces = redactor.pieces();
@@ -19,13 +19,13 @@ export function redacting(redactor: Redactor): BodyChange {
 }
 
 /** One after the other. */
-export function inTurn(changes: readonly BodyChange[]): BodyChange {
+export function chained(changes: readonly BodyChange[]): BodyChange {
   return {
     add: (piece) => changes.reduce((bytes, change) => (bytes.length === 0 ? bytes : change.add(bytes)), piece),
     end() {
-      let rest: Buffer = NOTHING;
+      let rest: Buffer = EMPTY_BODY;
       for (const change of changes) {
-        const before = rest.length === 0 ? NOTHING : change.add(rest);
+        const before = rest.length === 0 ? EMPTY_BODY : change.add(rest);
         const last = change.end();
         if (last === null) return null;
         rest = Buffer.concat([before, last]);

@@ -4,7 +4,7 @@ import { canonicalHost } from "../../sandbox/network/rule.ts";
 import type { Target } from "../model/outlet.ts";
 
 /** Why a request is refused, in words for the worker and the user. */
-export interface Fault {
+export interface HeadFault {
   readonly reason: NetworkRefusal;
   readonly detail: string;
 }
@@ -12,9 +12,9 @@ export interface Fault {
 /** What is left of a refusal of a request that was thrown by a callback of Node, such as that of an agent. */
 export class Faulty extends Error {
   override readonly name = "Faulty";
-  readonly fault: Fault;
+  readonly fault: HeadFault;
 
-  constructor(fault: Fault) {
+  constructor(fault: HeadFault) {
     super(fault.detail);
     this.fault = fault;
   }
@@ -35,7 +35,7 @@ function statusOf(reason: NetworkRefusal): number {
 }
 
 /** Answers a refusal; closes the connection if an answer has begun, so that the client sees that it is incomplete. */
-export function answerFault(response: ServerResponse, { reason, detail }: Fault): void {
+export function answerFault(response: ServerResponse, { reason, detail }: HeadFault): void {
   if (response.headersSent || response.destroyed) return void response.destroy();
   const body = `${detail}\n`;
   // Where the next request begins, is not known.
@@ -45,7 +45,7 @@ export function answerFault(response: ServerResponse, { reason, detail }: Fault)
 }
 
 /** The same for a connection without a request that Node could parse. It is to be closed after it. */
-export function rawAnswer({ reason, detail }: Fault): string {
+export function unparsedAnswer({ reason, detail }: HeadFault): string {
   const body = `${detail}\n`;
   const status = statusOf(reason);
   const lines = [
@@ -114,9 +114,9 @@ export interface RequestHead {
 }
 
 /** Who is asked: a host, of which requests name only the path, or the proxy, for which they name the whole URL. */
-export type Asked = Target | "proxy";
+export type RequestReceiver = Target | "proxy";
 
-export function readRequestHead(request: IncomingMessage, asked: Asked): RequestHead | Fault {
+export function readRequestHead(request: IncomingMessage, asked: RequestReceiver): RequestHead | HeadFault {
   const lines = headerLines(request.rawHeaders);
   const method = request.method ?? "";
   if (!["1.0", "1.1"].includes(request.httpVersion)) return malformed("its version of HTTP is not 1.0 or 1.1");
@@ -148,7 +148,7 @@ export function readAuthority(text: string, defaultPort = 80): Target | null {
 }
 
 /** The target of a request: a path, or a URL if a proxy is asked; a server takes a URL too (RFC 9112 section 3.2.2). */
-function readUrl(url: string, asked: Asked): { authority: Target | null; path: string } | Fault {
+function readUrl(url: string, asked: RequestReceiver): { authority: Target | null; path: string } | HeadFault {
   if (!/^[\x21-\x7e]+$/.test(url) || url.includes("#")) return malformed("its URL has characters that must be escaped");
   if (url.startsWith("/"))
     return asked === "proxy"
@@ -164,7 +164,7 @@ function readUrl(url: string, asked: Asked): { authority: Target | null; path: s
 }
 
 /** Node's parser refuses most of this already; what it leaves could still be read in two ways. */
-function bodyLength(request: IncomingMessage, lines: HeaderLines): number | "chunked" | Fault {
+function bodyLength(request: IncomingMessage, lines: HeaderLines): number | "chunked" | HeadFault {
   const codings = valuesOf(lines, "transfer-encoding");
   const lengths = valuesOf(lines, "content-length");
   if (codings.length + lengths.length > 1) return malformed("its length is given more than once");
@@ -176,6 +176,6 @@ function bodyLength(request: IncomingMessage, lines: HeaderLines): number | "chu
   return isChunked ? "chunked" : malformed("its Transfer-Encoding is not chunked");
 }
 
-function malformed(why: string): Fault {
+function malformed(why: string): HeadFault {
   return { reason: "malformed", detail: `The request is refused: ${why}.` };
 }

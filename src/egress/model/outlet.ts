@@ -60,7 +60,7 @@ export type Dialled =
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** What went to and from one host. The methods are false if a budget is used up; then nothing may be passed on. */
-export interface Line {
+export interface HostTraffic {
   connected(): void;
   request(): boolean;
   up(bytes: number): boolean;
@@ -75,7 +75,7 @@ export interface Outlet {
   /** Looks the host up, judges its addresses by these rules and connects. Only for a host that the rules name. */
   dial(target: Target, rules: readonly NetworkRule[], signal: AbortSignal, onread?: OnReadOpts): Promise<Dialled>;
   denied(refusal: Refusal): void;
-  line(to: string): Line;
+  line(to: string): HostTraffic;
 }
 
 /** One connection of a cell. */
@@ -104,7 +104,7 @@ export function shown(text: string): string {
 }
 
 /** What `http://HOST:PORT` in the cell means: port 80 of a host that is looked into is its port 443. */
-export function targetInside(network: AllowedNetwork, inside: Target): Target {
+export function meantTarget(network: AllowedNetwork, inside: Target): Target {
   const https = { ...inside, port: 443 };
   const isLookedInto443 = lookedInto(network, https).some(({ tls }) => tls !== false);
   return inside.port === 80 && isLookedInto443 ? https : inside;

@@ -1,6 +1,6 @@
 import type { AllowedTraffic, DeniedTraffic, NetworkReport } from "../../sandbox/network/judge.ts";
 import type { NetworkLimits } from "../../sandbox/network/rule.ts";
-import type { Line, Refusal } from "../model/outlet.ts";
+import type { HostTraffic, Refusal } from "../model/outlet.ts";
 
 /** What a budget counts. Bytes are those of tunnels, of bodies, and of what a client writes into the head of a request: it carries data too. */
 export type Counted = "uploadBytes" | "downloadBytes" | "requests" | "connections";
@@ -65,7 +65,7 @@ export class Traffic {
     this.#onDenied = onDenied;
   }
 
-  line(to: string): Line {
+  line(to: string): HostTraffic {
     const known = this.#allowed.get(to);
     const counts = known ?? { connections: 0, requests: 0, up: 0, down: 0 };
     if (known === undefined && this.#allowed.size < MAX_KEPT) this.#allowed.set(to, counts);

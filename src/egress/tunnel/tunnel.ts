@@ -5,14 +5,22 @@ import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import { type Alert, alertBytes, closeWith, DownFlow, pump } from "../carry/down-flow.ts";
 import { addressStillAllowed } from "../dial/dial.ts";
 import { beforeSecondHello, HANDSHAKE_RECORD, ServerStart } from "../first/client-hello.ts";
-import { type FirstBytes, heldBytes, readFirstBytes } from "../first/first-bytes.ts";
-import { BOUNDS, type Line, type Outlet, type Refusal, type Target, targetText, type Visit } from "../model/outlet.ts";
+import { bytesUntilVerdict, type FirstBytes, readFirstBytes } from "../first/first-bytes.ts";
+import {
+  BOUNDS,
+  type HostTraffic,
+  type Outlet,
+  type Refusal,
+  type Target,
+  targetText,
+  type Visit,
+} from "../model/outlet.ts";
 
 /** A tunnel whose host is connected. Bytes of the host flow at once, those of the client after `admit`. */
 class OpenTunnel {
   readonly #request: TunnelRequest;
   readonly #upstream: Socket;
-  readonly #line: Line;
+  readonly #line: HostTraffic;
   readonly #abort = (): void => void this.#upstream.destroy();
   /** Set while the start of a TLS server is awaited. */
   #onServer: ((piece: Buffer) => void) | null = null;
@@ -165,7 +173,7 @@ export type ClientStart =
   | { readonly kind: "silent"; readonly bytes: number };
 
 async function readClientStart(client: Duplex, host: string): Promise<ClientStart> {
-  const held = await heldBytes(client, {
+  const held = await bytesUntilVerdict(client, {
     timeoutMs: BOUNDS.firstBytesTimeoutMs,
     judge: (bytes, ended) => {
       const first = readFirstBytes(bytes, BOUNDS.firstBytes, BOUNDS.firstLineBytes);
@@ -189,7 +197,7 @@ function endedStart(bytes: Buffer): Exclude<FirstBytes, { kind: "more" }> | null
 
 /** After a server asked for it, a client sends a second hello, which must name the host too. `start` has what it sent since. */
 async function readSecondHello(client: Duplex, start: Buffer, host: string): Promise<ClientStart> {
-  const held = await heldBytes(client, {
+  const held = await bytesUntilVerdict(client, {
     start,
     timeoutMs: BOUNDS.firstBytesTimeoutMs,
     judge: (bytes) => {

@@ -15,7 +15,7 @@ import { Descriptor, type Root } from "./descriptor.ts";
 import { openSlot, ownerIn, type Slot } from "./folder.ts";
 import { refuseChanged, versionOf } from "./look.ts";
 import { dress, keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./new-files.ts";
-import { openRegular } from "./read.ts";
+import { openFoundFile } from "./read.ts";
 import { emptyFolder, entriesOf, entryPath, TreeBudget } from "./tree.ts";
 import { type Found, typeOf, walk } from "./walk.ts";
 
@@ -109,7 +109,7 @@ export async function copyFound(
   options: TransferOptions,
 ): Promise<Transferred> {
   if (found.type === "directory") return await copyFolder(operation, found, from, to, options);
-  using source = openRegular(operation, from.place, found);
+  using source = openFoundFile(operation, from.place, found);
   const { size, mode } = source.stat();
   const refuseOther = (): void => {
     const { from: shown } = options.expected ?? {};

@@ -5,7 +5,7 @@ import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import { ListingDraft } from "../list/listing.ts";
 import {
-  bytesOf,
+  contentBytes,
   type Edit,
   type Edited,
   type Expecting,
@@ -27,7 +27,7 @@ import { makePlace, openSlot } from "./folder.ts";
 import { lookAtPlace, refuseChanged, versionOf } from "./look.ts";
 import { deletePlace, movePlace } from "./move.ts";
 import { keeping, lookUp, replaceFile } from "./new-files.ts";
-import { openRegular, readBytes, readFile } from "./read.ts";
+import { openFoundFile, readBytes, readFile } from "./read.ts";
 import { type Entry, entriesOf, entryPath } from "./tree.ts";
 import { type Found, refuseHidden, typeOf, walk } from "./walk.ts";
 
@@ -51,9 +51,9 @@ export function openHostFiles(mounts: readonly HostMount[]): Files {
     read: (place, options = {}) => on("read", place, (root) => readFile(root, place, options)),
     bytes: (place, options) => on("read", place, (root) => readBytes(root, place, options)),
     write: (place, content, options = {}) =>
-      on("write", place, (root) => writeFile(root, place, bytesOf(content), options)),
+      on("write", place, (root) => writeFile(root, place, contentBytes(content), options)),
     append: (place, content, options = {}) =>
-      on("append", place, (root) => appendFile(root, place, bytesOf(content), options)),
+      on("append", place, (root) => appendFile(root, place, contentBytes(content), options)),
     edit: (place, edits, options = {}) => on("edit", place, (root) => editFile(root, place, edits, options)),
     delete: (place, options = {}) => on("delete", place, (root) => deletePlace(root, place, options)),
     move: (from, to, options = {}) => between("move", { from, to }, (a, b) => movePlace(a, b, options)),
@@ -100,7 +100,7 @@ function existing(root: Root, place: Place, known: number): Found | null {
 
 async function editFile(root: Root, place: Place, edits: readonly Edit[], options: Guard & Expecting): Promise<Edited> {
   using found = walk({ operation: "edit", root, parts: place.parts, links: "refuse", asked: place.path });
-  using file = openRegular("edit", place, found);
+  using file = openFoundFile("edit", place, found);
   const before = file.stat();
   options.checks?.read?.(found.path, before.size);
   const { to = versionOf(before) } = options.expected ?? {};
@@ -134,7 +134,7 @@ async function appendFile(root: Root, place: Place, bytes: Uint8Array, options: 
 
   // The file has other hard links, which must not change with it: it is replaced by a copy.
   using named = slot.folder.child(slot.name);
-  using source = openRegular("append", place, { type: typeOf(named.stat()), descriptor: named });
+  using source = openFoundFile("append", place, { type: typeOf(named.stat()), descriptor: named });
   const size = source.stat().size + bytes.length;
   options.checks?.write?.(place.path, size);
   const fill = async (file: Descriptor): Promise<void> => {
@@ -147,7 +147,7 @@ async function appendFile(root: Root, place: Place, bytes: Uint8Array, options: 
 
 async function appendTo(root: Root, place: Place, bytes: Uint8Array, options: Guard): Promise<Written> {
   using found = walk({ operation: "append", root, parts: place.parts, links: "refuse", asked: place.path });
-  using file = openRegular("append", place, found, fs.constants.O_WRONLY | fs.constants.O_APPEND);
+  using file = openFoundFile("append", place, found, fs.constants.O_WRONLY | fs.constants.O_APPEND);
   options.checks?.write?.(place.path, file.stat().size + bytes.length);
   await appendAll(file, bytes);
   return { bytes: file.stat().size, created: false };
@@ -174,7 +174,7 @@ async function writeFile(root: Root, place: Place, bytes: Uint8Array, options: W
 /** A mount that is a single file is written in place: a cell that has it mounted would keep the old file if it were replaced. */
 async function writeInPlace(root: Root, place: Place, bytes: Uint8Array): Promise<Written> {
   using found = walk({ operation: "write", root, parts: place.parts, links: "refuse", asked: place.path });
-  using file = openRegular("write", place, found, fs.constants.O_WRONLY);
+  using file = openFoundFile("write", place, found, fs.constants.O_WRONLY);
   await overwrite(file, bytes);
   return { bytes: bytes.length, created: false };
 }

@@ -5,7 +5,7 @@ import { readAll } from "../read/read-text.ts";
 import { contentOf } from "./content.ts";
 import type { Descriptor, Root } from "./descriptor.ts";
 import { lookUp } from "./new-files.ts";
-import { openRegular } from "./read.ts";
+import { openFoundFile } from "./read.ts";
 import { entriesOf, entryPath, TreeBudget } from "./tree.ts";
 import { typeOf, walk } from "./walk.ts";
 
@@ -22,7 +22,7 @@ export async function lookAtPlace(root: Root, place: Place, options: LookOptions
   }
   if (!inside || found.type !== "file" || found.stats.size > MAX_EDIT_BYTES)
     return { ...entry, content: null, entries: null };
-  using file = openRegular(operation, place, found);
+  using file = openFoundFile(operation, place, found);
   const source = contentOf(file);
   const content = await readAll(source);
   if (source.changed() || versionOf(file.stat()) !== entry.version) throw unfit(operation, place.path, BEING_CHANGED);

@@ -15,7 +15,7 @@ export function lookUp(folder: Descriptor, name: string): { type: EntryType; sta
 /** A process that is killed while it writes leaves a file with this prefix behind, and nothing else. */
 export const TEMPORARY_PREFIX = ".corral-unfinished-";
 
-export interface Replacement {
+export interface FileReplacement {
   /** Permission bits. Null: the default of a new file. */
   readonly mode: number | null;
   /** Null: the owner of the folder. */
@@ -26,7 +26,7 @@ export interface Replacement {
 }
 
 /** Owner and mode that a replacement keeps from the file that it replaces. */
-export function keeping(stats: fs.Stats | undefined): Pick<Replacement, "mode" | "owner"> {
+export function keeping(stats: fs.Stats | undefined): Pick<FileReplacement, "mode" | "owner"> {
   return stats === undefined ? { mode: null, owner: null } : { mode: stats.mode, owner: stats };
 }
 
@@ -34,7 +34,7 @@ export function keeping(stats: fs.Stats | undefined): Pick<Replacement, "mode" |
 export function dress(
   file: Descriptor,
   folder: Descriptor,
-  { mode, owner }: Pick<Replacement, "mode" | "owner">,
+  { mode, owner }: Pick<FileReplacement, "mode" | "owner">,
 ): void {
   const folderOwner = ownerIn(folder);
   const giveTo = folderOwner === null ? null : (owner ?? folderOwner);
@@ -47,7 +47,7 @@ export function dress(
  * Replaces a file atomically: the new one is complete and flushed before it gets the name, so that a reader sees the old or
  * the new one, even after a crash. A link or hard link of that name is replaced, not written to.
  */
-export async function replaceFile(folder: Descriptor, name: string, replacement: Replacement): Promise<void> {
+export async function replaceFile(folder: Descriptor, name: string, replacement: FileReplacement): Promise<void> {
   const temporary = folder.path(`${TEMPORARY_PREFIX}${crypto.randomUUID()}`);
   using file = Descriptor.create(temporary, 0o666);
   let named = false;

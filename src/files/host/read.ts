@@ -7,7 +7,7 @@ import {
   type WholeOptions,
   whyNotRegular,
 } from "../model/files.ts";
-import { type FileOperation, tooLarge, unfit } from "../model/refusals.ts";
+import { type FileOperation, tooLargeText, unfit } from "../model/refusals.ts";
 import { readContent } from "../read/read-content.ts";
 import { readAll } from "../read/read-text.ts";
 import { contentOf } from "./content.ts";
@@ -16,22 +16,22 @@ import { type Found, walk } from "./walk.ts";
 
 export async function readFile(root: Root, place: Place, options: ReadOptions & Guard): Promise<ReadResult> {
   using found = walk({ operation: "read", root, parts: place.parts, links: "follow", asked: place.path });
-  using file = openRegular("read", place, found);
+  using file = openFoundFile("read", place, found);
   options.checks?.read?.(found.path, file.stat().size);
   return await readContent(contentOf(file), place.path, options);
 }
 
 export async function readBytes(root: Root, place: Place, options: WholeOptions): Promise<Buffer> {
   using found = walk({ operation: "read", root, parts: place.parts, links: "follow", asked: place.path });
-  using file = openRegular("read", place, found);
+  using file = openFoundFile("read", place, found);
   const source = contentOf(file);
   options.checks?.read?.(found.path, source.size);
-  if (source.size > options.maxBytes) throw unfit("read", place.path, tooLarge(source.size, options.maxBytes));
+  if (source.size > options.maxBytes) throw unfit("read", place.path, tooLargeText(source.size, options.maxBytes));
   return await readAll(source);
 }
 
 /** Opens what a walk found if it is a regular file: opening a FIFO would block, and a device has no end. */
-export function openRegular(
+export function openFoundFile(
   operation: FileOperation,
   place: Place,
   found: Pick<Found, "type" | "descriptor">,

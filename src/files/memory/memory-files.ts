@@ -32,7 +32,7 @@ import {
   NOT_EMPTY,
   SAME_PLACE,
   TAKEN,
-  tooLarge,
+  tooLargeText,
   unfit,
   withRefusals,
 } from "../model/refusals.ts";
@@ -74,7 +74,7 @@ export function openMemoryFiles(mounts: readonly { readonly path: VirtualPath }[
       withRefusals("read", place.path, () => {
         const { bytes } = findFile("read", rootOf(place), place);
         checks?.read?.(place.path, bytes.length);
-        if (bytes.length > maxBytes) throw unfit("read", place.path, tooLarge(bytes.length, maxBytes));
+        if (bytes.length > maxBytes) throw unfit("read", place.path, tooLargeText(bytes.length, maxBytes));
         return Buffer.from(bytes);
       }),
     write: (place, content, options = {}) =>
@@ -361,14 +361,14 @@ function findFile(operation: FileOperation, root: FolderNode, place: Place): Fil
   return node;
 }
 
-export interface Slot {
+export interface MemorySlot {
   readonly folder: FolderNode;
   readonly name: string;
   readonly there: Node | undefined;
 }
 
 /** The folder and entry of a place's last component. With `create`, missing folders above it are made. */
-function slotOf(operation: FileOperation, root: FolderNode, place: Place, create = false): Slot {
+function slotOf(operation: FileOperation, root: FolderNode, place: Place, create = false): MemorySlot {
   const name = place.parts.at(-1);
   if (name === undefined) throw unfit(operation, place.path, IS_MOUNT);
   const folder = folderAt(operation, root, place, place.parts.slice(0, -1), create).folder;

@@ -276,7 +276,7 @@ export interface Listing {
   readonly hint: string | null;
 }
 
-/** A virtual path and its mount, which is what a backend works on. Only {@link placeOf} makes it. */
+/** A virtual path and its mount, which is what a backend works on. Only {@link mountedPlace} makes it. */
 export interface Place {
   readonly path: VirtualPath;
   /** The path of the mount, by which a backend finds its root. */
@@ -286,7 +286,7 @@ export interface Place {
 }
 
 /** Null if no mount contains `path`. */
-export function placeOf(mounts: readonly Mount[], path: VirtualPath): Place | null {
+export function mountedPlace(mounts: readonly Mount[], path: VirtualPath): Place | null {
   const mount = governingMount({ mounts }, path);
   if (mount === undefined) return null;
   const rest = below(mount.path, path) ?? "";
@@ -314,7 +314,7 @@ export function whyNotRegular(type: EntryType): string | null {
 }
 
 /** Text is written as UTF-8. */
-export function bytesOf(content: string | Uint8Array): Uint8Array {
+export function contentBytes(content: string | Uint8Array): Uint8Array {
   return typeof content === "string" ? Buffer.from(content) : content;
 }
 
@@ -352,7 +352,7 @@ export type Effect =
   | { readonly kind: "delete"; readonly path: VirtualPath; readonly type: EntryType };
 
 /** What an operation would do. It is not refused as things are now. */
-export interface Foreseen {
+export interface ForeseenOperation {
   readonly effects: readonly Effect[];
   /** For an edit: in how many places each text is replaced. */
   readonly places: readonly number[];

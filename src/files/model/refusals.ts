@@ -83,7 +83,7 @@ export function intoItself(to: string): string {
 }
 
 /** For content that is needed as a whole. Both sizes are in bytes. */
-export function tooLarge(size: number, maxBytes: number): string {
+export function tooLargeText(size: number, maxBytes: number): string {
   return `it is ${formatBytes(size)}, and at most ${formatBytes(maxBytes)} are read at once.`;
 }
 

@@ -11,7 +11,7 @@ import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { ItemResult } from "../model/item.ts";
 import type { FleetStore } from "../model/store.ts";
-import { exactState, type LeftOut, NOTHING, type TreeState, treeState } from "./tree-state.ts";
+import { type ExcludedPaths, exactState, NONE_EXCLUDED, type TreeState, treeState } from "./tree-state.ts";
 
 /** The attachments of an item. */
 export interface Attached {
@@ -112,7 +112,7 @@ const UNCONFIRMED = "?";
  */
 export class FleetCache {
   readonly #parts: FleetCacheParts;
-  readonly #outputs: LeftOut;
+  readonly #outputs: ExcludedPaths;
   /** Of the directories that all items read, by host path. */
   readonly #shared = new Map<string, Promise<TreeState | null>>();
   /** The directories that were read before machines got them, on the host. */
@@ -127,7 +127,7 @@ export class FleetCache {
     return new FleetCache(parts, outputs);
   }
 
-  private constructor(parts: FleetCacheParts, outputs: LeftOut) {
+  private constructor(parts: FleetCacheParts, outputs: ExcludedPaths) {
     this.#parts = parts;
     this.#outputs = outputs;
   }
@@ -250,13 +250,13 @@ export class FleetCache {
 
   async #withOutputs(inputs: string, written: readonly Mount[]): Promise<string> {
     const states: (string | null)[] = [];
-    for (const { host } of written) states.push(await exactState(host, NOTHING, this.#parts.signal));
+    for (const { host } of written) states.push(await exactState(host, NONE_EXCLUDED, this.#parts.signal));
     return sha256(JSON.stringify([inputs, states]));
   }
 }
 
 /** The folders that items of this fleet write, on the host: each item's key has its own, and no other. */
-async function outputsOf({ id, store, job: { sandbox } }: FleetCacheParts): Promise<LeftOut | null> {
+async function outputsOf({ id, store, job: { sandbox } }: FleetCacheParts): Promise<ExcludedPaths | null> {
   const outputs = new Set<string>();
   const above = new Set<string>();
   for await (const path of store.writtenPaths(id)) {

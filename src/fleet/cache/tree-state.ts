@@ -14,13 +14,13 @@ export interface TreeState {
 }
 
 /** The host paths that are not part of a tree, with all that is below them. */
-export interface LeftOut {
+export interface ExcludedPaths {
   has(host: string): boolean;
   /** True for a directory above one of them: its own size and times do not count. */
   isAbove(host: string): boolean;
 }
 
-export const NOTHING: LeftOut = { has: () => false, isAbove: () => false };
+export const NONE_EXCLUDED: ExcludedPaths = { has: () => false, isAbove: () => false };
 
 /** A tree up to this size is known by its content. Both limits are in docs/fleets.md. */
 const MAX_SMALL_ENTRIES = 10_000;
@@ -32,7 +32,7 @@ const SLICE = 500;
 const CHUNK_BYTES = 1024 ** 2;
 
 /** Links are not followed. Null if there is nothing, or if it cannot be read to its end: what depends on it is not known then. */
-export async function treeState(host: string, leftOut: LeftOut, signal: AbortSignal): Promise<TreeState | null> {
+export async function treeState(host: string, leftOut: ExcludedPaths, signal: AbortSignal): Promise<TreeState | null> {
   const exact = await walked(host, leftOut, signal, lineOf);
   if (exact === null) return null;
   const isSmall = exact.entries <= MAX_SMALL_ENTRIES && exact.bytes <= MAX_SMALL_BYTES;
@@ -41,7 +41,7 @@ export async function treeState(host: string, leftOut: LeftOut, signal: AbortSig
 }
 
 /** Only {@link TreeState.exact}, without reading content. */
-export async function exactState(host: string, leftOut: LeftOut, signal: AbortSignal): Promise<string | null> {
+export async function exactState(host: string, leftOut: ExcludedPaths, signal: AbortSignal): Promise<string | null> {
   return (await walked(host, leftOut, signal, lineOf))?.digest ?? null;
 }
 
@@ -62,7 +62,12 @@ interface Entry {
 
 type Describe = (entry: Entry, hash: Hash) => Promise<void>;
 
-async function walked(host: string, leftOut: LeftOut, signal: AbortSignal, describe: Describe): Promise<Walked | null> {
+async function walked(
+  host: string,
+  leftOut: ExcludedPaths,
+  signal: AbortSignal,
+  describe: Describe,
+): Promise<Walked | null> {
   using root = pinned(host);
   if (root === null) return null;
   const walk = { hash: createHash("sha256"), entries: 0, bytes: 0 };

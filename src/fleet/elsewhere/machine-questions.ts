@@ -20,7 +20,7 @@ interface Level {
   readonly limited: boolean;
 }
 
-export type Judged =
+export type JudgedQuestion =
   | { readonly ok: true; readonly request: ApprovalRequest }
   /** Why no run of this item asks that. */
   | { readonly ok: false; readonly why: string };
@@ -29,7 +29,7 @@ export type Judged =
  * What a machine says that a run of an item asks, as a question for this process's approver. All that can be derived here is: whose it is,
  * which workers are on the way, what these may do. Texts such as a command are the machine's word, as they are a worker's at home.
  */
-export async function judgedQuestion(asked: AskedElsewhere, fleet: FleetJob): Promise<Judged> {
+export async function judgedQuestion(asked: AskedElsewhere, fleet: FleetJob): Promise<JudgedQuestion> {
   const question = parsedQuestion(asked.json);
   if (question === null) return refused("its text is not that of a question");
   const chain = await chainOf(question, asked, fleet);
@@ -41,7 +41,7 @@ export async function judgedQuestion(asked: AskedElsewhere, fleet: FleetJob): Pr
   return { ok: true, request: { ...saidBy(question), ...reachedIn(question, chain), ...of } };
 }
 
-function refused(why: string): Judged {
+function refused(why: string): JudgedQuestion {
   return { ok: false, why };
 }
 

@@ -1,7 +1,7 @@
 import type { TemplatePart } from "../../declarations/terms/sandbox-form.ts";
 import type { PathContext } from "../../sandbox/virtual-path.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
-import { Faults, ItemRefusal, type Outcome, textOfField, textOfParts } from "./item-fields.ts";
+import { Faults, ItemRefusal, type StepResult, textOfField, textOfParts } from "./item-fields.ts";
 import {
   type AttachmentPlaces,
   fillAttachment,
@@ -49,7 +49,7 @@ export function itemFiller(template: ItemTemplate, context: FillContext): (item:
 
 function fillAll<Template, Value>(
   templates: readonly Named<Template>[],
-  fill: (template: Template) => Outcome<Value>,
+  fill: (template: Template) => StepResult<Value>,
   faults: Faults,
 ): Value[] {
   return templates.flatMap(({ about, template }) => {
@@ -69,7 +69,7 @@ const MAX_KEY_CHARS = 1000;
 const OWN_NAMES = ["key", "id", "relative", "path"];
 
 /** The item's name in results. The journal checks that it is unique. */
-export function keyOf(item: ManifestItem, template: readonly TemplatePart[] | null): Outcome<string> {
+export function keyOf(item: ManifestItem, template: readonly TemplatePart[] | null): StepResult<string> {
   const key = template === null ? ownKey(item) : textOfParts(item, template);
   if (!key.ok) return key;
   if (key.value === "") return { ok: false, fault: "it is empty" };
@@ -78,7 +78,7 @@ export function keyOf(item: ManifestItem, template: readonly TemplatePart[] | nu
   return key;
 }
 
-function ownKey(item: ManifestItem): Outcome<string> {
+function ownKey(item: ManifestItem): StepResult<string> {
   const { fields } = item;
   const named = OWN_NAMES.find((name) => Object.hasOwn(fields, name) && fields[name] !== "" && fields[name] !== null);
   return named === undefined ? { ok: true, value: String(item.index) } : textOfField(item, named);

@@ -55,7 +55,7 @@ export class ItemRefusal extends ItemsError {
 }
 
 /** The result of a step that may fail because of an item or a template. `fault` continues the name of its subject. */
-export type Outcome<Value> =
+export type StepResult<Value> =
   | { readonly ok: true; readonly value: Value }
   /** `ofTemplate`: the fault is of the template, for every item with the same fields. */
   | { readonly ok: false; readonly fault: string; readonly ofTemplate?: boolean };
@@ -66,7 +66,7 @@ export class Faults {
   readonly ofTemplate: TemplateProblem[] = [];
 
   /** The value; or null, and the fault is recorded under the name of its subject. */
-  valueOf<Value>(about: string, outcome: Outcome<Value>): Value | null {
+  valueOf<Value>(about: string, outcome: StepResult<Value>): Value | null {
     if (outcome.ok) return outcome.value;
     this.found.push(`${about}: ${outcome.fault}`);
     if (outcome.ofTemplate) this.ofTemplate.push({ about, fault: outcome.fault });
@@ -83,7 +83,7 @@ const MAX_LISTED = 20;
  * `meta.lang` is `lang` in `meta`, unless a field has that whole name. Only own properties count. `index` and `hash` are fields
  * of every item, unless it has others with these names.
  */
-export function fieldOf(item: ManifestItem, name: string): Outcome<unknown> {
+export function fieldOf(item: ManifestItem, name: string): StepResult<unknown> {
   const { fields } = item;
   if (Object.hasOwn(fields, name)) return { ok: true, value: fields[name] };
   const made = madeField(item, name);
@@ -97,7 +97,7 @@ export function fieldOf(item: ManifestItem, name: string): Outcome<unknown> {
 }
 
 /** A field as part of a text. */
-export function textOfField(item: ManifestItem, name: string): Outcome<string> {
+export function textOfField(item: ManifestItem, name: string): StepResult<string> {
   const field = fieldOf(item, name);
   if (!field.ok) return field;
   const { value } = field;
@@ -111,7 +111,7 @@ export function textOfField(item: ManifestItem, name: string): Outcome<string> {
 }
 
 /** A text with its fields filled in. The caller checks the result. */
-export function textOfParts(item: ManifestItem, parts: readonly TemplatePart[]): Outcome<string> {
+export function textOfParts(item: ManifestItem, parts: readonly TemplatePart[]): StepResult<string> {
   let value = "";
   for (const part of parts) {
     const piece = "text" in part ? { ok: true as const, value: part.text } : textOfField(item, part.field);
@@ -141,7 +141,7 @@ const MADE = ["index", "hash"];
 const MAX_DIGITS = 64;
 
 /** `{index:4}` is `0007`, `{hash:12}` the first 12 digits of the hash. Null: it is another field. */
-function madeField({ index, hash }: ManifestItem, name: string): Outcome<unknown> | null {
+function madeField({ index, hash }: ManifestItem, name: string): StepResult<unknown> | null {
   const [, made, digits] = /^(index|hash)(?::(\d{1,9}))?$/.exec(name) ?? [];
   if (made === undefined) return null;
   const count = digits === undefined ? null : Number(digits);

@@ -5,11 +5,11 @@ import { MAX_JSON_DEPTH, parseJson } from "../../json/parse-json.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
 import { type PathContext, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
-import { Faults, fieldOf, type Outcome, TemplateError, textOfField, textOfParts } from "./item-fields.ts";
+import { Faults, fieldOf, type StepResult, TemplateError, textOfField, textOfParts } from "./item-fields.ts";
 import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate, shownValue } from "./path-template.ts";
 
 /** A first name with a field must not select a mount or a home directory: `text:{stem}` is refused. */
-function parseVirtualTemplate(raw: string): Outcome<PathTemplate> {
+function parseVirtualTemplate(raw: string): StepResult<PathTemplate> {
   const parsed = parsePathTemplate(raw);
   if (!parsed.ok || !beginsWithField(parsed.value)) return parsed;
   const [first = []] = parsed.value.names;
@@ -21,7 +21,7 @@ export function fillVirtualPath(
   template: PathTemplate,
   item: ManifestItem,
   context: PathContext,
-): Outcome<VirtualPath> {
+): StepResult<VirtualPath> {
   const filled = fillPath(template, item);
   if (!filled.ok) return filled;
   const [first = ""] = filled.value.split("/");
@@ -35,7 +35,7 @@ const SPECIAL = /^~|:/;
 const BEGIN = "cannot start a path; start it with `/`";
 
 /** A worker's input with fields in its strings. */
-export type InputTemplate = (item: ManifestItem) => Outcome<unknown>;
+export type InputTemplate = (item: ManifestItem) => StepResult<unknown>;
 
 /** The largest input of one item. A template may name a long field many times. */
 const MAX_INPUT_BYTES = 2 * 1024 * 1024;
@@ -46,7 +46,7 @@ const SURELY_FITS_CHARS = MAX_INPUT_BYTES / 16;
  * Parses JSON text, or takes a JSON value. The JSON is parsed before its strings are filled, so that no value can break out of
  * its string. A string that is exactly one field keeps the field's type. Keys are not templates.
  */
-function parseInputTemplate(raw: unknown): Outcome<InputTemplate> {
+function parseInputTemplate(raw: unknown): StepResult<InputTemplate> {
   const parsed = typeof raw === "string" ? parseInputText(raw) : { ok: true as const, value: raw };
   if (!parsed.ok) return { ok: false, fault: `is not JSON: ${parsed.problem}` };
   try {
@@ -72,7 +72,7 @@ class InputFault extends Error {
   }
 }
 
-function faultOf(error: unknown): Extract<Outcome<never>, { ok: false }> {
+function faultOf(error: unknown): Extract<StepResult<never>, { ok: false }> {
   if (error instanceof InputFault) return { ok: false, fault: error.message, ofTemplate: error.ofTemplate };
   throw error;
 }
@@ -85,7 +85,7 @@ interface Filling {
 
 type Fill = (filling: Filling) => unknown;
 
-function filled(fill: Fill, item: ManifestItem): Outcome<unknown> {
+function filled(fill: Fill, item: ManifestItem): StepResult<unknown> {
   const filling = { item, chars: 0 };
   try {
     const value = fill(filling);
@@ -183,7 +183,7 @@ export function parseItemTemplate({
 function parseAll<Template>(
   kind: string,
   raws: readonly string[],
-  parse: (raw: string) => Outcome<Template>,
+  parse: (raw: string) => StepResult<Template>,
   faults: Faults,
 ): Named<Template>[] {
   const tooMany = `${raws.length} are given; at most ${MAX_PATHS} are allowed`;
@@ -195,13 +195,13 @@ function parseAll<Template>(
   });
 }
 
-function parseKey(raw: string): Outcome<readonly TemplatePart[]> {
+function parseKey(raw: string): StepResult<readonly TemplatePart[]> {
   const parsed = parseTemplate(raw);
   return parsed.ok ? { ok: true, value: parsed.parts } : parsed;
 }
 
 /** Every fault that is found without an item is the template's. */
-function mistaken<Value>(outcome: Outcome<Value>): Outcome<Value> {
+function mistaken<Value>(outcome: StepResult<Value>): StepResult<Value> {
   return outcome.ok ? outcome : { ...outcome, ofTemplate: true };
 }
 
@@ -224,7 +224,7 @@ export interface AttachmentTemplate {
 
 type Attachment = ItemRequest["attachments"][number];
 
-function parseAttachmentTemplate(raw: string): Outcome<AttachmentTemplate> {
+function parseAttachmentTemplate(raw: string): StepResult<AttachmentTemplate> {
   const named = splitName(raw);
   const path = parsePathTemplate(named?.path ?? raw);
   return path.ok ? { ok: true, value: { path: path.value, name: named?.name ?? null } } : path;
@@ -235,7 +235,7 @@ export function fillAttachment(
   { path: template, name: nameTemplate }: AttachmentTemplate,
   item: ManifestItem,
   places: AttachmentPlaces,
-): Outcome<Attachment> {
+): StepResult<Attachment> {
   const filled = fillPath(template, item);
   if (!filled.ok) return filled;
   const path = posix.resolve(beginsWithField(template) ? places.manifestDir : places.templateDir, filled.value);
@@ -243,7 +243,7 @@ export function fillAttachment(
     const allowed = [places.manifestDir, ...places.within].join(", ");
     return { ok: false, fault: `${shownValue(path)} is outside the allowed directories: ${allowed}` };
   }
-  const name: Outcome<string> =
+  const name: StepResult<string> =
     nameTemplate === null ? { ok: true, value: posix.basename(path) } : textOfParts(item, nameTemplate);
   if (!name.ok) return name;
   if (!isAttachmentName(name.value) || /^-|[\p{Cc}\p{Cs}]/u.test(name.value))

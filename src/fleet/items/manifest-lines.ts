@@ -58,7 +58,7 @@ export async function* manifestLines(
 }
 
 /** The line without its line break. Throws if it is not UTF-8. */
-export function textOf({ number, bytes }: ManifestLine, file: string): string {
+export function manifestLineText({ number, bytes }: ManifestLine, file: string): string {
   const text = bytes.toString();
   if (!isUtf8(bytes)) throw manifestFault(file, number, text.indexOf("\uFFFD") + 1, "this is not UTF-8");
   return text.replace(/\r?\n$/, "");

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
 import picomatch from "picomatch";
-import { faultOf } from "../../declarations/place/host-place.ts";
+import { fileFault } from "../../declarations/place/host-place.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { entriesOf } from "../../files/host/tree.ts";
 import { comparePaths } from "../../sandbox/virtual-path.ts";
@@ -105,18 +105,18 @@ function literally(name: string): string {
 }
 
 /** An entry that a pattern may have meant, but that cannot be an item. */
-export interface LeftOut {
+export interface SkippedEntry {
   /** Its path, written as in the pattern. */
   readonly place: string;
   /** `is a symbolic link, which is not followed`. */
   readonly why: string;
 }
 
-export interface Walk {
+export interface GlobWalk {
   /** Absolute. */
   readonly cwd: string;
   readonly signal: AbortSignal;
-  readonly leftOut: (what: LeftOut) => void;
+  readonly leftOut: (what: SkippedEntry) => void;
 }
 
 /** Nested directories; each has an open descriptor. */
@@ -129,7 +129,7 @@ const MAX_ENTRIES = 100_000_000;
  * The matching files, by their path from the pattern's directory, sorted within each directory. Every directory is opened
  * relative to its parent and never through a link, so that a planted or swapped link cannot lead elsewhere.
  */
-export async function* matchingFiles(glob: Glob, walk: Walk): AsyncGenerator<string> {
+export async function* matchingFiles(glob: Glob, walk: GlobWalk): AsyncGenerator<string> {
   const open: Level[] = [];
   const budget = { entries: MAX_ENTRIES };
   try {
@@ -180,7 +180,7 @@ function baseOf(glob: Glob, cwd: string): Descriptor {
   } catch (error) {
     current?.[Symbol.dispose]();
     if (error instanceof ItemsError) throw error;
-    throw new ItemsError(`${glob.pattern}: ${at} ${faultOf(error)}`, { cause: error });
+    throw new ItemsError(`${glob.pattern}: ${at} ${fileFault(error)}`, { cause: error });
   }
 }
 
@@ -192,12 +192,12 @@ async function levelBelow(
   name: string,
   depth: number,
   glob: Glob,
-  walk: Walk,
+  walk: GlobWalk,
   budget: Budget,
 ): Promise<Level | null> {
   const parts = [...above.parts, name];
   const skip = (why: string): null => {
-    walk.leftOut({ place: placeOf(glob, parts), why });
+    walk.leftOut({ place: placeAsWritten(glob, parts), why });
     return null;
   };
   if (depth >= MAX_DEPTH) return skip(`is more than ${MAX_DEPTH} directories deep`);
@@ -205,7 +205,7 @@ async function levelBelow(
     return await levelOf(above.folder.child(name, true), parts, glob, walk, budget);
   } catch (error) {
     if (error instanceof ItemsError || walk.signal.aborted) throw error;
-    return skip(faultOf(error));
+    return skip(fileFault(error));
   }
 }
 
@@ -213,7 +213,7 @@ async function levelOf(
   folder: Descriptor,
   parts: readonly string[],
   glob: Glob,
-  walk: Walk,
+  walk: GlobWalk,
   budget: Budget,
 ): Promise<Level> {
   const entries: { name: string; folder: boolean }[] = [];
@@ -230,11 +230,11 @@ async function levelOf(
       const held = (type === "directory" || type === "link") && glob.mayHold(path);
       if (!held && !meant) continue;
       const why = type === "link" ? LINK : isUtf8(raw) ? null : "has a name that is not UTF-8";
-      if (why !== null) walk.leftOut({ place: placeOf(glob, path), why });
+      if (why !== null) walk.leftOut({ place: placeAsWritten(glob, path), why });
       else if (held || type === "file") entries.push({ name, folder: held });
-      else if (type === "other") walk.leftOut({ place: placeOf(glob, path), why: "is not a regular file" });
+      else if (type === "other") walk.leftOut({ place: placeAsWritten(glob, path), why: "is not a regular file" });
       if (entries.length > MAX_NAMES) {
-        const place = placeOf(glob, parts);
+        const place = placeAsWritten(glob, parts);
         throw new ItemsError(`${glob.pattern}: ${place} has more than ${MAX_NAMES} files; list them in a manifest`);
       }
     }
@@ -247,7 +247,7 @@ async function levelOf(
 }
 
 /** Relative if the pattern is relative. */
-export function placeOf(glob: Glob, parts: readonly string[]): string {
+export function placeAsWritten(glob: Glob, parts: readonly string[]): string {
   const lead = glob.pattern.startsWith("/") ? "/" : (/^(\.\.?\/+)*/.exec(glob.pattern)?.[0] ?? "");
   return posix.normalize(`${lead}${[...glob.base, ...parts].join("/")}`);
 }

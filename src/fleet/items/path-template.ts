@@ -2,7 +2,7 @@ import { parseTemplate, type TemplatePart } from "../../declarations/terms/sandb
 import { MAX_COMPONENT_BYTES, MAX_PATH_BYTES } from "../../sandbox/virtual-path.ts";
 import { clipped, printable } from "../../text/visible.ts";
 import type { ManifestItem } from "../model/item.ts";
-import { type Outcome, textOfField } from "./item-fields.ts";
+import { type StepResult, textOfField } from "./item-fields.ts";
 
 /** A path with fields: one list of parts for each name between slashes. */
 export interface PathTemplate {
@@ -15,7 +15,7 @@ export interface PathTemplate {
 /** Fields that are relative paths and may contain more than one name. */
 const PATH_FIELDS = new Set(["dir", "relative", "path"]);
 
-export function parsePathTemplate(raw: string): Outcome<PathTemplate> {
+export function parsePathTemplate(raw: string): StepResult<PathTemplate> {
   const parsed = parseTemplate(raw);
   if (!parsed.ok) return parsed;
   const names: TemplatePart[][] = [[]];
@@ -44,7 +44,7 @@ export function beginsWithField({ absolute, names }: PathTemplate): boolean {
  * The path for one item. Values give names and, for path fields, directories below. They can never lead above or beside the
  * literal part of the template, nor to that directory itself. Only a template that is one field may become absolute.
  */
-export function fillPath({ absolute, names, whole }: PathTemplate, item: ManifestItem): Outcome<string> {
+export function fillPath({ absolute, names, whole }: PathTemplate, item: ManifestItem): StepResult<string> {
   const filled: string[] = [];
   let rooted = absolute;
   for (const [index, parts] of names.entries()) {
@@ -77,7 +77,7 @@ interface FilledName {
 }
 
 /** The text between two slashes of the template. It starts with a slash only if the whole template is one field. */
-function fillName(parts: readonly TemplatePart[], item: ManifestItem, whole: boolean): Outcome<FilledName> {
+function fillName(parts: readonly TemplatePart[], item: ManifestItem, whole: boolean): StepResult<FilledName> {
   let text = "";
   let several = whole;
   for (const part of parts) {

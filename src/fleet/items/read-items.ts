@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { Readable } from "node:stream";
 import { CsvError, parse } from "csv-parse";
-import { faultOf, resolveHostPlace } from "../../declarations/place/host-place.ts";
+import { fileFault, resolveHostPlace } from "../../declarations/place/host-place.ts";
 import type { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { kindOf } from "../../declarations/yaml/shape.ts";
 import { contentOf } from "../../files/host/content.ts";
@@ -9,8 +9,8 @@ import { Descriptor } from "../../files/host/descriptor.ts";
 import { jsonFaultOffset, parseJson } from "../../json/parse-json.ts";
 import type { ManifestItem } from "../model/item.ts";
 import { ItemsError, withPathFields } from "./item-fields.ts";
-import { MAX_LINE_BYTES, type ManifestLine, manifestFault, manifestLines, textOf } from "./manifest-lines.ts";
-import { type LeftOut, matchingFiles, parseGlob, placeOf } from "./matching-files.ts";
+import { MAX_LINE_BYTES, type ManifestLine, manifestFault, manifestLines, manifestLineText } from "./manifest-lines.ts";
+import { matchingFiles, parseGlob, placeAsWritten, type SkippedEntry } from "./matching-files.ts";
 
 /** The format of a manifest: JSON lines, CSV with a header line, or one path for each line. */
 export type ManifestFormat = "jsonl" | "csv" | "paths";
@@ -119,7 +119,7 @@ function countIn(values: readonly string[], character: string): number {
 /** Refuses bytes that are not UTF-8 at their line; the parser would replace them. */
 async function* checkedBytes(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<Buffer> {
   for await (const batch of lines) {
-    for (const line of batch) textOf(line, file);
+    for (const line of batch) manifestLineText(line, file);
     yield Buffer.concat(batch.map(({ bytes }) => bytes));
   }
 }
@@ -174,17 +174,17 @@ function opened(host: string, shown: string): Descriptor {
     using named = Descriptor.name(host);
     if (named.stat().isFile()) return named.reopen(O_RDONLY);
   } catch (error) {
-    throw manifestFault(shown, 1, 1, faultOf(error));
+    throw manifestFault(shown, 1, 1, fileFault(error));
   }
   throw manifestFault(shown, 1, 1, "is not a regular file");
 }
 
-export interface Reading {
+export interface ItemReading {
   /** The base for relative patterns and manifests. Absolute. */
   readonly cwd: string;
   readonly signal: AbortSignal;
   /** Called for entries that the pattern may have meant but that cannot be items: links, devices, unreadable directories. */
-  readonly leftOut: (what: LeftOut) => void;
+  readonly leftOut: (what: SkippedEntry) => void;
   /** False: that there is no item is an error. */
   readonly allowEmpty?: boolean;
 }
@@ -194,7 +194,7 @@ export interface Reading {
  * completely in memory. Throws a `DeclarationError` for an invalid line and an `ItemsError` for an invalid source, or for
  * one without items.
  */
-export async function* readItems(source: ItemSource, reading: Reading): AsyncGenerator<ManifestItem> {
+export async function* readItems(source: ItemSource, reading: ItemReading): AsyncGenerator<ManifestItem> {
   const folder = folderOf(source, reading.cwd);
   let index = 0;
   for await (const { record, file, place } of entriesOf(source, reading)) {
@@ -217,7 +217,7 @@ interface Entry extends Pick<ManifestItem, "record" | "file"> {
   readonly place?: string;
 }
 
-function entriesOf(source: ItemSource, reading: Reading): AsyncIterable<Entry> {
+function entriesOf(source: ItemSource, reading: ItemReading): AsyncIterable<Entry> {
   const { cwd, signal } = reading;
   switch (source.kind) {
     case "glob":
@@ -233,13 +233,13 @@ function entriesOf(source: ItemSource, reading: Reading): AsyncIterable<Entry> {
   }
 }
 
-async function* fileEntries(pattern: string, reading: Reading): AsyncGenerator<Entry> {
+async function* fileEntries(pattern: string, reading: ItemReading): AsyncGenerator<Entry> {
   const glob = parseGlob(pattern);
   const folder = glob.folder(reading.cwd);
   let leftOut = 0;
   const counting = {
     ...reading,
-    leftOut: (what: LeftOut): void => {
+    leftOut: (what: SkippedEntry): void => {
       leftOut += 1;
       reading.leftOut(what);
     },
@@ -248,7 +248,7 @@ async function* fileEntries(pattern: string, reading: Reading): AsyncGenerator<E
   for await (const relative of matchingFiles(glob, counting)) {
     isEmpty = false;
     const path = posix.join(folder, relative);
-    yield { record: { path }, file: path, place: placeOf(glob, [relative]) };
+    yield { record: { path }, file: path, place: placeAsWritten(glob, [relative]) };
   }
   if (isEmpty && !reading.allowEmpty) {
     const others = leftOut === 0 ? "" : `; ${leftOut} ${leftOut === 1 ? "entry was" : "entries were"} left out`;
@@ -327,7 +327,7 @@ export interface ManifestRecord {
 async function* jsonLines(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<ManifestRecord> {
   for await (const batch of lines) {
     for (const line of batch) {
-      const text = textOf(line, file);
+      const text = manifestLineText(line, file);
       if (text.trim() === "") continue;
       const parsed = parseJson(text);
       if (!parsed.ok) {
@@ -352,7 +352,7 @@ function fieldsOf(value: unknown): Readonly<Record<string, unknown>> | null {
 async function* pathLines(lines: AsyncIterable<readonly ManifestLine[]>, file: string): AsyncGenerator<ManifestRecord> {
   for await (const batch of lines) {
     for (const line of batch) {
-      const path = textOf(line, file);
+      const path = manifestLineText(line, file);
       if (path !== "") yield { line: line.number, fields: { path } };
     }
   }

@@ -4,7 +4,7 @@ import {
   type Claim,
   type ClaimedItem,
   type FleetQueue,
-  type Intent,
+  type IntendedSettlement,
   type ItemCounts,
   LONGEST_DELAY_MS,
   MAX_CLAIM,
@@ -92,7 +92,7 @@ export class JournalQueue implements FleetQueue {
     });
   }
 
-  async begin(index: number, attempt: number, { result, cacheKey, streams }: Intent): Promise<Taken> {
+  async begin(index: number, attempt: number, { result, cacheKey, streams }: IntendedSettlement): Promise<Taken> {
     const { db, writes, fleet } = this.#options;
     const { json, isWhole } = boundedResult(result);
     const [stdout, stderr] =

@@ -20,7 +20,7 @@ import type {
   FleetRecord,
   FleetState,
   FleetStore,
-  Loaded,
+  LoadedItems,
   LoadOptions,
   Pace,
   SummaryLine,
@@ -154,7 +154,7 @@ export class FleetJournal implements FleetStore {
     fleet: string,
     items: AsyncIterable<ItemRequest>,
     options: LoadOptions<Collisions>,
-  ): Promise<Loaded<Collisions>> {
+  ): Promise<LoadedItems<Collisions>> {
     return await loadItems(this.#db, fleet, items, options);
   }
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EarlierAttempt, ItemFilter, ItemLog, ItemRequest, ListedItem, StoredItem } from "../model/item.ts";
-import type { Loaded, LoadOptions, LoadProblem, Output } from "../model/store.ts";
+import type { DeclaredOutput, LoadedItems, LoadOptions, LoadProblem } from "../model/store.ts";
 import { collided, duplicateKey, type RequestRow, requestBatches, streamsFrom } from "../stored/request-batches.ts";
 import { outputKey, pathOf, type ResultRow, resultFrom } from "../stored/result-row.ts";
 import type { Database } from "./database.ts";
@@ -96,7 +96,7 @@ export async function loadItems<Collisions>(
   name: string,
   items: AsyncIterable<ItemRequest>,
   { collisionsIn, signal }: LoadOptions<Collisions>,
-): Promise<Loaded<Collisions>> {
+): Promise<LoadedItems<Collisions>> {
   const fleet = rowOf(db, name);
   if (fleet.state !== "loading") throw new Error(`fleet ${name} is already loaded: it is ${fleet.state}`);
   try {
@@ -173,7 +173,7 @@ function beginRunning(db: Database, { id, name, owner }: FleetRow): number {
 }
 
 /** All paths that a fleet's items may write, sorted by components. SQLite sorts large sets on disk. */
-async function* sortedOutputs(db: Database, fleet: number): AsyncGenerator<Output, void, undefined> {
+async function* sortedOutputs(db: Database, fleet: number): AsyncGenerator<DeclaredOutput, void, undefined> {
   const rows = db.each<{ path: Uint8Array; key: string }>(
     "SELECT path, key FROM outputs JOIN items ON items.id = outputs.item WHERE outputs.fleet = ? ORDER BY path, position",
     fleet,

@@ -42,7 +42,7 @@ export interface FleetQueue {
    * settles: from then on the item does not run again, and after a crash the next owner of the fleet finishes what was begun. A
    * second call of the same attempt replaces the intent.
    */
-  begin(index: number, attempt: number, intent: Intent): Promise<Taken>;
+  begin(index: number, attempt: number, intent: IntendedSettlement): Promise<Taken>;
   /** Records the final result of an attempt. */
   settle(index: number, attempt: number, settlement: Settlement, urgency?: Urgency): Promise<Taken>;
   /**
@@ -98,7 +98,7 @@ export interface Settlement {
 }
 
 /** The settlement of an attempt as it will be if all that it is about to change can be changed. */
-export type Intent = Settlement;
+export type IntendedSettlement = Settlement;
 
 /** Whether the attempt still counted. If not, nothing of it was recorded. */
 export type Taken = { readonly ok: true } | NotTaken;

@@ -10,7 +10,7 @@ import type {
   Reviewed,
   StoredItem,
 } from "./item.ts";
-import type { ClaimedItem, FleetQueue, Intent, ItemCounts, Taken } from "./queue.ts";
+import type { ClaimedItem, FleetQueue, IntendedSettlement, ItemCounts, Taken } from "./queue.ts";
 import type { WorkStore } from "./work.ts";
 
 /**
@@ -37,7 +37,7 @@ export interface FleetStore extends AsyncDisposable {
     fleet: string,
     items: AsyncIterable<ItemRequest>,
     options: LoadOptions<Collisions>,
-  ): Promise<Loaded<Collisions>>;
+  ): Promise<LoadedItems<Collisions>>;
   /** Deletes a fleet whose loading a dead process did not finish. False if there is none. */
   discard(fleet: string): Promise<boolean>;
   /** Deletes an ended fleet; its results no longer serve as a cache. False if there is none. */
@@ -111,7 +111,7 @@ export interface FleetStore extends AsyncDisposable {
 }
 
 /** A path that an item may write, and the item's key. */
-export interface Output {
+export interface DeclaredOutput {
   /** A virtual path, as requested. */
   readonly path: string;
   readonly key: string;
@@ -119,7 +119,7 @@ export interface Output {
 
 export interface LoadOptions<Collisions> {
   /** Checks the paths that items may write, sorted by components; null: no two items collide. */
-  readonly collisionsIn: (sorted: AsyncIterable<Output>) => Promise<Collisions | null>;
+  readonly collisionsIn: (sorted: AsyncIterable<DeclaredOutput>) => Promise<Collisions | null>;
   readonly signal?: AbortSignal;
 }
 
@@ -130,7 +130,7 @@ export type LoadProblem<Collisions> =
   | { readonly code: "too_large"; readonly place: string; readonly bytes: number; readonly maxBytes: number }
   | { readonly code: "too_many"; readonly maxItems: number };
 
-export type Loaded<Collisions> =
+export type LoadedItems<Collisions> =
   | { readonly ok: true; readonly total: number }
   | { readonly ok: false; readonly problem: LoadProblem<Collisions> };
 
@@ -141,7 +141,7 @@ export interface FencedItem extends Pick<ItemRequest, "index" | "key">, Omit<Cla
 
 /** An item whose effect had begun when its owner died. It does not run again: the effect is finished, and the item is settled. */
 export interface ApplyingItem extends Pick<ItemRequest, "index" | "key">, Pick<ClaimedItem, "attempt" | "run"> {
-  readonly intent: Intent;
+  readonly intent: IntendedSettlement;
 }
 
 /**

@@ -70,7 +70,7 @@ export interface WorkStore {
   /** Registers this process as a machine. Its lease is renewed until the membership is disposed. */
   join(machine: NewMachine): Promise<Membership>;
   /** The machines whose leases have not ended, in the order of their names. */
-  machines(): Promise<Machine[]>;
+  machines(): Promise<MemberMachine[]>;
   /** The machines that run items of this fleet now, by name, those that run most first; at most {@link MAX_RUNNERS}. */
   runners(fleet: string): Promise<readonly Runner[]>;
 
@@ -143,7 +143,7 @@ export interface Membership extends AsyncDisposable {
    */
   claim(fleets: readonly string[], count: number, newAttempt: () => NewAttempt): Promise<readonly ClaimedWork[]>;
   /** Brings what an attempt made. All of its blobs must be stored before. */
-  deliver(fleet: string, index: number, attempt: number, delivery: Delivery): Promise<Taken>;
+  deliver(fleet: string, index: number, attempt: number, delivery: AttemptDelivery): Promise<Taken>;
   /** Gives up an attempt: the item can be claimed again, by any process, after `afterMs`. */
   giveBack(fleet: string, index: number, attempt: number, afterMs: number): Promise<Taken>;
   /** How its runs ask the coordinators. */
@@ -171,7 +171,7 @@ export interface Runner {
   readonly running: number;
 }
 
-export interface Machine extends NewMachine {
+export interface MemberMachine extends NewMachine {
   /** 12 hex digits that tell machines with the same name apart. They say nothing of {@link Membership.id}. */
   readonly id: string;
   /** ISO 8601, UTC. */
@@ -221,7 +221,7 @@ export interface ClaimedWork extends ClaimedItem {
 }
 
 /** What an attempt on a machine brought. */
-export interface Delivery {
+export interface AttemptDelivery {
   /** As far as the machine knows it: its changes are not applied, and are no part of it. */
   readonly result: ItemResult;
   readonly streams: Settlement["streams"];
@@ -232,7 +232,7 @@ export interface Delivery {
 }
 
 /** A delivery that its coordinator has to judge. Everything in it is a machine's word. */
-export interface Delivered extends Omit<Delivery, "result"> {
+export interface Delivered extends Omit<AttemptDelivery, "result"> {
   /** Undefined if the machine delivered no JSON, or JSON that is too large or nested too deep. */
   readonly result: unknown;
   readonly index: number;

@@ -70,7 +70,7 @@ export class OwnerLease implements AsyncDisposable {
 const CHUNK = 5000;
 
 /** Cancels a fleet and what waits in it. Returns the number of cancelled items. An item that is just being claimed is waited for. */
-export async function cancelFleet({ db, now }: Scope, fleet: number, why: string): Promise<number> {
+export async function cancelFleetItems({ db, now }: Scope, fleet: number, why: string): Promise<number> {
   // The state changes first, so that nothing is claimed between the chunks.
   await db.query(
     "UPDATE corral.fleets SET state = 'cancelled', why = $1, agreement = NULL WHERE id = $2 AND state IN ('running', 'paused')",
@@ -194,7 +194,7 @@ export interface Statement {
   readonly values: readonly unknown[];
 }
 
-export interface Patience {
+export interface StatementWait {
   /** After that the connection counts as lost: a network that carries nothing may also report nothing. */
   readonly withinMs?: number;
   /** Called each time that there is a connection, and the statement is sent. */
@@ -206,7 +206,7 @@ export interface Patience {
  * twice; a transaction is passed `again`, since an earlier try may have been committed already.
  */
 export interface Connection extends Statements, AsyncDisposable {
-  query<Row>(text: string, values?: readonly unknown[], patience?: Patience): Promise<Row[]>;
+  query<Row>(text: string, values?: readonly unknown[], patience?: StatementWait): Promise<Row[]>;
   /** Commits all of what `work` does, or nothing. `again`: an earlier try may have been committed. */
   transaction<T>(work: (within: Statements, again: boolean) => Promise<T>): Promise<T>;
   /**

@@ -2,7 +2,7 @@ import { type NewAttempt, QueueError, type Urgency } from "../model/queue.ts";
 import type { Rows, Statement } from "./connection.ts";
 
 /** What a settled item leaves behind, ready for its columns. */
-export interface Ending {
+export interface SettledColumns {
   readonly run: string | null;
   readonly status: string;
   readonly code: string;
@@ -28,7 +28,7 @@ export interface Begun {
 /** A write to the queue of the fleet with this number. */
 export type Write = { readonly fleet: number } & (
   | { readonly kind: "claim"; readonly attempts: readonly NewAttempt[] }
-  | { readonly kind: "settle"; readonly index: number; readonly attempt: number; readonly ending: Ending }
+  | { readonly kind: "settle"; readonly index: number; readonly attempt: number; readonly ending: SettledColumns }
   | { readonly kind: "begin"; readonly index: number; readonly attempt: number; readonly begun: Begun }
   /** `waitMs`: from now. */
   | {
@@ -43,13 +43,13 @@ export type WriteOf<Kind extends Write["kind"]> = Extract<Write, { kind: Kind }>
 export type ItemWrite = Exclude<Write, WriteOf<"claim">>;
 
 /** A statement that does some writes. `rows`: those that it returned. */
-export interface Step {
+export interface GroupStatement {
   readonly statement: Statement;
   done(rows: Rows): void;
 }
 
 /** The answers of a group of writes, as they become known. */
-export type Answers = Map<Write, Answer>;
+export type WriteOutcomes = Map<Write, WriteOutcome>;
 
 /** `not_before` of a new item is 0, so that new items sort before retries. */
 export const AT_ONCE = 1;
@@ -68,11 +68,11 @@ interface Waiting<Write> {
 }
 
 /** The outcome of one write: its answer, or its error. */
-export type Answer = { readonly value: unknown } | { readonly error: unknown };
+export type WriteOutcome = { readonly value: unknown } | { readonly error: unknown };
 
 /** Executes writes in order, many in one transaction: those that come while one is committed are in the next one. */
 export class GroupCommit<Write> {
-  readonly #commit: (writes: readonly Write[]) => Promise<readonly Answer[]>;
+  readonly #commit: (writes: readonly Write[]) => Promise<readonly WriteOutcome[]>;
   readonly #most: number;
   #waiting: Waiting<Write>[] = [];
   #running: Promise<void> | null = null;
@@ -82,7 +82,7 @@ export class GroupCommit<Write> {
   #isUrgent = false;
 
   /** `commit`: commits all or, if it rejects, none. `most`: at once. */
-  constructor(commit: (writes: readonly Write[]) => Promise<readonly Answer[]>, most = MAX_GROUP) {
+  constructor(commit: (writes: readonly Write[]) => Promise<readonly WriteOutcome[]>, most = MAX_GROUP) {
     this.#commit = commit;
     this.#most = most;
   }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { EarlierAttempt, ItemFilter, ItemLog, ItemRequest, ListedItem, StoredItem } from "../model/item.ts";
-import type { Loaded, LoadOptions, LoadProblem, Output, Pace } from "../model/store.ts";
+import type { DeclaredOutput, LoadedItems, LoadOptions, LoadProblem, Pace } from "../model/store.ts";
 import { MOST_COUNTED, paceFrom, UNKNOWN_PACE } from "../stored/pace-from.ts";
 import { collided, duplicateKey, type RequestRow, requestBatches, streamsFrom } from "../stored/request-batches.ts";
 import { outputKey, pathOf, type ResultRow, resultFrom } from "../stored/result-row.ts";
@@ -147,7 +147,7 @@ export async function loadItems<Collisions>(
   name: string,
   items: AsyncIterable<ItemRequest>,
   { collisionsIn, signal }: LoadOptions<Collisions>,
-): Promise<Loaded<Collisions>> {
+): Promise<LoadedItems<Collisions>> {
   const fleet = await rowOf(scope, name);
   if (fleet.state !== "loading") throw new Error(`fleet ${name} is already loaded: it is ${fleet.state}`);
   try {
@@ -281,7 +281,7 @@ async function duplicateIn(
 }
 
 /** All paths that a fleet's items may write, sorted by components. PostgreSQL sorts large sets on disk. */
-async function* sortedOutputs(db: Statements, fleet: number): AsyncGenerator<Output, void, undefined> {
+async function* sortedOutputs(db: Statements, fleet: number): AsyncGenerator<DeclaredOutput, void, undefined> {
   await db.query(
     `WITH sorted AS (
        SELECT ctid, row_number() OVER (ORDER BY path, position) AS rank FROM corral.outputs WHERE fleet = $1)

@@ -4,8 +4,8 @@ import type { ItemRequest, ItemResult } from "../model/item.ts";
 import { MAX_CLAIM, type NewAttempt, QueueError, type Taken } from "../model/queue.ts";
 import type {
   AsksCoordinators,
+  AttemptDelivery,
   ClaimedWork,
-  Delivery,
   Membership,
   NewMachine,
   Offer,
@@ -13,8 +13,8 @@ import type {
 } from "../model/work.ts";
 import { bounded } from "../stored/request-batches.ts";
 import { boundedResult } from "../stored/result-row.ts";
-import { type Connection, LEASE_MS, type Patience, RENEW_MS } from "./connection.ts";
-import { type Answer, GroupCommit } from "./group-commit.ts";
+import { type Connection, LEASE_MS, RENEW_MS, type StatementWait } from "./connection.ts";
+import { GroupCommit, type WriteOutcome } from "./group-commit.ts";
 import { lackingRights } from "./machine-role.ts";
 import { questionsBy } from "./questions.ts";
 
@@ -112,7 +112,7 @@ export class PostgresMembership implements Membership {
     });
   }
 
-  async deliver(fleet: string, index: number, attempt: number, delivery: Delivery): Promise<Taken> {
+  async deliver(fleet: string, index: number, attempt: number, delivery: AttemptDelivery): Promise<Taken> {
     const { result, streams, changeset, more } = delivery;
     const whole = JSON.stringify(result);
     // The coordinator keeps less than these bounds.
@@ -163,7 +163,7 @@ export class PostgresMembership implements Membership {
   }
 
   /** After the lease has ended nothing that the queue answers counts, and it may not answer for long. */
-  async #ask<Row>(text: string, values: readonly unknown[], patience: Patience = {}): Promise<Row[]> {
+  async #ask<Row>(text: string, values: readonly unknown[], patience: StatementWait = {}): Promise<Row[]> {
     const { signal } = this.#lost;
     signal.throwIfAborted();
     const { promise: lost, reject } = Promise.withResolvers<never>();
@@ -177,7 +177,7 @@ export class PostgresMembership implements Membership {
   }
 
   /** What has ended meanwhile is delivered together: one transaction, and one notice to the coordinator. */
-  async #deliverAll(deliveries: readonly DeliveryRow[]): Promise<Answer[]> {
+  async #deliverAll(deliveries: readonly DeliveryRow[]): Promise<WriteOutcome[]> {
     const columns = Array.from({ length: DELIVERY_COLUMNS }, (_, column) => deliveries.map((one) => one[column]));
     const rows = await this.#ask<{ told: string }>(DELIVER, [this.id, ...columns], { withinMs: DELIVERED_MS });
     return rows.map(({ told }) => ({ value: takenOf(told) }));

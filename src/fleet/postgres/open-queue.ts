@@ -6,7 +6,7 @@ import { SCHEMA } from "./connection.ts";
 import { newStoreOwner, processOf } from "./fleets.ts";
 import { PERSISTENCE } from "./lost-connection.ts";
 import { PostgresStore } from "./postgres-store.ts";
-import { isOpenToOthers, placeOf } from "./queue-url.ts";
+import { isOpenToOthers, serverText } from "./queue-url.ts";
 import { connectServer } from "./server.ts";
 
 /**
@@ -28,7 +28,7 @@ export async function openQueue(
     return owner !== null && whether(owner, self);
   };
   return await PostgresStore.open(await connectServer(url, SCHEMA, { ...PERSISTENCE, away }), {
-    ...{ project, self: newStoreOwner(formatOwner(self)), database: placeOf(url) },
+    ...{ project, self: newStoreOwner(formatOwner(self)), database: serverText(url) },
     begunDir: projectPaths(stateDir, projectDir).begun,
     isDead: asked(isDead),
     isAlive: asked(isAlive),

@@ -2,7 +2,7 @@ import { causeOf, type ItemStreams, isFailure } from "../model/item.ts";
 import {
   type Claim,
   type FleetQueue,
-  type Intent,
+  type IntendedSettlement,
   type ItemCounts,
   MAX_CLAIM,
   type NewAttempt,
@@ -14,7 +14,7 @@ import { msOf } from "../stored/pace-from.ts";
 import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
 import { boundedResult } from "../stored/result-row.ts";
 import type { BegunLog } from "./begun-log.ts";
-import { cancelFleet, type Scope, type Statements } from "./connection.ts";
+import { cancelFleetItems, type Scope, type Statements } from "./connection.ts";
 import { countsOf, itemCounts } from "./fleets.ts";
 import type { GroupCommit, Write } from "./group-commit.ts";
 
@@ -68,7 +68,7 @@ export class PostgresQueue implements FleetQueue {
     return await writes.add<Claim>({ kind: "claim", fleet, attempts }, urgency);
   }
 
-  async begin(index: number, attempt: number, { result, cacheKey, streams }: Intent): Promise<Taken> {
+  async begin(index: number, attempt: number, { result, cacheKey, streams }: IntendedSettlement): Promise<Taken> {
     const { writes, fleet, budget } = this.#options;
     const one = { index, attempt, run: result.run ?? "-" };
     await this.#options.begun?.check(one);
@@ -136,7 +136,7 @@ export class PostgresQueue implements FleetQueue {
   async cancelQueued(why: string): Promise<number> {
     const { scope, writes, fleet } = this.#options;
     await writes.flushed();
-    return await cancelFleet(scope, fleet, why);
+    return await cancelFleetItems(scope, fleet, why);
   }
 }
 

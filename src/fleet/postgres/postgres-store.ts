@@ -19,7 +19,7 @@ import type {
   FleetRecord,
   FleetState,
   FleetStore,
-  Loaded,
+  LoadedItems,
   LoadOptions,
   Pace,
   SummaryLine,
@@ -213,7 +213,7 @@ export class PostgresStore implements FleetStore {
     fleet: string,
     items: AsyncIterable<ItemRequest>,
     options: LoadOptions<Collisions>,
-  ): Promise<Loaded<Collisions>> {
+  ): Promise<LoadedItems<Collisions>> {
     return await loadItems(this.#scope, fleet, items, options);
   }
 

@@ -79,7 +79,7 @@ function readCertificate(path: string): string {
 }
 
 /** The server as messages name it: without user and password. */
-export function placeOf(url: string): string {
+export function serverText(url: string): string {
   const { hostname, port, pathname, searchParams } = parsedUrl(url);
   const host = searchParams.get("host") ?? (decodeURIComponent(hostname) || "localhost");
   return `${host}:${port || "5432"}${pathname}`;

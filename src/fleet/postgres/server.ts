@@ -5,11 +5,11 @@ import { QueueError } from "../model/queue.ts";
 import {
   type Connection,
   Holders,
-  type Patience,
   type Rows,
   SCHEMA,
   type Statement,
   type Statements,
+  type StatementWait,
   schemaTexts,
   storable,
 } from "./connection.ts";
@@ -24,7 +24,7 @@ import {
   tooOld,
 } from "./lost-connection.ts";
 import { type OpenClients, openClients, streamOf } from "./open-clients.ts";
-import { placeOf, settingsOf } from "./queue-url.ts";
+import { serverText, settingsOf } from "./queue-url.ts";
 
 /** Statements at the same time: one writes, others read lists. */
 const MAX_CONNECTIONS = 4;
@@ -113,7 +113,7 @@ export async function connectServer(
 ): Promise<Connection> {
   const texts = schemaTexts(schema);
   const settings = settingsOf(url);
-  const place = placeOf(url);
+  const place = serverText(url);
   const { default: driver } = await import("pg");
   const types = new driver.TypeOverrides();
   types.setTypeParser(driver.types.builtins.INT8, Number);
@@ -199,7 +199,7 @@ class Server implements Connection {
     this.#retries = new Retries(persistence, (error) => (this.explained(error) as Error).message);
   }
 
-  async query<Row>(text: string, values: readonly unknown[] = [], patience: Patience = {}): Promise<Row[]> {
+  async query<Row>(text: string, values: readonly unknown[] = [], patience: StatementWait = {}): Promise<Row[]> {
     return await this.#persistently(
       async () =>
         await this.#withClient(async (client) => {

@@ -6,8 +6,8 @@ import {
   type AskedElsewhere,
   type Delivered,
   MAX_RUNNERS,
-  type Machine,
   type MachineFleet,
+  type MemberMachine,
   type Membership,
   type NewMachine,
   type QuestionName,
@@ -71,7 +71,7 @@ export class PostgresWork implements WorkStore {
     return await PostgresMembership.join(this.#scope.db, machine);
   }
 
-  async machines(): Promise<Machine[]> {
+  async machines(): Promise<MemberMachine[]> {
     const { db } = this.#scope;
     const rows = await db.query<MachineRow>(MACHINES, [this.#scope.project]);
     return [...Map.groupBy(rows, ({ id }) => id)].flatMap(([id, ofIt]) => {
@@ -214,7 +214,7 @@ export class PostgresWork implements WorkStore {
   }
 }
 
-interface MachineRow extends Omit<Machine, "joinedAt" | "seenAt" | "recentRate" | "fleets"> {
+interface MachineRow extends Omit<MemberMachine, "joinedAt" | "seenAt" | "recentRate" | "fleets"> {
   readonly id: string;
   readonly joined_at: number;
   readonly seen_at: number;

@@ -4,18 +4,18 @@ import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
 import type { Scope, Statement } from "./connection.ts";
 import { ACTIVE, outerState } from "./fleets.ts";
 import {
-  type Answer,
-  type Answers,
   AT_ONCE,
-  type Ending,
+  type GroupStatement,
   type ItemWrite,
-  type Step,
+  type SettledColumns,
   type Write,
   type WriteOf,
+  type WriteOutcome,
+  type WriteOutcomes,
 } from "./group-commit.ts";
 
 /** One statement for each kind of write. Those that changed nothing get no answer. */
-function itemSteps(scope: Scope, fleet: number, wave: readonly ItemWrite[], answers: Answers): Step[] {
+function itemSteps(scope: Scope, fleet: number, wave: readonly ItemWrite[], answers: WriteOutcomes): GroupStatement[] {
   const requeues = wave.filter((write) => write.kind === "requeue");
   const begins = wave.filter((write) => write.kind === "begin");
   const settles = wave.filter((write) => write.kind === "settle");
@@ -25,7 +25,7 @@ function itemSteps(scope: Scope, fleet: number, wave: readonly ItemWrite[], answ
     ...(settles.length === 0 ? [] : [settled(scope, fleet, settles)]),
   ];
   const byIndex = new Map(wave.map((write) => [write.index, write]));
-  const done: Step["done"] = (rows) => {
+  const done: GroupStatement["done"] = (rows) => {
     for (const { position } of rows as readonly { readonly position: number }[]) {
       const write = byIndex.get(position);
       if (write !== undefined) answers.set(write, TAKEN);
@@ -34,7 +34,7 @@ function itemSteps(scope: Scope, fleet: number, wave: readonly ItemWrite[], answ
   return statements.map((statement) => ({ statement, done }));
 }
 
-const TAKEN: Answer = { value: { ok: true } satisfies Taken };
+const TAKEN: WriteOutcome = { value: { ok: true } satisfies Taken };
 
 function requeued(scope: Scope, fleet: number, writes: readonly WriteOf<"requeue">[]): Statement {
   return {
@@ -60,7 +60,7 @@ function begun({ self }: Scope, fleet: number, writes: readonly WriteOf<"begin">
 }
 
 function settled({ self }: Scope, fleet: number, writes: readonly WriteOf<"settle">[]): Statement {
-  const column = <T>(of: (ending: Ending) => T): T[] => writes.map(({ ending }) => of(ending));
+  const column = <T>(of: (ending: SettledColumns) => T): T[] => writes.map(({ ending }) => of(ending));
   return {
     text: SETTLE,
     values: [
@@ -152,8 +152,8 @@ function claimStep(
   scope: Scope,
   fleet: number,
   claims: readonly WriteOf<"claim">[],
-  { answers, again }: { readonly answers: Answers; readonly again: boolean },
-): Step {
+  { answers, again }: { readonly answers: WriteOutcomes; readonly again: boolean },
+): GroupStatement {
   const attempts = claims.flatMap((claim) => claim.attempts);
   return {
     statement: {
@@ -174,7 +174,7 @@ function claimStep(
   };
 }
 
-type AnswerOf = (from: number, count: number) => Answer;
+type AnswerOf = (from: number, count: number) => WriteOutcome;
 
 function answersFrom(rows: readonly ClaimRow[], { self, now }: Scope): AnswerOf {
   const [first] = rows;
@@ -251,9 +251,9 @@ const CLAIM = `
  * Commits writes together, in one round trip. Those to different items do not depend on each other, so each kind is one statement; a
  * second write to the same item is in a later one. Claims come last: they see what the others left.
  */
-export async function commitWrites(scope: Scope, writes: readonly Write[]): Promise<Answer[]> {
-  const answers: Answers = new Map();
-  let steps: readonly Step[] = [];
+export async function commitWrites(scope: Scope, writes: readonly Write[]): Promise<WriteOutcome[]> {
+  const answers: WriteOutcomes = new Map();
+  let steps: readonly GroupStatement[] = [];
   let isAgain = false;
   const rows = await scope.db.together((again) => {
     isAgain = again;
@@ -266,8 +266,8 @@ export async function commitWrites(scope: Scope, writes: readonly Write[]): Prom
   return writes.map((write) => answers.get(write) ?? { error: new Error("a write has no answer") });
 }
 
-function stepsOf(scope: Scope, writes: readonly Write[], answers: Answers, again: boolean): Step[] {
-  const steps: Step[] = [];
+function stepsOf(scope: Scope, writes: readonly Write[], answers: WriteOutcomes, again: boolean): GroupStatement[] {
+  const steps: GroupStatement[] = [];
   for (const fleet of new Set(writes.map((write) => write.fleet))) {
     const own = writes.filter((write) => write.fleet === fleet);
     const items = own.filter((write) => write.kind !== "claim");
@@ -298,7 +298,7 @@ async function explain(
   { db, self }: Scope,
   refused: readonly ItemWrite[],
   isAgain: boolean,
-  answers: Answers,
+  answers: WriteOutcomes,
 ): Promise<void> {
   if (refused.length === 0) return;
   try {
@@ -342,6 +342,6 @@ function isInherited({ attempt }: ItemWrite, item: { readonly state: string; rea
   return item.attempt === attempt && item.state !== "queued" && item.state !== "running";
 }
 
-function unknown({ index }: ItemWrite): Answer {
+function unknown({ index }: ItemWrite): WriteOutcome {
   return { error: new Error(`the fleet has no item ${index}`) };
 }

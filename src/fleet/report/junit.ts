@@ -1,7 +1,7 @@
 import { clipped, printable } from "../../text/visible.ts";
 import type { SummaryLine } from "../model/store.ts";
 import { escaped } from "./measures/escaped.ts";
-import { type Outcome, outcomeOf, type ReportFleet, type ReportItem } from "./measures/gathered.ts";
+import { type OutcomeClass, outcomeOf, type ReportFleet, type ReportItem } from "./measures/gathered.ts";
 
 /** The input of a report in the form of JUnit. */
 export interface JunitData {
@@ -21,7 +21,7 @@ const MAX_STDERR = 8000;
 const MAX_WITH_STDERR = 1000;
 
 /** What a test case has for an item that did not succeed; an item that was not allowed to do something, or was lost, is an error. */
-const ELEMENTS: Readonly<Record<Outcome, "failure" | "error" | "skipped" | null>> = {
+const ELEMENTS: Readonly<Record<OutcomeClass, "failure" | "error" | "skipped" | null>> = {
   succeeded: null,
   cached: null,
   pending: "skipped",

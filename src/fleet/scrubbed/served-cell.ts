@@ -9,7 +9,7 @@ import type { CellExit, ServedItem, ServingCell } from "../../isolation/port/cel
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { knownAs } from "../../run/cell/attachment-pins.ts";
-import { type OpenedCell, openCell, servingCell } from "../../run/cell/open-cell.ts";
+import { type OpenedCell, openCell, servingCellKind } from "../../run/cell/open-cell.ts";
 import { Disposables, type RunEnvironment } from "../../run/model/environment.ts";
 import type { RunIdentity } from "../../run/model/events.ts";
 import { type Attachment, inputBytes, newRunId } from "../../run/model/job.ts";
@@ -70,7 +70,7 @@ export class ServedCell implements AsyncDisposable {
     const [first] = shape.writes;
     if (first !== undefined) folder.lendOutputsTo(fs.statSync(first.host));
     const items = { io: folder.io, attachments: folder.attachments };
-    const kind = servingCell(items, folder.path);
+    const kind = servingCellKind(items, folder.path);
     const sandbox = cellSandbox(fleet, shape, folder.outputs);
     const place = { run, root: run, parent: null };
     const job = { ...place, worker, attachments: [] };

@@ -27,7 +27,7 @@ const question = z.strictObject({
 /** What a machine says of a question. Whose it is, the store knows. */
 export type WireQuestion = z.infer<typeof question>;
 
-export function questionText(asked: ApprovalRequest): string {
+export function questionJson(asked: ApprovalRequest): string {
   const { worker, through, operations, paths, to, callee, input, command, line, why, diff } = asked;
   return JSON.stringify({
     ...{ worker, through, operations, paths, to, callee, input, command, line, why, diff },

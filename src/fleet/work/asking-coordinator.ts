@@ -9,7 +9,7 @@ import {
   type QuestionName,
   type WorkStore,
 } from "../model/work.ts";
-import { parsedAnswer, questionText } from "../stored/question-wire.ts";
+import { parsedAnswer, questionJson } from "../stored/question-wire.ts";
 
 /** The first pause between two attempts. Each is twice as long as the one before, up to the longest. */
 const FIRST_PAUSE_MS = 1000;
@@ -17,7 +17,7 @@ const LONGEST_PAUSE_MS = 15_000;
 /** The most different reasons that one wait reports. */
 const MAX_TOLD = 10;
 
-export interface Patience {
+export interface CoordinatorWait {
   /** Ends the wait. */
   readonly over: AbortSignal;
   /** Whether the same may succeed later. What is not, such as a wrong password, is thrown. */
@@ -31,7 +31,7 @@ export interface Patience {
 /** Tries to open something until it is there, with growing pauses. Null: the wait was ended; what opens afterwards is closed. */
 export async function whenThere<T extends AsyncDisposable>(
   open: () => Promise<T>,
-  { over, isPassing, onAway, pause }: Patience,
+  { over, isPassing, onAway, pause }: CoordinatorWait,
 ): Promise<T | null> {
   const told = new Set<string>();
   for (let pauseMs = FIRST_PAUSE_MS; !over.aborted; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
@@ -116,7 +116,7 @@ export class AskingCoordinator implements Approver {
     const place = this.#place;
     if (attempt === undefined || place === null) return denied(NO_COORDINATOR);
     if (isChangeOfItem(request)) return { outcome: "approved", scope: "once", reason: AT_THE_END };
-    const json = questionText(request);
+    const json = questionJson(request);
     if (Buffer.byteLength(json) > MAX_QUESTION_BYTES) return denied(TOO_LONG);
     if (attempt.asked >= MAX_QUESTIONS) return denied(TOO_MANY);
     const { asked, ...of } = attempt;

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { openModel } from "../../agent/open-model.ts";
 import { type Approver, denied } from "../../approval/approver.ts";
 import { type BlobStore, isDigest } from "../../blobs/blob.ts";
-import type { Mirror, Mirrors } from "../../blobs/mirrors.ts";
+import type { Mirrors, TreeMirror } from "../../blobs/mirrors.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { examine } from "../../json/parse-json.ts";
@@ -210,7 +210,7 @@ async function mirrored(
   trees: Agreement["trees"],
   { mirrors, blobs, signal }: { readonly mirrors: Mirrors; readonly blobs: BlobStore; readonly signal: AbortSignal },
 ): Promise<Mirrored> {
-  const opened: Mirror[] = [];
+  const opened: TreeMirror[] = [];
   const close = async (): Promise<void> => {
     for (const mirror of opened) await mirror[Symbol.asyncDispose]();
   };

@@ -1,5 +1,5 @@
 import { sha256 } from "../../platform/sha256.ts";
-import type { ClaimedWork, Delivery, Membership, Offer } from "../model/work.ts";
+import type { AttemptDelivery, ClaimedWork, Membership, Offer } from "../model/work.ts";
 
 /** Fleets whose cells and files are kept ready at once; further ones wait until one of these has ended. */
 const MAX_OPEN = 32;
@@ -146,7 +146,7 @@ export interface HostedFleet extends AsyncDisposable {
 
 /** What came of an attempt. */
 export type Brought =
-  | { readonly outcome: "delivery"; readonly delivery: Delivery }
+  | { readonly outcome: "delivery"; readonly delivery: AttemptDelivery }
   /**
    * It says nothing about the item, which runs again. `isUnwell`: this machine lacks something that all items need, so it takes none for a
    * while.

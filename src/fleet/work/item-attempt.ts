@@ -10,7 +10,7 @@ import type { RunTroubles } from "../fleet-parts.ts";
 import { type ItemExecutor, itemResult, unrunResult } from "../item-result.ts";
 import { type FleetJob, itemJob } from "../items/item-job.ts";
 import { ATTACHED_LIMITS, type ItemRequest, type ItemResult } from "../model/item.ts";
-import type { ClaimedWork, Delivery } from "../model/work.ts";
+import type { AttemptDelivery, ClaimedWork } from "../model/work.ts";
 import { boundedStream } from "../stored/request-batches.ts";
 import { boundedResult } from "../stored/result-row.ts";
 import type { AskingCoordinator } from "./asking-coordinator.ts";
@@ -135,7 +135,7 @@ function brokenAs({ run, attempt, earlier }: ClaimedWork, error: Error, troubles
 function delivered(
   result: ItemResult,
   printed: RunResult | null,
-  changeset: Delivery["changeset"],
+  changeset: AttemptDelivery["changeset"],
   agreed: string | null = null,
 ): Brought {
   const { json, isWhole } = boundedResult(result);

@@ -1,7 +1,7 @@
 import { newRunId } from "../../run/model/job.ts";
 import { Semaphore } from "../fleet-parts.ts";
 import type { Taken } from "../model/queue.ts";
-import type { ClaimedWork, Delivery, Membership, Withdrawn, WorkStore } from "../model/work.ts";
+import type { AttemptDelivery, ClaimedWork, Membership, Withdrawn, WorkStore } from "../model/work.ts";
 import { type AttemptName, type HostedFleet, HostedFleets, type HostFleet, type OnWorkEvent } from "./hosted-fleets.ts";
 
 interface Parts {
@@ -82,7 +82,7 @@ class WorkedAttempt {
     }
   }
 
-  async #deliver(delivery: Delivery, durationMs: number): Promise<void> {
+  async #deliver(delivery: AttemptDelivery, durationMs: number): Promise<void> {
     const { membership, onEvent } = this.#parts;
     const { fleet, index, attempt } = this.#name;
     const taken = await this.#told(() => membership.deliver(fleet, index, attempt, delivery), MAX_DELIVERED);

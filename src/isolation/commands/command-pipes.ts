@@ -50,7 +50,7 @@ function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-export type Answer =
+export type PipeReply =
   | { readonly kind: "begun"; readonly name: string; readonly pid: number; readonly oomKills: number | null }
   | { readonly kind: "started"; readonly name: string; readonly job: number }
   | { readonly kind: "refused"; readonly name: string }
@@ -59,7 +59,7 @@ export type Answer =
   | { readonly kind: "counted"; readonly name: string; readonly oomKills: number | null };
 
 /** Null if the first process never writes such a line. */
-export function parseAnswer(line: string): Answer | null {
+export function parseAnswer(line: string): PipeReply | null {
   const [kind, name = "", first = "", second = ""] = line.split(" ");
   switch (kind) {
     case "begun":

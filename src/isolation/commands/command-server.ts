@@ -5,12 +5,12 @@ import { COMMANDS_PATH, type Plan } from "../plan/plan.ts";
 import type { CellExit, Exec, ExecExit, ExecRequest } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import {
-  type Answer,
   type CommandPipes,
   countRequest,
   lookRequest,
   MAX_COMMANDS,
   PipeNames,
+  type PipeReply,
   parseAnswer,
   REAP_REQUEST,
   runRequest,
@@ -132,7 +132,7 @@ export class CommandServer implements AsyncDisposable {
   readonly #link: FirstProcessLink;
   readonly #names: PipeNames;
   readonly #commands = new Map<string, RunningCommand>();
-  readonly #asked = new Map<string, (answer: Answer) => void>();
+  readonly #asked = new Map<string, (answer: PipeReply) => void>();
   readonly #held = new Set<CommandOutput>();
   readonly #reaping: NodeJS.Timeout;
   #text = "";
@@ -205,10 +205,10 @@ export class CommandServer implements AsyncDisposable {
     await this.#names.close();
   }
 
-  async #ask(request: (name: string) => string): Promise<Answer | null> {
+  async #ask(request: (name: string) => string): Promise<PipeReply | null> {
     if (this.#isOver) return null;
     const name = randomBytes(8).toString("hex");
-    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const { promise, resolve } = Promise.withResolvers<PipeReply>();
     this.#asked.set(name, resolve);
     this.#link.write(request(name));
     const gone = this.#link.exit.then(() => null);
@@ -229,7 +229,7 @@ export class CommandServer implements AsyncDisposable {
     }
   }
 
-  #settle(answer: Answer): void {
+  #settle(answer: PipeReply): void {
     this.#asked.get(answer.name)?.(answer);
     this.#commands.get(answer.name)?.settle(answer);
   }
@@ -302,7 +302,7 @@ class RunningCommand implements Disposable {
     return this.#exit.promise;
   }
 
-  settle(answer: Answer): void {
+  settle(answer: PipeReply): void {
     switch (answer.kind) {
       case "begun":
         this.#oomKillsBefore = answer.oomKills;
@@ -323,7 +323,7 @@ class RunningCommand implements Disposable {
     }
   }
 
-  #isOutOfMemory({ code, oomKills }: Extract<Answer, { kind: "ended" }>): boolean {
+  #isOutOfMemory({ code, oomKills }: Extract<PipeReply, { kind: "ended" }>): boolean {
     const before = this.#oomKillsBefore;
     return code === KILLED && before !== null && oomKills !== null && oomKills > before;
   }

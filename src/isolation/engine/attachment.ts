@@ -66,11 +66,11 @@ export class Demultiplexer {
   }
 }
 
-/** The attached standard streams of a cell: first the gate's report, and after {@link Attachment.release} the worker's output. */
-export interface Attachment {
+/** The attached standard streams of a cell: first the gate's report, and after {@link AttachedStreams.release} the worker's output. */
+export interface AttachedStreams {
   /** The whole report; rejects if the cell ends, or prints too much, before the report is complete. */
   readonly report: Promise<string>;
-  /** Opens the gate. A lasting input stays open until {@link Attachment.close}, or until this process ends. */
+  /** Opens the gate. A lasting input stays open until {@link AttachedStreams.close}, or until this process ends. */
   release(input: Uint8Array): void;
   /** More of a lasting input. */
   write(text: string): void;
@@ -91,7 +91,7 @@ export async function attach(
   container: Docker.Container,
   onOutput: OnChunk,
   { input: kind }: { readonly input: "at-once" | "lasting" },
-): Promise<Attachment> {
+): Promise<AttachedStreams> {
   const isShared = kind === "at-once";
   const [own, output] = (await Promise.all([
     isShared ? null : container.attach(INPUT_ONLY),

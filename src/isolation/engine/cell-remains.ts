@@ -8,7 +8,7 @@ import { endLeftProcesses, isContainerId } from "../kernel/first-process.ts";
 import type { CellNetwork } from "../network/listen-in.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { engineMessage, untilGone } from "./answers/asked.ts";
-import type { Attachment } from "./attachment.ts";
+import type { AttachedStreams } from "./attachment.ts";
 import type { Removal, Unremoved } from "./unremoved.ts";
 
 /** How many containers are kept at least, the latest. Only those whose start has not ended matter. */
@@ -81,7 +81,7 @@ export class CellRemains {
   container: Docker.Container | null = null;
   /** The names of its volumes. The Engine removes none that has a name with its container. */
   volumes: readonly string[] = [];
-  attachment: Attachment | null = null;
+  attachment: AttachedStreams | null = null;
   network: CellNetwork | null = null;
   readonly #options: RemainsOptions;
   readonly #run: string;

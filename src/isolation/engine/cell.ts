@@ -20,7 +20,7 @@ import {
   isConflict,
   isGone,
 } from "./answers/asked.ts";
-import type { Attachment } from "./attachment.ts";
+import type { AttachedStreams } from "./attachment.ts";
 import { firstProcessOf, measureOf, unnamedBytes } from "./container-config.ts";
 
 /** How long the streams of an ended container may take to drain. */
@@ -37,7 +37,7 @@ const WaitAnswer = z.object({ StatusCode: z.int(), Error: z.object({ Message: z.
 interface Parts {
   readonly docker: Docker;
   readonly container: Docker.Container;
-  readonly attachment: Attachment;
+  readonly attachment: AttachedStreams;
   /** The wait that began before the start. */
   readonly wait: Promise<unknown>;
   readonly enforcement: Enforcement;
@@ -80,7 +80,7 @@ export function dockerCell({ docker, container, attachment, wait, enforcement, a
 async function ended(
   docker: Docker,
   container: Docker.Container,
-  attachment: Attachment,
+  attachment: AttachedStreams,
   wait: Promise<unknown>,
   { first, usage, killed }: { first: FirstProcess | null; usage: () => CellUsage; killed: () => boolean },
 ): Promise<CellExit> {
@@ -113,7 +113,7 @@ const OUTPUT_BROKE = "the connection that carried the worker's output broke";
 const CUT_OFF = "cut off";
 
 /** The first process keeps the output open for as long as it lives: output that ends before was cut off. */
-async function cutOff(attachment: Attachment, first: FirstProcess | null): Promise<typeof CUT_OFF> {
+async function cutOff(attachment: AttachedStreams, first: FirstProcess | null): Promise<typeof CUT_OFF> {
   await attachment.ended;
   return first?.isAlive() ? CUT_OFF : await new Promise<never>(() => {});
 }
@@ -170,7 +170,11 @@ async function isListening({ modem }: Docker.Container): Promise<boolean> {
  * The client does not notice if the Engine dies before it answers a wait. The streams end then, so from their end on
  * the Engine is asked for the container's state. A worker may also have closed its streams and still run.
  */
-async function patrolledExit(container: Docker.Container, attachment: Attachment, over: AbortSignal): Promise<number> {
+async function patrolledExit(
+  container: Docker.Container,
+  attachment: AttachedStreams,
+  over: AbortSignal,
+): Promise<number> {
   await attachment.ended;
   for (;;) {
     await pause(PATROL_MS, undefined, { signal: over, ref: false });
@@ -196,7 +200,7 @@ async function exitCode(container: Docker.Container, wait: Promise<unknown>): Pr
   }
 }
 
-async function drained(attachment: Attachment): Promise<"complete" | "broken"> {
+async function drained(attachment: AttachedStreams): Promise<"complete" | "broken"> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<"broken">((resolve) => {
     timer = setTimeout(() => resolve("broken"), DRAIN_MS);

@@ -5,7 +5,7 @@ import { collectSockets, heldBytes } from "../disk/unnamed-files.ts";
 import { gateCommand } from "../gate/report.ts";
 import { type ControlGroup, findControlGroup, socketBytes } from "../kernel/control-group.ts";
 import { type FirstProcess, findFirstProcess } from "../kernel/first-process.ts";
-import type { Measure } from "../kernel/usage-sampler.ts";
+import type { UsageMeasure } from "../kernel/usage-sampler.ts";
 import type { NameFiles } from "../network/name-files.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 import { tmpfsOptions } from "../plan/mounts.ts";
@@ -32,7 +32,7 @@ export function socketMemoryOf(container: string, memoryBytes: number): Pick<Enf
 }
 
 /** How to measure a container. */
-export function measureOf(container: Docker.Container): Measure {
+export function measureOf(container: Docker.Container): UsageMeasure {
   const group = controlGroupOf(container.id);
   return group === null
     ? { by: "request", ask: () => askEngine(container) }

@@ -24,10 +24,10 @@ import { refusalFrom } from "../plan/plan-for.ts";
 import type { Cell, Exec, ExecExit, ExecRequest, ServingCell, SessionCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Reaped, type Start, type StartRequest } from "../port/driver.ts";
 import { containerName, labelsFor, readLabels } from "../port/labels.ts";
-import { Answers, servingCell } from "../serving/serving-cell.ts";
+import { asServingCell, ServingReplies } from "../serving/serving-cell.ts";
 import { misplacedMounts } from "../sources/pin.ts";
 import { asked, engineMessage, engineTrouble, inTime, isConflict, statusCodeOf, told } from "./answers/asked.ts";
-import { type Attachment, attach } from "./attachment.ts";
+import { type AttachedStreams, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
 import { CellRemains, StartedContainers } from "./cell-remains.ts";
@@ -36,7 +36,7 @@ import { execIn, type RawExit } from "./exec.ts";
 import { imageFacts } from "./images/catalog.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { pinnedVolumes } from "./pinned-volume.ts";
-import { listCells, type ReapScope, reap } from "./reap.ts";
+import { listEngineCells, type ReapScope, reap } from "./reap.ts";
 import { startSteward } from "./steward.ts";
 import { Unremoved } from "./unremoved.ts";
 
@@ -167,7 +167,7 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
         : starts.add(() => start(options, request)).then((started) => opened(started, request)),
     startServing: (request) => starts.add(() => startServing(options, request)),
     startSteward: (request) => startSteward({ ...options, unremoved }, request),
-    list: () => told(listCells(options.docker, options.maker)),
+    list: () => told(listEngineCells(options.docker, options.maker)),
     usage: ({ id }) => told(usageNow(options.docker.getContainer(id))),
     reap: (after) => told(reapedAtLast(options, after)),
     removeLeft: async () => {
@@ -218,11 +218,11 @@ async function startServing(
   options: StartOptions,
   request: Omit<StartRequest, "onOutput">,
 ): Promise<Start<ServingCell>> {
-  const answers = new Answers();
+  const answers = new ServingReplies();
   const answered = { ...request, onOutput: answers.add.bind(answers) };
   const parts = await started(options, answered, "lasting");
   if (!parts.ok) return parts;
-  const cell = servingCell(parts.cell, (text) => parts.attachment.write(text), answers);
+  const cell = asServingCell(parts.cell, (text) => parts.attachment.write(text), answers);
   cell.release(new Uint8Array());
   return { ok: true, cell };
 }
@@ -237,7 +237,12 @@ type Input = Parameters<typeof attach>[2]["input"];
 
 /** The parts of a verified cell, from which each kind of cell is made. */
 type Started =
-  | { readonly ok: true; readonly cell: Cell; readonly container: Docker.Container; readonly attachment: Attachment }
+  | {
+      readonly ok: true;
+      readonly cell: Cell;
+      readonly container: Docker.Container;
+      readonly attachment: AttachedStreams;
+    }
   | Extract<Start, { ok: false }>;
 
 /**

@@ -10,7 +10,7 @@ import { statePaths } from "../../state/state-paths.ts";
 import { sharedFile } from "../network/name-files.ts";
 import {
   directoriesAbove,
-  type EntryKind,
+  type EntryNoun,
   type InTheWay,
   inOrder,
   mountPointsOf,
@@ -66,7 +66,7 @@ const SHOW_KINDS = `for path; do
   elif [ -e "$path" ] && ! [ -d "$path" ]; then echo "d $path"
   fi
 done`;
-const KINDS: Readonly<Record<string, EntryKind>> = {
+const KINDS: Readonly<Record<string, EntryNoun>> = {
   l: "a symbolic link",
   f: "a file",
   p: "a FIFO",

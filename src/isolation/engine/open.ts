@@ -13,6 +13,7 @@ import { nullFor } from "../../platform/errno.ts";
 import { Agent } from "../../platform/http.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { within } from "../../platform/within.ts";
+import type { Env } from "../../secrets/read-secret.ts";
 import { currentOwner, KEY_BYTES, loadSealKey } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { closedGate, knownClosedGate } from "../gate/gate-streams.ts";
@@ -31,7 +32,6 @@ import { ExaminedImages } from "./examined-images.ts";
 import { gateBinary, knownGate } from "./images/gate.ts";
 import { savedImage } from "./images/saved-image.ts";
 
-export type Env = Readonly<Record<string, string | undefined>>;
 export type EndpointSource = "DOCKER_HOST" | `context ${string}` | "default";
 
 /** The address of the Engine, and which setting it comes from. Nothing has been connected yet. */
@@ -318,7 +318,7 @@ export async function openDockerEngine(
     images: {
       status: async (imagesDir) => (await import("./images/status.ts")).imageStatus({ docker, stateDir, imagesDir }),
       build: async (request) =>
-        (await import("./images/build-images.ts")).buildImages({ ...request, docker, stateDir }),
+        (await import("./images/build-images.ts")).buildEngineImages({ ...request, docker, stateDir }),
       make: async (request) => (await import("./images/made-images.ts")).makeImage(request, { docker, stateDir }),
       made: async () => (await import("./images/made-images.ts")).madeImages(docker),
       pull: async (reference, how) => (await import("./images/made-images.ts")).pullNamed(docker, reference, how),

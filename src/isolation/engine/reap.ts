@@ -35,7 +35,7 @@ const ListedContainer = z.object({
 });
 
 /** Every container that this state directory's orchestrators made, in any state, also `created`. */
-export async function listCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
+export async function listEngineCells(docker: Docker, maker: Maker): Promise<CellInfo[]> {
   return (await listed(docker, maker)).map(({ isSteward: _, ...cell }) => cell);
 }
 

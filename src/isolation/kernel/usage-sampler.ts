@@ -8,20 +8,20 @@ const FILE_INTERVALS_MS = [25, 75, 150, 250, 500, 1000] as const;
 const REQUEST_INTERVALS_MS = [150, 350, 500, 1000, 2000] as const;
 
 /** How a cell is measured: by files of this machine, or by a request to its engine. Null: it is gone. */
-export type Measure =
+export type UsageMeasure =
   | { readonly by: "files"; readonly read: () => CellUsage | null }
   | { readonly by: "request"; readonly ask: () => Promise<CellUsage | null> };
 
 /** Measures a running cell from time to time: after its end the values are gone. */
 export class UsageSampler {
-  readonly #find: () => Measure;
-  #measure: Measure | null = null;
+  readonly #find: () => UsageMeasure;
+  #measure: UsageMeasure | null = null;
   #usage: CellUsage = { cpuMs: null, memoryBytesPeak: null };
   #stopped = false;
   #timer: NodeJS.Timeout | undefined;
 
   /** `find` is called once, when the measurements begin. */
-  constructor(find: () => Measure) {
+  constructor(find: () => UsageMeasure) {
     this.#find = find;
   }
 
@@ -45,14 +45,14 @@ export class UsageSampler {
     clearTimeout(this.#timer);
   }
 
-  #schedule(measure: Measure, index: number): void {
+  #schedule(measure: UsageMeasure, index: number): void {
     const intervals = measure.by === "files" ? FILE_INTERVALS_MS : REQUEST_INTERVALS_MS;
     const next = Math.min(index, intervals.length - 1);
     this.#timer = setTimeout(() => void this.#sample(measure, next), intervals[next]);
     this.#timer.unref();
   }
 
-  async #sample(measure: Measure, index: number): Promise<void> {
+  async #sample(measure: UsageMeasure, index: number): Promise<void> {
     const measured = measure.by === "files" ? measure.read() : await measure.ask();
     if (this.#stopped) return;
     this.add(measured);

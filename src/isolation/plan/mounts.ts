@@ -29,9 +29,9 @@ export interface MountPoint {
 /** What an image has where a cell needs a mount point, or a directory on the way to one. */
 export interface InTheWay {
   readonly path: string;
-  readonly is: EntryKind;
+  readonly is: EntryNoun;
 }
-export type EntryKind = "a symbolic link" | "a directory" | "a file" | "a device" | "a FIFO" | "a socket";
+export type EntryNoun = "a symbolic link" | "a directory" | "a file" | "a device" | "a FIFO" | "a socket";
 
 /** Files of every cell. */
 const NAME_PATHS: readonly string[] = [HOSTS_PATH, "/etc/resolv.conf", "/etc/hostname"];

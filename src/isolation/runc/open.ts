@@ -12,7 +12,7 @@ import type { CellUsageNow, ServingCell, SessionCell } from "../port/cell.ts";
 import type { CellInfo, Start, StartRequest } from "../port/driver.ts";
 import type { EngineGround } from "../port/images.ts";
 import type { Maker } from "../port/labels.ts";
-import { Answers, servingCell } from "../serving/serving-cell.ts";
+import { asServingCell, ServingReplies } from "../serving/serving-cell.ts";
 import { Launchers } from "./cells/launchers.ts";
 import { OciFilters } from "./cells/oci-seccomp.ts";
 import { runcSession } from "./cells/session.ts";
@@ -20,7 +20,7 @@ import { type StartOptions, startVerified } from "./cells/start.ts";
 import { type Conditions, conditionsFor } from "./ground/conditions.ts";
 import { type Probed, probeCell, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-cell.ts";
 import { UnpackedImages } from "./ground/unpacked-images.ts";
-import { reapCells, recordedCells, usageOfCell } from "./ledger/reap-cells.ts";
+import { reapRuncCells, recordedCells, usageOfCell } from "./ledger/reap-cells.ts";
 import { notForRunc, type RuncCells, type RuncOptions, type RuncPaths, runcPaths } from "./model/layout.ts";
 
 export interface RuncRequest {
@@ -71,7 +71,7 @@ export class Runc {
 
   /** Answers with the runs whose cells were removed. */
   async reap(): Promise<string[]> {
-    const runs = await reapCells(this.#request.maker, this.#paths);
+    const runs = await reapRuncCells(this.#request.maker, this.#paths);
     await this.images.reap();
     return runs;
   }
@@ -181,10 +181,10 @@ async function startServing(
   options: StartOptions,
   request: Omit<StartRequest, "onOutput">,
 ): Promise<Start<ServingCell>> {
-  const answers = new Answers();
+  const answers = new ServingReplies();
   const started = await startVerified(options, { ...request, onOutput: answers.add.bind(answers) }, "lasting");
   if (!started.ok) return started;
-  const cell = servingCell(started.cell, (text) => started.process.write(text), answers);
+  const cell = asServingCell(started.cell, (text) => started.process.write(text), answers);
   cell.release(new Uint8Array());
   return { ok: true, cell };
 }

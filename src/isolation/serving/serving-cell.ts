@@ -5,7 +5,7 @@ import { EngineTrouble } from "../port/driver.ts";
 const MAX_ANSWER_BYTES = 4096;
 
 /** The answers of a serving cell's first process, which alone can write to the attached output. */
-export class Answers {
+export class ServingReplies {
   #text = "";
   #waiting: PromiseWithResolvers<string> | null = null;
   #failure: Error | null = null;
@@ -44,7 +44,7 @@ export class Answers {
 }
 
 /** A cell whose output goes to `answers`, and whose input `write` adds to. It is released at once, and waits for items. */
-export function servingCell(cell: Cell, write: (text: string) => void, answers: Answers): ServingCell {
+export function asServingCell(cell: Cell, write: (text: string) => void, answers: ServingReplies): ServingCell {
   let killed = 0;
   return {
     ...cell,

@@ -18,17 +18,17 @@ export const MAX_HELD = 250;
  * repository of these. They are always looked at, so that no worker hides one behind many others; more are refused. `far`: deeper ones,
  * shallow ones first. `read`: entries of one folder, and of all far ones, that are read; more of one folder only to find its folders.
  */
-export interface Reach {
+export interface SearchDepths {
   readonly near: number;
   readonly far: number;
   readonly readOfOne: number;
   readonly readOfFar: number;
   readonly readOfNear: number;
 }
-const REACH: Reach = { near: 50_000, far: 5_000, readOfOne: 2_000, readOfFar: 100_000, readOfNear: 2_000_000 };
+const REACH: SearchDepths = { near: 50_000, far: 5_000, readOfOne: 2_000, readOfFar: 100_000, readOfNear: 2_000_000 };
 
 /** The sandbox as its cell has it: what programs of the host would execute is read-only in a writable direct mount. */
-export type Held =
+export type HeldSandbox =
   | {
       readonly ok: true;
       readonly sandbox: Sandbox;
@@ -42,7 +42,7 @@ export type Held =
  * Looks for names in the writable direct mounts that programs of the host would execute. A mount cannot ask, so those that exist cannot be
  * changed by the cell; those that do not exist could only be made in a view. It costs little however large a mount is: each start does it.
  */
-export async function holdHostExecuted(sandbox: Sandbox, reach: Reach = REACH): Promise<Held> {
+export async function holdHostExecuted(sandbox: Sandbox, reach: SearchDepths = REACH): Promise<HeldSandbox> {
   const open = sandbox.mounts.filter(isWritableDirectly);
   if (open.length === 0 || !asksForHostExecuted(sandbox)) return { ok: true, sandbox, held: [], partly: [] };
   const search = new Search(new Set(sandbox.mounts.map(({ host }) => host)), reach);
@@ -101,14 +101,14 @@ class Search {
   readonly violations: Violation[] = [];
   readonly partly = new Set<VirtualPath>();
   readonly #others: ReadonlySet<string>;
-  readonly #reach: Reach;
+  readonly #reach: SearchDepths;
   readonly #near: Folder[] = [];
   readonly #far: Folder[] = [];
   readonly #last: Folder[] = [];
   readonly #counting = new Map<number, boolean>();
   #left: { near: number; far: number };
 
-  constructor(others: ReadonlySet<string>, reach: Reach) {
+  constructor(others: ReadonlySet<string>, reach: SearchDepths) {
     this.#others = others;
     this.#reach = reach;
     this.#left = { near: reach.readOfNear, far: reach.readOfFar };

@@ -53,7 +53,7 @@ export class Slots {
 }
 
 /** One request of a client, and what can be sent to the client until it is answered. */
-export interface Exchange {
+export interface ClientExchange {
   /** Aborted when the client cancels the request, or is gone. */
   readonly signal: AbortSignal;
   /** Null if the client did not ask for it. */
@@ -87,7 +87,7 @@ export function exchangeOf(
   { mcpReq }: ServerContext,
   initial: ClientCapabilities | undefined | null,
   whenRead: WhenRead,
-): Exchange {
+): ClientExchange {
   const envelope: Readonly<Record<string, unknown>> = { ...mcpReq.envelope };
   const capabilities =
     initial === null ? (envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined) : initial;
@@ -211,7 +211,7 @@ export type Round =
   /** It waits for a person's answers; the client retries with them and with `state`. */
   | { readonly kind: "asks"; readonly state: string; readonly forms: ReadonlyMap<string, ElicitRequestFormParams> };
 
-export type Work = (call: Call, signal: AbortSignal, onOutput: OnOutput) => Promise<ToolResult>;
+export type Work = (call: ClientToolUse, signal: AbortSignal, onOutput: OnOutput) => Promise<ToolResult>;
 
 interface Open {
   readonly form: ElicitRequestFormParams;
@@ -223,7 +223,7 @@ interface Open {
  * client anything, so a question becomes the answer to the request, and the work waits here until the client
  * retries.
  */
-export class Call {
+export class ClientToolUse {
   /** It cannot be guessed: a client that has it may answer for the person. */
   readonly state = randomBytes(24).toString("base64url");
   /** What the client should know in addition to the result. */
@@ -235,12 +235,12 @@ export class Call {
   readonly #open = new Map<string, Open>();
   readonly #of: string;
   #asked = Promise.withResolvers<void>();
-  #exchange: Exchange | null;
+  #exchange: ClientExchange | null;
   #questions = 0;
   #isOver = false;
   readonly #result: Promise<ToolResult>;
 
-  constructor(name: string, input: unknown, exchange: Exchange, work: Work) {
+  constructor(name: string, input: unknown, exchange: ClientExchange, work: Work) {
     this.tool = name;
     this.#of = identityOf(name, input);
     this.#exchange = exchange;
@@ -271,7 +271,7 @@ export class Call {
   }
 
   /** Resolves when the call is done, or when it has a question. If the request is cancelled, the call is cancelled. */
-  async round(exchange: Exchange): Promise<Round> {
+  async round(exchange: ClientExchange): Promise<Round> {
     this.#exchange = exchange;
     this.#progress.sendBy(exchange.progress);
     const cancel = (): void => this.cancel(exchange.signal.reason);

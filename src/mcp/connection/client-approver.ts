@@ -4,7 +4,7 @@ import { type Answer, type ApprovalRequest, type Approver, type Decision, unaske
 import { lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import { type Board, isShareable, QueuedApprover, type Shareable } from "../../approval/queued-approver.ts";
 import { type AskedOfPerson, choiceTexts, EVERYTHING, questionText } from "../../operations/wording/question-text.ts";
-import type { Call } from "./call.ts";
+import type { ClientToolUse } from "./call.ts";
 
 /** Routes each question to the approver of the session that it comes from, by the root of its tree of runs. */
 export class QuestionRoutes implements Approver, Shareable {
@@ -108,9 +108,9 @@ const MAX_AT_ONCE = 20;
 
 export interface ClientApproverOptions {
   /** The call that a question comes from, if its client can be asked; null: no client can be asked. */
-  readonly callInQuestion: () => Call | null;
+  readonly callInQuestion: () => ClientToolUse | null;
   /** Shows a form to the person behind a call. */
-  readonly ask: (call: Call, form: ElicitRequestFormParams, signal: AbortSignal) => Promise<unknown>;
+  readonly ask: (call: ClientToolUse, form: ElicitRequestFormParams, signal: AbortSignal) => Promise<unknown>;
   /** How long one form may be open. */
   readonly timeoutMs: number;
   /** True if the calls are of many clients: each may be a different person, so consent is for one use only. */
@@ -127,7 +127,7 @@ export interface ClientApproverOptions {
 export class ClientApprover implements Approver, Shareable {
   readonly #options: ClientApproverOptions;
   readonly #person: QueuedApprover;
-  readonly #persons = new WeakMap<Call, QueuedApprover>();
+  readonly #persons = new WeakMap<ClientToolUse, QueuedApprover>();
   #board: Board | null = null;
 
   constructor(options: ClientApproverOptions) {
@@ -147,7 +147,7 @@ export class ClientApprover implements Approver, Shareable {
     return await (isShared ? this.#personOf(call) : this.#person).decide(request, signal);
   }
 
-  #personOf(call: Call): QueuedApprover {
+  #personOf(call: ClientToolUse): QueuedApprover {
     const known = this.#persons.get(call);
     if (known !== undefined) return known;
     const person = this.#personBehind(() => (call.asks ? call : null));
@@ -156,7 +156,7 @@ export class ClientApprover implements Approver, Shareable {
     return person;
   }
 
-  #personBehind(callInQuestion: () => Call | null): QueuedApprover {
+  #personBehind(callInQuestion: () => ClientToolUse | null): QueuedApprover {
     const { ask, timeoutMs, isShared } = this.#options;
     return new QueuedApprover({
       ask: async (question, signal) => {

@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { resolveHostPlace } from "../../declarations/place/host-place.ts";
-import type { Exchange } from "./call.ts";
+import type { ClientExchange } from "./call.ts";
 
 /** Further roots of one client are ignored. */
 const MAX_ROOTS = 100;
@@ -62,7 +62,7 @@ export class ClientRoots {
    * Real host directories; null if the client has no roots. Rejects if it has some and does not send them: what they
    * exclude is then unknown.
    */
-  async current({ push, signal }: Pick<Exchange, "push" | "signal">): Promise<readonly string[] | null> {
+  async current({ push, signal }: Pick<ClientExchange, "push" | "signal">): Promise<readonly string[] | null> {
     if (!this.#isHonoured) return null;
     if (this.#hosts !== null) return await this.#hosts;
     const ask = push?.roots ?? null;

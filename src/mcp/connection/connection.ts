@@ -14,7 +14,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { printable } from "../../text/visible.ts";
 import type { Tool, ToolResult } from "../../tools/tool.ts";
-import { Call, type Exchange, type Round, Slots } from "./call.ts";
+import { type ClientExchange, ClientToolUse, type Round, Slots } from "./call.ts";
 import { ClientApprover, type ClientApproverOptions, type QuestionRoutes } from "./client-approver.ts";
 import { ClientRoots } from "./client-roots.ts";
 import { offeredTools, refusedAnswer } from "./tool-answer.ts";
@@ -172,7 +172,7 @@ const MAX_PARKED = 200;
 const KEPT_MS = 60_000;
 
 /** One client, or all that share it, and the sandbox, from the first request to the last. */
-export class Connection implements AsyncDisposable {
+export class McpConnection implements AsyncDisposable {
   readonly worker: WorkerDefinition;
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
   readonly tools: ReadonlyMap<string, Tool>;
@@ -182,14 +182,14 @@ export class Connection implements AsyncDisposable {
   readonly #longSlots = new Slots();
   readonly #sandbox: SandboxSession;
   readonly #roots: ClientRoots;
-  readonly #under = new Set<Call>();
-  readonly #parked = new Map<string, Call>();
+  readonly #under = new Set<ClientToolUse>();
+  readonly #parked = new Map<string, ClientToolUse>();
   /**
    * The call that a question comes from: a request for consent names the run, but many calls of a client use the same one.
    * Null if no question is possible. A program in the cell asks as the command that runs. Any other question (such as
    * one of a program when no command runs) goes to the newest call, but only if all calls are of one client.
    */
-  readonly #callOf = new AsyncLocalStorage<Call | null>();
+  readonly #callOf = new AsyncLocalStorage<ClientToolUse | null>();
 
   constructor(options: ConnectionOptions) {
     const { worker, workers, honoursRoots, approvalTimeoutMs, isShared, otherwise, tell } = options;
@@ -209,7 +209,7 @@ export class Connection implements AsyncDisposable {
   }
 
   /** Uses a tool, or continues the use that the client retries. */
-  async use(name: string, input: unknown, exchange: Exchange): Promise<Told> {
+  async use(name: string, input: unknown, exchange: ClientExchange): Promise<Told> {
     const { state } = exchange;
     if (isTooDeep(input)) return { round: { kind: "done", result: refusedAnswer("BAD_INPUT", TOO_DEEP) }, notes: [] };
     const call = state === undefined ? this.#begin(name, input, exchange) : this.#unparked(state, name, input);
@@ -221,7 +221,7 @@ export class Connection implements AsyncDisposable {
   }
 
   /** The same for requests that ask no person, such as reading a resource. */
-  async look(name: string, input: unknown, exchange: Exchange): Promise<ToolResult> {
+  async look(name: string, input: unknown, exchange: ClientExchange): Promise<ToolResult> {
     const { signal } = exchange;
     const look = (): Promise<ToolResult> => this.#run(name, input, exchange, signal);
     return await this.#callOf.run(null, () => this.#inSlot(name, signal, look));
@@ -241,8 +241,8 @@ export class Connection implements AsyncDisposable {
     await Promise.all([this.#fileSlots.idle(), this.#longSlots.idle()]);
   }
 
-  #begin(name: string, input: unknown, exchange: Exchange): Call {
-    const call = new Call(name, input, exchange, (self, signal, onOutput) =>
+  #begin(name: string, input: unknown, exchange: ClientExchange): ClientToolUse {
+    const call = new ClientToolUse(name, input, exchange, (self, signal, onOutput) =>
       this.#inSlot(name, signal, () =>
         this.#callOf.run(self, () =>
           this.#run(name, input, { ...exchange, signal }, signal, { onOutput, notes: self.notes }),
@@ -274,7 +274,7 @@ export class Connection implements AsyncDisposable {
   async #run(
     name: string,
     input: unknown,
-    exchange: Pick<Exchange, "push" | "signal" | "whenRead">,
+    exchange: Pick<ClientExchange, "push" | "signal" | "whenRead">,
     signal: AbortSignal,
     { onOutput, notes }: { onOutput?: OnOutput; notes?: string[] } = {},
   ): Promise<ToolResult> {
@@ -290,7 +290,7 @@ export class Connection implements AsyncDisposable {
     return await opened.session.runTool(name, input, signal, onOutput);
   }
 
-  #callInQuestion(): Call | null {
+  #callInQuestion(): ClientToolUse | null {
     const call = this.#callOf.getStore();
     if (call === null) return null;
     if (call !== undefined && !call.isOver) return call.asks ? call : null;
@@ -298,7 +298,7 @@ export class Connection implements AsyncDisposable {
     return [...this.#under].reverse().find(({ asks }) => asks) ?? null;
   }
 
-  #park(call: Call): void {
+  #park(call: ClientToolUse): void {
     this.#parked.set(call.state, call);
     const [oldest] = this.#parked.values();
     if (this.#parked.size > MAX_PARKED && oldest !== undefined) {
@@ -309,7 +309,7 @@ export class Connection implements AsyncDisposable {
   }
 
   /** Null if no such call waits. An answer for one call is not an answer for another. */
-  #unparked(state: string, name: string, input: unknown): Call | null {
+  #unparked(state: string, name: string, input: unknown): ClientToolUse | null {
     const call = this.#parked.get(state);
     if (call === undefined || !call.is(name, input)) return null;
     this.#parked.delete(state);

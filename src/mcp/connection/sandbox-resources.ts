@@ -10,7 +10,7 @@ import type { ListEntry, Listing } from "../../files/model/files.ts";
 import { MAX_CHARS } from "../../files/read/read-text.ts";
 import { MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/tool.ts";
-import type { Exchange } from "./call.ts";
+import type { ClientExchange } from "./call.ts";
 import { isTooLong } from "./tool-answer.ts";
 
 const PREFIX = "corral:///";
@@ -74,7 +74,7 @@ const NEEDED = ["list_files", "file_info", "read_file"] as const;
 export interface ResourceConnection {
   readonly tools: ReadonlyMap<string, unknown>;
   /** Uses a tool that asks no person. */
-  look(name: string, input: unknown, exchange: Exchange): Promise<ToolResult>;
+  look(name: string, input: unknown, exchange: ClientExchange): Promise<ToolResult>;
 }
 
 export function hasResources({ tools }: Pick<ResourceConnection, "tools">): boolean {
@@ -85,7 +85,7 @@ export function hasResources({ tools }: Pick<ResourceConnection, "tools">): bool
 export async function listResources(
   connection: ResourceConnection,
   cursor: string | undefined,
-  exchange: Exchange,
+  exchange: ClientExchange,
 ): Promise<ListResourcesResult> {
   const begin = cursor === undefined ? 0 : Number(/^\d{1,5}$/.exec(cursor)?.[0] ?? Number.NaN);
   if (Number.isNaN(begin)) throw new ProtocolError(ProtocolErrorCode.InvalidParams, "there is no such page");
@@ -104,7 +104,7 @@ export async function listResources(
 export async function readResource(
   connection: ResourceConnection,
   uri: string,
-  exchange: Exchange,
+  exchange: ClientExchange,
 ): Promise<ReadResourceResult> {
   const parsed = resourcePath(uri);
   if (!parsed.ok) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `The URI names no file: ${parsed.reason}.`);

@@ -6,7 +6,7 @@ import { createMcpHandler, isInitializeRequest, isLegacyRequest, type Server } f
 import { boundedText, OpenBytes, parseJson } from "../../json/parse-json.ts";
 import { createServer, onlyHost } from "../../platform/http.ts";
 import { Connections, isUnambiguous } from "../../platform/http-connections.ts";
-import type { Connection } from "../connection/connection.ts";
+import type { McpConnection } from "../connection/connection.ts";
 import { MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, protocolServer } from "../protocol-server.ts";
 
 /** A request that a server was sent: Node leaves these open for what a client is answered with. */
@@ -316,19 +316,19 @@ const MAX_CONNECTIONS = { unknown: 128, known: 128 };
 const METHODS = ["GET", "POST", "DELETE"];
 const TIMES: PresenceTimes = { idleMs: 15 * 60_000, goneMs: 30_000 };
 
-export interface HttpOptions extends Omit<SessionsOptions<Connection>, "times" | "serve"> {
+export interface HttpOptions extends Omit<SessionsOptions<McpConnection>, "times" | "serve"> {
   /** 0: any that is free. */
   readonly port: number;
   readonly token: string;
   readonly times?: PresenceTimes;
 }
 
-export interface HttpServer extends AsyncDisposable {
+export interface McpHttpServer extends AsyncDisposable {
   readonly url: string;
 }
 
 /** Serves clients over streamable HTTP until it is disposed; their sandboxes and containers are gone then. */
-export async function serveOnHttp({ port, token, times = TIMES, ...options }: HttpOptions): Promise<HttpServer> {
+export async function serveOnHttp({ port, token, times = TIMES, ...options }: HttpOptions): Promise<McpHttpServer> {
   const serving = { ...options, times, serve: protocolServer };
   const sessions = new Sessions(serving);
   const shared = new SharedSession(serving);
@@ -371,8 +371,8 @@ interface Served {
   readonly connections: Connections;
   readonly unread: UnreadAnswers;
   readonly bodies: OpenBytes;
-  readonly sessions: Sessions<Connection>;
-  readonly shared: SharedSession<Connection>;
+  readonly sessions: Sessions<McpConnection>;
+  readonly shared: SharedSession<McpConnection>;
 }
 
 /** What is asked of a request before anything of it is believed, the cheapest first. */

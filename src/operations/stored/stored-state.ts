@@ -13,7 +13,7 @@ import { currentOwner, lockOwner } from "../../state/owner.ts";
 import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-dir.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import { removeUnusedEnvironments } from "../images.ts";
-import { listCells, type Machine, reapCells } from "../machine.ts";
+import { listCells, type MachinePlace, reapCells } from "../machine.ts";
 import { IMAGES_DIR } from "../package-version.ts";
 
 /** How much of one kind there is. */
@@ -52,11 +52,11 @@ export interface StoredKind {
   /** What `gc` removes of it, and what removes the rest. */
   readonly rule: string;
   /** Rejects if it cannot be known now, for example without an Engine. */
-  measure(machine: Machine, signal: AbortSignal): Promise<Measured>;
+  measure(machine: MachinePlace, signal: AbortSignal): Promise<Measured>;
   /** How many there are that `gc` never removes; absent: none. */
-  staying?(machine: Machine): Promise<number>;
+  staying?(machine: MachinePlace): Promise<number>;
   /** Removes what may go, also while other processes run. */
-  collect(machine: Machine, options: CollectOptions): Promise<readonly Removed[]>;
+  collect(machine: MachinePlace, options: CollectOptions): Promise<readonly Removed[]>;
 }
 
 /** For kinds of which `gc` removes nothing. */
@@ -253,7 +253,7 @@ async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
 }
 
 /** A question goes before its end: without one it would seem to wait. */
-async function collectQuestions({ stateDir }: Machine, options: CollectOptions): Promise<readonly Removed[]> {
+async function collectQuestions({ stateDir }: MachinePlace, options: CollectOptions): Promise<readonly Removed[]> {
   const old: StateEntry[] = [];
   for (const { path } of await stateEntries(statePaths(stateDir).inbox, PROJECT)) {
     const age = options.olderThanMs ?? DEFAULT_KEEP.days * DAY_MS;
@@ -342,7 +342,7 @@ export interface CollectedKind extends Pick<StoredKind, "name" | "unit" | "rule"
 const MEASURE_MS = 20_000;
 
 /** What all of Corral's state on this machine uses, each kind by itself. Follows no links. */
-export async function measureState(machine: Machine): Promise<MeasuredKind[]> {
+export async function measureState(machine: MachinePlace): Promise<MeasuredKind[]> {
   const signal = AbortSignal.timeout(MEASURE_MS);
   const kinds: MeasuredKind[] = [];
   for (const { name, unit, rule, measure } of STORED_KINDS) {
@@ -354,7 +354,7 @@ export async function measureState(machine: Machine): Promise<MeasuredKind[]> {
 
 /** Removes what may go of each kind. What one kind meets does not stop the others. Safe beside runs and other collectors. */
 export async function collectState(
-  machine: Machine,
+  machine: MachinePlace,
   { olderThanMs = null, dryRun = false }: Partial<Omit<CollectOptions, "nowMs">> = {},
 ): Promise<CollectedKind[]> {
   const options = { olderThanMs, dryRun, nowMs: Date.now() };

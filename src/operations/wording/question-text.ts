@@ -1,5 +1,5 @@
 import { type Answer, type ApprovalOperation, isGrant } from "../../approval/approver.ts";
-import { type Asked, type Lasting, lastingOf, mayBeOnce } from "../../approval/memory.ts";
+import { type ConsentSubject, type Lasting, lastingOf, mayBeOnce } from "../../approval/memory.ts";
 import { lookAlikeTexts } from "../../text/look-alike.ts";
 import { printable, printableLine, visibleName } from "../../text/visible.ts";
 import { type Colors, quotedLines, widthOf } from "./quoted-lines.ts";
@@ -17,7 +17,7 @@ export const EVERYTHING: Room = { paths: Number.POSITIVE_INFINITY, diffLines: Nu
 const MAX_NAMED_IN_HINT = 60;
 
 /** A question as a person is asked it. */
-export type AskedOfPerson = Asked & { readonly runs: number };
+export type AskedOfPerson = ConsentSubject & { readonly runs: number };
 
 export interface QuestionText {
   /** The text above the question: its subject, and what would not fit into it. */
@@ -52,20 +52,20 @@ export function questionText(question: AskedOfPerson, columns: number, colors: C
 }
 
 /** What is asked, in a few words for a list. */
-export function shortQuestion(question: Asked): string {
+export function shortQuestion(question: ConsentSubject): string {
   if (question.command !== undefined) return `run ${shownCommand(question.command)}`;
   return shortDeed(question);
 }
 
 /** What it has, so that a person sees what the host would be added to. */
-function reachedLines({ to, reaches = [] }: Asked, columns: number): string[] {
+function reachedLines({ to, reaches = [] }: ConsentSubject, columns: number): string[] {
   if (to === undefined) return [];
   const had = reaches.length === 0 ? "it reaches no host yet" : `it already reaches ${reaches.join(", ")}`;
   return quotedLines(printableLine(had, 1000), columns);
 }
 
 /** What programs of the host would execute, before everything else: it is why the question is asked apart. */
-function executedLines({ hostExecuted = [] }: Asked, columns: number, colors: Colors, room: Room) {
+function executedLines({ hostExecuted = [] }: ConsentSubject, columns: number, colors: Colors, room: Room) {
   const lines = (some: typeof hostExecuted) =>
     some.flatMap(({ path, why }) => {
       const text = `${printableLine(why, 500)}: ${visibleName(path)}`;
@@ -145,7 +145,7 @@ const VERBS: Readonly<Record<ApprovalOperation, string>> = {
   grant_network: "reach",
 };
 
-function verbsOf({ operations }: Asked): string {
+function verbsOf({ operations }: ConsentSubject): string {
   return [...new Set(operations.map((operation) => VERBS[operation]))].join(" and ");
 }
 
@@ -153,7 +153,7 @@ const PLAIN_PATH = /^[\p{L}\p{N}/._@+-]+$/u;
 const PLAIN_HOST = /^[a-z0-9._-]+:\d+$/;
 
 /** A few paths of ordinary characters, which cannot be taken for words of the question. All else has lines of its own. */
-function isPlain(question: Asked): boolean {
+function isPlain(question: ConsentSubject): boolean {
   const places = placesOf(question);
   return (
     question.command === undefined &&
@@ -165,14 +165,14 @@ function isPlain(question: Asked): boolean {
   );
 }
 
-function shortDeed(question: Asked): string {
+function shortDeed(question: ConsentSubject): string {
   if (question.callee !== undefined) return longDeed(question);
   const places = placesOf(question);
   return `${verbsOf(question)}${places.length === 0 ? "" : ` ${prepositionOf(question)}${places.join(", ")}`}`;
 }
 
 /** Says of what is listed above how much it is. */
-function longDeed(question: Asked): string {
+function longDeed(question: ConsentSubject): string {
   const count = placesOf(question).length;
   if (question.callee !== undefined) {
     const parts = [...(question.input === undefined ? [] : ["the input"]), ...(count === 0 ? [] : ["the files"])];
@@ -186,11 +186,11 @@ function longDeed(question: Asked): string {
   return `${verbsOf(question)}${command}${where}`;
 }
 
-function grantedAbove({ to }: Asked): string {
+function grantedAbove({ to }: ConsentSubject): string {
   return to === undefined ? "above" : "the host above";
 }
 
-function prepositionOf(question: Asked): string {
+function prepositionOf(question: ConsentSubject): string {
   if (question.to !== undefined) return "";
   if (isOnlyGrant(question))
     return question.operations.includes("grant_write") ? "in the directory " : "the directory ";
@@ -198,14 +198,14 @@ function prepositionOf(question: Asked): string {
 }
 
 /** A grant is of its host, or of its directory, whatever path in it was touched first. */
-function placesOf(question: Asked): readonly string[] {
+function placesOf(question: ConsentSubject): readonly string[] {
   const { directory, paths, to } = question;
   if (to !== undefined) return [to, ...paths];
   if (directory === undefined) return paths;
   return isOnlyGrant(question) ? [directory] : [directory, ...paths];
 }
 
-function isOnlyGrant({ operations }: Asked): boolean {
+function isOnlyGrant({ operations }: ConsentSubject): boolean {
   return operations.every(isGrant);
 }
 
@@ -218,7 +218,7 @@ function shownCommand(command: string): string {
 }
 
 function subjectLines(
-  question: Asked,
+  question: ConsentSubject,
   columns: number,
   room: Room,
 ): { readonly above: string[]; readonly rest: string[] } {

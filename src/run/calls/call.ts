@@ -10,7 +10,7 @@ import { ConstraintError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Consent } from "../model/environment.ts";
+import type { RunConsent } from "../model/environment.ts";
 import type { Attachment, Job, Narrow } from "../model/job.ts";
 
 /** The most of an input that a person reads. */
@@ -37,7 +37,7 @@ export async function agreedToCall(
   request: CallRequest,
   attachments: readonly Attachment[],
   { job, sandbox }: Caller,
-  { approver }: Pick<Consent, "approver">,
+  { approver }: Pick<RunConsent, "approver">,
   signal: AbortSignal,
 ): Promise<Violation[]> {
   const needed = callConsent(job.worker, sandbox);
@@ -110,7 +110,7 @@ export function callViolations(
 }
 
 /** Attachments must be readable in the caller's sandbox, or be attachments that the caller was itself given. */
-export function resolveAttachments(raw: CallRequest["attachments"], { job, sandbox, hidden }: Caller) {
+export function resolveCallAttachments(raw: CallRequest["attachments"], { job, sandbox, hidden }: Caller) {
   const attachments: Attachment[] = [];
   const violations: Violation[] = [];
   const taken = new Set<string>();

@@ -5,7 +5,7 @@ import { parsePathIn } from "../../sandbox/access.ts";
 import { isLooser } from "../../sandbox/approval.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { Consent, Declared, Records } from "../model/environment.ts";
+import type { Declared, Records, RunConsent } from "../model/environment.ts";
 import { emitRefusal } from "../model/events.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { type Job, type Narrow, newRunId } from "../model/job.ts";
@@ -17,7 +17,7 @@ import {
   callConsent,
   callViolations,
   notApproved,
-  resolveAttachments,
+  resolveCallAttachments,
 } from "./call.ts";
 
 /** Performs a called job; `run.ts` gives it, so that runs and calls may need each other. */
@@ -33,7 +33,7 @@ export interface CallsRequest {
   readonly deadline: number;
   /** The budget for its network, which the runs that it calls use too. */
   readonly meter: Meter | null;
-  readonly env: Declared & Consent & Records;
+  readonly env: Declared & RunConsent & Records;
   readonly perform: Perform;
 }
 
@@ -111,7 +111,7 @@ export class Calls implements AsyncDisposable {
     if (isLooser(callConsent(caller.worker, job.callerSandbox).consent, consent.consent))
       return refusedResult({ run: job.run, worker: job.worker.name }, [notApproved(job.worker.name, consent, CHANGED)]);
     const asking = { job: caller, sandbox, hidden: grantee.hidden };
-    const { attachments, violations } = resolveAttachments(request.attachments, asking);
+    const { attachments, violations } = resolveCallAttachments(request.attachments, asking);
     if (violations.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, violations);
     return await perform({ ...job, callerSandbox: sandbox, attachments });
   }
@@ -125,7 +125,7 @@ export class Calls implements AsyncDisposable {
     const signal = AbortSignal.any([job.signal, this.#over.signal, hangUp]);
     const violations: Violation[] = callViolations(request.worker, { job }, workers);
     const asking = { job, sandbox, hidden: grantee.hidden };
-    const { attachments, violations: unreadable } = resolveAttachments(request.attachments, asking);
+    const { attachments, violations: unreadable } = resolveCallAttachments(request.attachments, asking);
     violations.push(...unreadable);
 
     const worker = workers.get(request.worker);

@@ -389,7 +389,7 @@ export function sessionCell(
  * Runs a worker's command for one item after another. `folder`: holds everything that the items can write. It has no socket:
  * descriptors that an item sends to it would wait there, and stay open, when every process of the item has ended.
  */
-export function servingCell(items: Plumbing["items"] & object, folder: string): CellKind<ServingCell> {
+export function servingCellKind(items: Plumbing["items"] & object, folder: string): CellKind<ServingCell> {
   return {
     use: "items",
     start: (driver, request) => driver.startServing(request),

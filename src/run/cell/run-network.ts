@@ -5,7 +5,7 @@ import { packageRewrites } from "../../sandbox/network/package-environment.ts";
 import { type AllowedNetwork, isLookedInto, lesserNetwork } from "../../sandbox/network/rule.ts";
 import { asksByConnection } from "../grants/request-host.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
-import type { CellHost, Consent, Declared, NetworkHost, Records } from "../model/environment.ts";
+import type { CellHost, Declared, NetworkHost, Records, RunConsent } from "../model/environment.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { identityOf, type Job } from "../model/job.ts";
 
@@ -38,7 +38,7 @@ const MAX_TOLD = 20;
 export async function openRunNetwork(
   job: Job,
   grantee: Grantee,
-  env: NetworkHost & Declared & CellHost & Consent & Records,
+  env: NetworkHost & Declared & CellHost & RunConsent & Records,
 ): Promise<RunNetwork> {
   const { callerMeter } = job;
   const { network } = grantee.sandbox;

@@ -1,11 +1,11 @@
 import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { ruling } from "../../approval/rules.ts";
-import type { Verdict } from "../../changes/apply/fitness.ts";
+import type { ChangeVerdict } from "../../changes/apply/fitness.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { changesApart, DIFF_LIMITS, shownChangeset } from "../../changes/diff.ts";
 import { type Change, only, placesAbove } from "../../changes/model/changeset.ts";
 import type { HostExecuted } from "../../sandbox/approval.ts";
-import type { Consent, Declared } from "../model/environment.ts";
+import type { Declared, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
 /**
@@ -27,14 +27,14 @@ export interface ChangingRun extends Pick<Job, "run" | "root"> {
 
 interface Deciding {
   readonly project: { readonly approval: Pick<Declared["project"]["approval"], "rules"> };
-  readonly approver: Consent["approver"];
+  readonly approver: RunConsent["approver"];
 }
 
 export interface Decided {
   /** By the index of the change. */
   readonly decisions: ReadonlyMap<number, Decision>;
   /** What could not be applied when the question was made: its content was not shown, so no answer is about it. */
-  readonly unfit: ReadonlyMap<number, Verdict>;
+  readonly unfit: ReadonlyMap<number, ChangeVerdict>;
 }
 
 /**
@@ -53,7 +53,7 @@ export async function decisionsOn(
   // A caller's consent does not replace a rule that denies: the run's own tools would have been refused too.
   const denied = leftToCallers.filter((change) => byRules(asked([change]))?.outcome === "denied");
   const decisions = new Map<number, Decision>();
-  const unfit = new Map<number, Verdict>();
+  const unfit = new Map<number, ChangeVerdict>();
   for (const { ruled, changes } of groupsOf([...toAsk, ...denied], apart, (changes) => byRules(asked(changes)))) {
     const group = only(changeset, new Set(changes.map(({ index }) => index)));
     const shown = ruled === FOR_A_PERSON ? await shownChangeset(group, DIFF_LIMITS, changeset) : null;

@@ -5,7 +5,7 @@ import { type Changeset, only } from "../../changes/model/changeset.ts";
 import { ChangesetBusy, ChangesetStore } from "../../changes/store/changeset-store.ts";
 import type { RecordApplied } from "../../changes/store/kept-folder.ts";
 import { lockOwner } from "../../state/owner.ts";
-import type { KeptChangesets, Outcome } from "../model/reported.ts";
+import type { DecidedChange, KeptChangesets } from "../model/reported.ts";
 import { UnfinishedChanges } from "../model/result.ts";
 import { appliedOf } from "./settle.ts";
 
@@ -26,7 +26,7 @@ export function intoProject(
     keep: async (...changes) => await kept(store, ...changes),
     async apply(changeset, indexes, beginning) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
-      const held = (reason: string) => changes.map((change): Outcome => ({ change, outcome: "held", reason }));
+      const held = (reason: string) => changes.map((change): DecidedChange => ({ change, outcome: "held", reason }));
       if (beginning !== undefined) {
         await kept(store, only(changeset, new Set([...indexes, ...beginning.refused])), "held");
         await store.flush(changeset, indexes);
@@ -37,7 +37,7 @@ export function intoProject(
           return held(reason);
         }
       }
-      let outcomes: Outcome[] | null;
+      let outcomes: DecidedChange[] | null;
       try {
         // On the disk before the first file is touched; if it cannot be written, nothing is applied and nothing is lost.
         const before = async () => await audit.append(changesApplying(changeset, changes));
@@ -68,7 +68,7 @@ export function intoProject(
       const { changeset, state, waiting } = done;
       const outcomes = new Map(state.changes.map((one) => [one.index, one]));
       return {
-        outcomes: changeset.changes.map((change): Outcome => {
+        outcomes: changeset.changes.map((change): DecidedChange => {
           const { outcome, reason } = outcomes.get(change.index) ?? { outcome: "held", reason: null };
           return { change, outcome, reason };
         }),

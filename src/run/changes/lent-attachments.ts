@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { Stage, type Staging } from "../../changes/stage.ts";
+import { Stage, type StagingResult } from "../../changes/stage.ts";
 import { CannotStage } from "../../changes/view/base-tree.ts";
 import { lendFiles } from "../../changes/view/copy-tree.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
@@ -55,7 +55,7 @@ export function refusedMounts({ mounts }: Pick<Sandbox, "mounts">, env: CellHost
 }
 
 /** Opens the views in which a run writes what a bind mount cannot enforce. */
-export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Promise<Staging> {
+export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Promise<StagingResult> {
   // A view would show what no cell may be shown, and hide where it comes from.
   const viewed = sandbox.mounts.filter((mount) => deliveryOf(mount) === "view");
   const violations = refusedMounts({ mounts: viewed }, env);

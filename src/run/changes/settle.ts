@@ -3,7 +3,7 @@ import { type AuditRecord, changesApplied, outcomeCounts } from "../../audit/rec
 import { auditKey, recordsBack } from "../../audit/seal.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import { applyChangeset } from "../../changes/apply/application.ts";
-import { APPLIED, type Settled, type Verdict } from "../../changes/apply/fitness.ts";
+import { APPLIED, type ChangeVerdict, type Settled } from "../../changes/apply/fitness.ts";
 import type { Collected } from "../../changes/collect.ts";
 import { type ChangeOutcome, type Changeset, only } from "../../changes/model/changeset.ts";
 import type { Stage } from "../../changes/stage.ts";
@@ -11,17 +11,17 @@ import type { ChangesetStore } from "../../changes/store/changeset-store.ts";
 import type { Finished, RecordApplied } from "../../changes/store/kept-folder.ts";
 import { loadSealKey } from "../../state/owner.ts";
 import { projectPaths } from "../../state/state-paths.ts";
-import type { Consent, Declared, Destinations } from "../model/environment.ts";
+import type { Declared, Destinations, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
-import type { Changesets, Outcome } from "../model/reported.ts";
+import type { ChangesetKeeper, DecidedChange } from "../model/reported.ts";
 import type { RunResult } from "../model/result.ts";
 import { openTrail } from "../recorded/run-history.ts";
 import { decisionsOn } from "./decisions.ts";
 
 /** The outcome of a run's changes. */
-export interface Settlement {
+export interface ChangesOutcome {
   /** In the order of the changes. */
-  readonly outcomes: readonly Outcome[];
+  readonly outcomes: readonly DecidedChange[];
   /** What was decided; an answer that is no approval takes precedence. Null if no approval was needed. */
   readonly decision: Decision | null;
   /** True if changes wait for `corral changes`. */
@@ -35,11 +35,11 @@ export interface Settlement {
 export async function settleChanges(
   collected: Collected,
   job: Job,
-  into: Changesets,
-  env: Declared & Consent,
+  into: ChangesetKeeper,
+  env: Declared & RunConsent,
   signal: AbortSignal,
-  foreseen: (settlement: Settlement) => RunResult | null = () => null,
-): Promise<Settlement> {
+  foreseen: (settlement: ChangesOutcome) => RunResult | null = () => null,
+): Promise<ChangesOutcome> {
   const { changeset } = collected;
   const { decisions, unfit } = await decisionsOn(collected, job, env, signal);
   const refused = changeset.changes.filter(({ refusal }) => refusal !== null).map(({ index }) => index);
@@ -62,9 +62,9 @@ export async function settleChanges(
   );
   const indexes = new Set(fit.map(({ index }) => index));
   const all = [...decisions.values()];
-  const settlement = (applied: readonly Outcome[]): Settlement => {
+  const settlement = (applied: readonly DecidedChange[]): ChangesOutcome => {
     const done = new Map(applied.map((one) => [one.change.index, one]));
-    const outcomes = changeset.changes.map((change): Outcome => {
+    const outcomes = changeset.changes.map((change): DecidedChange => {
       if (change.refusal !== null) return { change, outcome: "refused", reason: change.refusal };
       const verdict = unfit.get(change.index);
       if (verdict !== undefined) return { change, ...verdict };
@@ -81,27 +81,31 @@ export async function settleChanges(
     };
   };
   const { begin } = job;
-  const ifApplied = (): Settlement => settlement(fit.map((change) => ({ change, ...APPLIED })));
+  const ifApplied = (): ChangesOutcome => settlement(fit.map((change) => ({ change, ...APPLIED })));
   const beginning = begin === undefined ? undefined : { refused, begin: () => begin(foreseen(ifApplied())) };
   const settled = settlement(fit.length === 0 ? [] : await into.apply(changeset, indexes, beginning));
   if (settled.kept && withheld.size + unfit.size === 0 && refused.length > 0) await into.keep(kept([]), "refused", "");
   return settled;
 }
 
-function distinct(verdicts: readonly Verdict[]): Verdict[] {
+function distinct(verdicts: readonly ChangeVerdict[]): ChangeVerdict[] {
   return verdicts.filter((one, index) => verdicts.findIndex((other) => isAlike(one, other)) === index);
 }
 
-function isAlike(one: Verdict, other: Verdict): boolean {
+function isAlike(one: ChangeVerdict, other: ChangeVerdict): boolean {
   return one.outcome === other.outcome && one.reason === other.reason;
 }
 
 const WAITS: ReadonlySet<ChangeOutcome> = new Set(["conflict", "held"]);
 
 /** Nothing is applied, and all of it waits. */
-export async function holdChanges({ changeset }: Collected, reason: string, into: Changesets): Promise<Settlement> {
+export async function holdChanges(
+  { changeset }: Collected,
+  reason: string,
+  into: ChangesetKeeper,
+): Promise<ChangesOutcome> {
   const outcomes = changeset.changes.map(
-    (change): Outcome =>
+    (change): DecidedChange =>
       change.refusal === null
         ? { change, outcome: "held", reason }
         : { change, outcome: "refused", reason: change.refusal },
@@ -124,7 +128,7 @@ export function destinationOf(
   { parent }: Pick<Job, "parent">,
   stage: Pick<Stage, "logDir" | "reachesProject">,
   { changesets }: Destinations,
-): Changesets {
+): ChangesetKeeper {
   if (parent === null) return changesets;
   const { logDir, reachesProject } = stage;
   return {

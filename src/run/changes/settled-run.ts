@@ -1,11 +1,11 @@
 import type { ChangesOf, Collected } from "../../changes/collect.ts";
 import { TooManyChanges } from "../../changes/scan/judge.ts";
 import type { Stage } from "../../changes/stage.ts";
-import type { Consent, Declared, Destinations, Records } from "../model/environment.ts";
+import type { Declared, Destinations, Records, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import {
-  type Changesets,
-  counted,
+  type ChangesetKeeper,
+  countsByOutcome,
   type FinishedChanges,
   type ReportedChange,
   type ReportedChangeset,
@@ -13,7 +13,7 @@ import {
   violationsOf,
 } from "../model/reported.ts";
 import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../model/result.ts";
-import { destinationOf, holdChanges, type Settlement, settleChanges } from "./settle.ts";
+import { type ChangesOutcome, destinationOf, holdChanges, settleChanges } from "./settle.ts";
 
 /** The outcome of the changes of a run that has ended. */
 export interface SettledChanges {
@@ -36,7 +36,7 @@ export async function settledRun(
   job: Job,
   result: RunResult,
   stage: Stage,
-  env: Declared & Consent & Destinations & Pick<Records, "masking">,
+  env: Declared & RunConsent & Destinations & Pick<Records, "masking">,
 ): Promise<RunResult> {
   const { handsOver } = env;
   if (handsOver !== undefined && job.parent === null) return await handedOver(job, result, stage, env, handsOver);
@@ -62,7 +62,7 @@ async function handedOver(
   job: Job,
   result: RunResult,
   stage: Stage,
-  env: Declared & Consent & Destinations & Pick<Records, "masking">,
+  env: Declared & RunConsent & Destinations & Pick<Records, "masking">,
   handsOver: NonNullable<Destinations["handsOver"]>,
 ): Promise<RunResult> {
   try {
@@ -82,7 +82,7 @@ async function handedOver(
 export async function settleEnded(
   job: Job,
   stage: Stage,
-  env: Declared & Consent & Destinations & Pick<Records, "masking">,
+  env: Declared & RunConsent & Destinations & Pick<Records, "masking">,
   unfit: string | null,
   foreseen: ((settled: SettledChanges) => RunResult) | null = null,
 ): Promise<SettledChanges | null> {
@@ -101,17 +101,17 @@ export async function settleEnded(
 export async function settleCollected(
   collected: Collected,
   job: Job,
-  into: Changesets,
-  env: Declared & Consent,
+  into: ChangesetKeeper,
+  env: Declared & RunConsent,
   how: { readonly unfit: string | null; readonly foreseen: ((settled: SettledChanges) => RunResult) | null },
 ): Promise<SettledChanges> {
   const { unfit, foreseen } = how;
   let cancelled = false;
-  const told = (settlement: Settlement): SettledChanges => {
+  const told = (settlement: ChangesOutcome): SettledChanges => {
     const failure = unfit !== null ? null : cancelled ? cancelledFailure(job) : failureOf(settlement, job);
     return { ...toldChanges(settlement, job), failure };
   };
-  const resultIf = (settlement: Settlement) => foreseen?.(told(settlement)) ?? null;
+  const resultIf = (settlement: ChangesOutcome) => foreseen?.(told(settlement)) ?? null;
   const settlement =
     unfit !== null
       ? await holdChanges(collected, unfit, into)
@@ -133,13 +133,13 @@ export function finishedChanges(run: string, worker: string, { outcomes, kept }:
   return { ...toldChanges(settlement, of), failure: failureOf(settlement, of) };
 }
 
-function toldChanges({ outcomes, kept }: Settlement, { run, parent }: ChangedRun): Omit<SettledChanges, "failure"> {
+function toldChanges({ outcomes, kept }: ChangesOutcome, { run, parent }: ChangedRun): Omit<SettledChanges, "failure"> {
   const id = kept && parent === null ? run : null;
-  return { changes: reported(outcomes), changeset: { id, counts: counted(outcomes) } };
+  return { changes: reported(outcomes), changeset: { id, counts: countsByOutcome(outcomes) } };
 }
 
 /** `commit`: the number of this commit within its run, from 1. */
-export function changesOf(job: Job, env: Declared & Consent & Destinations, commit = 1): ChangesOf {
+export function changesOf(job: Job, env: Declared & RunConsent & Destinations, commit = 1): ChangesOf {
   return {
     id: commit === 1 ? job.run : `${job.run}.${commit}`,
     run: job.run,
@@ -152,10 +152,10 @@ export function changesOf(job: Job, env: Declared & Consent & Destinations, comm
   };
 }
 
-function failureOf(settlement: Settlement, job: ChangedRun): SettledChanges["failure"] {
+function failureOf(settlement: ChangesOutcome, job: ChangedRun): SettledChanges["failure"] {
   const { outcomes, decision } = settlement;
   const violations = describeAll(violationsOf(outcomes));
-  const counts = counted(outcomes);
+  const counts = countsByOutcome(outcomes);
   if (violations.length > 0) {
     const code = counts.refused > 0 ? "CHANGES_REFUSED" : "CHANGES_CONFLICT";
     const what = `Corral applied ${counts.applied} of ${outcomes.length} changes of worker ${job.worker.name}.`;
@@ -179,7 +179,7 @@ function failureOf(settlement: Settlement, job: ChangedRun): SettledChanges["fai
 }
 
 /** Everything was approved, but not everything was applied. */
-function heldFailure(outcomes: Settlement["outcomes"], job: ChangedRun): SettledChanges["failure"] {
+function heldFailure(outcomes: ChangesOutcome["outcomes"], job: ChangedRun): SettledChanges["failure"] {
   const held = outcomes.filter(({ outcome }) => outcome !== "applied");
   const [first] = held;
   if (first === undefined) return null;

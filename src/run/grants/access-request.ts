@@ -3,7 +3,7 @@ import { examine, firstFaults } from "../../json/parse-json.ts";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { reachesHost } from "../../sandbox/network/hosts.ts";
 import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
-import type { Grantee, Mode } from "../model/grantee.ts";
+import type { Grantee, GrantMode } from "../model/grantee.ts";
 import { type Refused, refuseHost } from "./judge.ts";
 import { requestGrant } from "./request.ts";
 import { parseAskedHost, requestHost } from "./request-host.ts";
@@ -18,14 +18,14 @@ const body = z.union([directory, host]);
 
 /** What a program in a cell asks for at its run's socket: a directory, or a host of the network. */
 export type AccessRequest =
-  | { readonly path: string; readonly mode: Mode }
+  | { readonly path: string; readonly mode: GrantMode }
   | { readonly host: string; readonly reason?: string | undefined };
 
 export type AccessAnswer =
   | {
       readonly granted: true;
       readonly path: string;
-      readonly mode: Mode;
+      readonly mode: GrantMode;
       readonly scope: "tree" | "session" | "had";
       readonly note: string;
     }

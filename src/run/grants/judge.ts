@@ -6,7 +6,7 @@ import { type Mount, originOf } from "../../sandbox/mount.ts";
 import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { Mode } from "../model/grantee.ts";
+import type { GrantMode } from "../model/grantee.ts";
 import { holds, hostSource } from "./source.ts";
 
 /** One run of the chain that leads from the root to the run that asks. */
@@ -32,7 +32,7 @@ export interface Grounds {
 
 export interface DirectoryRequest {
   readonly directory: VirtualPath;
-  readonly mode: Mode;
+  readonly mode: GrantMode;
 }
 
 export type Judgement =
@@ -237,7 +237,7 @@ export type Refused = { readonly ok: false; readonly refusal: GrantRefusal };
 /** `because` and `instead` are whole sentences; the directory is as the worker would know it. */
 export function refuse(
   code: GrantRefusalCode,
-  asked: { readonly directory: string; readonly mode: Mode },
+  asked: { readonly directory: string; readonly mode: GrantMode },
   because: string,
   instead = "Work with the directories that you have.",
 ): Refused {

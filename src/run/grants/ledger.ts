@@ -1,7 +1,7 @@
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
 import { GrantFiles, type LiveGrant } from "../../state/live-grants.ts";
-import type { GrantedHost, GrantedPlace, Grantee, GrantRecord, Grants } from "../model/grantee.ts";
+import type { GrantedHost, GrantedPlace, Grantee, GrantRecord, RunGrants } from "../model/grantee.ts";
 import { holds } from "./source.ts";
 
 /** More grants than this are not reported at the end of a run. */
@@ -10,7 +10,7 @@ const MAX_TOLD = 1_000;
 const MAX_REVOKED = 10_000;
 
 /** The grants of one orchestrator, each live one also in a file that the user can list and remove. */
-export class GrantLedger implements Grants, AsyncDisposable {
+export class GrantLedger implements RunGrants, AsyncDisposable {
   readonly #files: GrantFiles;
   readonly #onRevoked: (record: GrantRecord) => Promise<void>;
   readonly #grantees = new Set<Grantee>();

@@ -1,11 +1,11 @@
-import type { CellHost, Consent, Declared, Records } from "../model/environment.ts";
+import type { CellHost, Declared, Records, RunConsent } from "../model/environment.ts";
 import type { GrantRecord } from "../model/grantee.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
 import { writableHosts } from "../model/permission.ts";
 import type { GrantSurroundings } from "./terms.ts";
 
 /** What granting needs, for one run: every grant is in the audit trail before it is used. */
-export function surroundingsOf(job: Job, env: Declared & CellHost & Consent & Records): GrantSurroundings {
+export function surroundingsOf(job: Job, env: Declared & CellHost & RunConsent & Records): GrantSurroundings {
   const { project, refusedSources, approver, grants } = env;
   return {
     project,

@@ -4,13 +4,13 @@ import type { RefusedSources } from "../../isolation/sources/refused-sources.ts"
 import { governingMount } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { GrantRecord, Grants, Mode } from "../model/grantee.ts";
+import type { GrantMode, GrantRecord, RunGrants } from "../model/grantee.ts";
 import { type Refused, refuse } from "./judge.ts";
 
 /** A path that a worker may not use, and what it would have to be able to do there. */
 export interface GrantNeed {
   readonly path: VirtualPath;
-  readonly mode: Mode;
+  readonly mode: GrantMode;
   /** What it is for, in one sentence. */
   readonly why: string;
   /** The sandbox of the one operation so far, if it was granted something for itself alone. */
@@ -26,7 +26,7 @@ export interface GrantSurroundings {
   /** Host directories in which some worker may have put a link. */
   readonly writableHosts: () => Promise<readonly string[]>;
   readonly approver: Approver;
-  readonly ledger: Grants;
+  readonly ledger: RunGrants;
   /** Records every grant, once or for longer, before it is used; false: it could not, and nothing is granted. */
   readonly record: (record: GrantRecord) => Promise<boolean>;
   readonly newId: () => string;
@@ -57,7 +57,7 @@ export const NOT_FOR_ONE =
   "It was approved for one operation only, but writes there are staged until the end of the run.";
 
 export function unapproved(
-  asked: { readonly directory: VirtualPath; readonly mode: Mode },
+  asked: { readonly directory: VirtualPath; readonly mode: GrantMode },
   { outcome, reason }: Decision,
 ): Refused {
   if (outcome === "timed_out")

@@ -156,7 +156,7 @@ async function madeThere(images: EngineImages, made: MadeFrom): Promise<ImageThe
 type WorkerParts = Pick<WorkerDefinition, "image" | "imageFrom" | "environment">;
 
 /** Looks for one thing, or makes it; null: it is missing. */
-export type Reach = <Found>(step: Step<Found>) => Promise<Found | null>;
+export type ReachStep = <Found>(step: Step<Found>) => Promise<Found | null>;
 
 /** The parts of one worker, each as it was reached. A part whose image is missing is missing too. */
 export interface ReachedParts {
@@ -166,7 +166,7 @@ export interface ReachedParts {
 }
 
 /** The steps from the image to what is prepared on it, in their order. */
-export async function reachParts(worker: WorkerDefinition, place: ImagePlace, reach: Reach): Promise<ReachedParts> {
+export async function reachParts(worker: WorkerDefinition, place: ImagePlace, reach: ReachStep): Promise<ReachedParts> {
   const parts: { kind: PartOfImage["kind"]; name: string; found: ImageThere | ShownEnvironment | null }[] = [];
   const through = async <Found extends ImageThere | ShownEnvironment>(step: Step<Found>): Promise<Found | null> => {
     const found = await reach(step);
@@ -199,14 +199,14 @@ export function lookingImages(place: ImagePlace): WorkerImages {
 }
 
 /** Looks first. @throws ImageBuildError */
-export function making(ask: MakeAsk): Reach {
+export function making(ask: MakeAsk): ReachStep {
   return async (step) => {
     ask.signal.throwIfAborted();
     return (await step.look()) ?? (await step.make(ask));
   };
 }
 
-async function reached(worker: WorkerDefinition, place: ImagePlace, reach: Reach): Promise<Readiness> {
+async function reached(worker: WorkerDefinition, place: ImagePlace, reach: ReachStep): Promise<Readiness> {
   const { image, environments, parts } = await reachParts(worker, place, reach);
   const missing = parts.filter(({ found }) => found === null);
   if (image === null || missing.length > 0) return { state: "unmade", parts: missing };

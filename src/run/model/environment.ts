@@ -10,7 +10,7 @@ import type { RefusedSources } from "../../isolation/sources/refused-sources.ts"
 import type { Policy } from "../../sandbox/policy.ts";
 import type { Masking, SecretOf } from "../../secrets/read-secret.ts";
 import type { Emit } from "./events.ts";
-import type { Grants } from "./grantee.ts";
+import type { RunGrants } from "./grantee.ts";
 import type { History } from "./history.ts";
 import type { Job, SchemaChecks } from "./job.ts";
 import type { KeptChangesets } from "./reported.ts";
@@ -85,9 +85,9 @@ export interface NetworkHost {
 }
 
 /** Who agrees to what needs consent, and what running workers were granted beyond their declarations. */
-export interface Consent {
+export interface RunConsent {
   readonly approver: Approver;
-  readonly grants: Grants;
+  readonly grants: RunGrants;
 }
 
 /** Where it is reported and recorded what happens, and when. */
@@ -126,7 +126,7 @@ export interface AgentHost {
 export interface RunEnvironment
   extends Declared,
     CellHost,
-    Consent,
+    RunConsent,
     Records,
     Kept,
     Destinations,

@@ -255,7 +255,7 @@ export async function inTurn<T>(queue: PQueue, work: () => Promise<T>, signal: A
 }
 
 /** What a directory is granted for; writing includes reading. */
-export type Mode = "read" | "write";
+export type GrantMode = "read" | "write";
 
 /** One grant as it is reported: in the audit trail, to the user at the end of a run, and while it is live. */
 export type GrantRecord = DirectoryGrantRecord | HostGrantRecord;
@@ -286,7 +286,7 @@ export type GrantedPlace = Pick<DirectoryGrantRecord, "worker" | "host" | "mode"
 export type GrantedHost = Pick<HostGrantRecord, "worker" | "to">;
 
 /** The grants of one orchestrator: which runs have what, what was revoked, and what there is to report. */
-export interface Grants {
+export interface RunGrants {
   /** Every grant of this process that was not revoked, the oldest first. */
   readonly told: readonly GrantRecord[];
   /** Keeps the run's grants until the returned value is disposed of, at the end of the run. */

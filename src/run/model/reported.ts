@@ -25,13 +25,13 @@ export const MAX_REPORTED = 1000;
 /** More refused changes than this are not listed one by one. */
 const MAX_VIOLATIONS = 50;
 
-export interface Outcome {
+export interface DecidedChange {
   readonly change: Change;
   readonly outcome: ChangeOutcome;
   readonly reason: string | null;
 }
 
-export function reported(outcomes: readonly Outcome[]): ReportedChange[] {
+export function reported(outcomes: readonly DecidedChange[]): ReportedChange[] {
   // What needs attention comes first, for the list may be cut.
   const first = outcomes.toSorted((a, b) => Number(a.outcome === "applied") - Number(b.outcome === "applied"));
   return first.slice(0, MAX_REPORTED).map(({ change, outcome, reason }) => ({
@@ -44,14 +44,14 @@ export function reported(outcomes: readonly Outcome[]): ReportedChange[] {
   }));
 }
 
-export function counted(outcomes: readonly Outcome[]): Record<ChangeOutcome, number> {
+export function countsByOutcome(outcomes: readonly DecidedChange[]): Record<ChangeOutcome, number> {
   const counts = { applied: 0, refused: 0, conflict: 0, denied: 0, held: 0 };
   for (const { outcome } of outcomes) counts[outcome] += 1;
   return counts;
 }
 
 /** Why changes were not applied, unless a person decided so. */
-export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
+export function violationsOf(outcomes: readonly DecidedChange[]): Violation[] {
   return outcomes
     .flatMap(({ change: { path }, outcome, reason }): Violation[] => {
       if (outcome === "refused") return [{ code: "CHANGE_REFUSED", path, reason: reason ?? "it is not allowed" }];
@@ -62,14 +62,14 @@ export function violationsOf(outcomes: readonly Outcome[]): Violation[] {
 }
 
 /** The store from which the changes of root runs are applied, and in which they wait. After a crash, applying resumes from it. */
-export interface Changesets {
+export interface ChangesetKeeper {
   /**
    * Takes over the changeset and its content: it waits until a person applies or discards it. `reason`: for that person. `before`: called
    * when no other process can work on it any more; nothing is kept if it rejects.
    */
   keep(changeset: Changeset, state: ChangeOutcome, reason: string, before?: () => Promise<void>): Promise<void>;
   /** Applies the changes of these indexes; what cannot be is kept. In the order of the changeset, one outcome for each index. */
-  apply(changeset: Changeset, indexes: ReadonlySet<number>, beginning?: Beginning): Promise<Outcome[]>;
+  apply(changeset: Changeset, indexes: ReadonlySet<number>, beginning?: Beginning): Promise<DecidedChange[]>;
 }
 
 /** What has to know that files are about to be changed. By then the changes are kept, so that another process can apply them. */
@@ -88,13 +88,13 @@ export interface NotBegun {
 
 /** The outcomes of a run's changes, as another process than its own found or made them. */
 export interface FinishedChanges {
-  readonly outcomes: readonly Outcome[];
+  readonly outcomes: readonly DecidedChange[];
   /** True if some wait for `corral changes`. */
   readonly kept: boolean;
 }
 
 /** Where the changes of root runs wait. */
-export interface KeptChangesets extends Changesets {
+export interface KeptChangesets extends ChangesetKeeper {
   /**
    * Removes what waits of root runs that do not count, and of the runs that they called. `reason`: for the audit trail. What was
    * applied stays. Does nothing if none waits, or if another process works on it. Reads the state of everything that waits, once.

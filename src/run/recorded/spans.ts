@@ -1,6 +1,6 @@
 import type { Attributes, Context, Span } from "opentelemetry-api";
 import { TOOL_NAMES } from "../../declarations/worker/tool-names.ts";
-import { fleetIn, type Tracing } from "../../platform/tracing.ts";
+import { type Tracing, tracedFleet } from "../../platform/tracing.ts";
 import type { Emit, Measure, RunEvent } from "../model/events.ts";
 
 /** Runs at once that have spans; further ones have none. */
@@ -74,7 +74,7 @@ class RunSpans {
   #begin({ run, root, parent, worker }: RunEvent): void {
     if (this.#open.size >= MAX_OPEN) return;
     const within = this.#within(parent);
-    const fleet = parent === null ? fleetIn(within) : null;
+    const fleet = parent === null ? tracedFleet(within) : null;
     const known = this.#declares(worker);
     const kind = parent !== null ? "call" : fleet !== null ? "item" : "run";
     const attributes: Attributes = {

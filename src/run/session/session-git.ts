@@ -3,7 +3,7 @@ import type { GuardedFiles } from "../../files/guarded.ts";
 import { MAX_LISTED } from "../../git/git-program.ts";
 import { type Puller, pull } from "../../git/pull.ts";
 import type { Repositories } from "../../git/repositories.ts";
-import type { Repository, StagedCommit, TreeState } from "../../git/repository.ts";
+import type { Repository, StagedCommit, TreeRepositories } from "../../git/repository.ts";
 import { FileBytes, stage } from "../../git/stage.ts";
 import { GitRefusal } from "../../git/tree-archive.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -129,7 +129,7 @@ export class SessionGit implements GitHands {
     }
   }
 
-  #state(git: Repositories): TreeState {
+  #state(git: Repositories): TreeRepositories {
     return git.stateOf(this.#parts.job.tree);
   }
 

@@ -32,7 +32,7 @@ import { changesOf } from "../changes/settled-run.ts";
 import { requestAccess } from "../grants/access-request.ts";
 import { type Use, usedGranting } from "../grants/granting-tool.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
-import type { CellHost, Consent, Declared, Destinations, Records } from "../model/environment.ts";
+import type { CellHost, Declared, Destinations, Records, RunConsent } from "../model/environment.ts";
 import type { GrantChange, Grantee } from "../model/grantee.ts";
 import type { Attachment, Job } from "../model/job.ts";
 import { reported } from "../model/reported.ts";
@@ -41,7 +41,7 @@ import { knownFacts } from "../model/worker-images.ts";
 import { refuseUnfit } from "./checked-command.ts";
 import type { Commands, OnOutput } from "./exec-command.ts";
 import { SessionGit } from "./session-git.ts";
-import { type Ask, agreedCommand, askFor } from "./shell-consent.ts";
+import { type AskConsent, agreedCommand, askFor } from "./shell-consent.ts";
 import { type OutputDir, WriteRoom } from "./write-room.ts";
 
 /**
@@ -111,7 +111,7 @@ const MAX_COMMITS = 500;
  * The commits of one session, one after another: each is compared with the state after the previous one. Each applies
  * the changes so far for which there is consent.
  */
-function commitsOf(job: Job, stage: Stage, env: Declared & Consent & Destinations & Pick<Records, "masking">) {
+function commitsOf(job: Job, stage: Stage, env: Declared & RunConsent & Destinations & Pick<Records, "masking">) {
   const queue = new PQueue({ concurrency: 1 });
   // The session's end counts as the first.
   let count = 1;
@@ -131,7 +131,7 @@ async function commitSoFar(
   job: Job,
   stage: Stage,
   commit: number,
-  env: Declared & Consent & Destinations & Pick<Records, "masking">,
+  env: Declared & RunConsent & Destinations & Pick<Records, "masking">,
   signal: AbortSignal,
 ): Promise<CommitAnswer> {
   const collected = await stage
@@ -176,7 +176,7 @@ export interface SessionParts {
   readonly grantee: Grantee;
   readonly stage: Stage;
   readonly network: RunNetwork;
-  readonly env: Declared & CellHost & Consent & Records & Destinations;
+  readonly env: Declared & CellHost & RunConsent & Records & Destinations;
   /** Calls another worker for the job. */
   readonly call: (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
   /** True if no command of the job's own worker runs beside it: each tool is then recorded by itself. */
@@ -213,7 +213,7 @@ export class SessionHands implements Hands, Disposable {
   /** Applies the changes so far for which there is consent. The session continues. */
   readonly commit: Hands["commit"];
   readonly #request: SessionHandsRequest;
-  readonly #ask: Ask;
+  readonly #ask: AskConsent;
   /** How much tools and commands together may write. */
   readonly #room: WriteRoom;
   readonly #stopListening: () => void;

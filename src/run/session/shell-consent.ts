@@ -11,7 +11,7 @@ import { sha256 } from "../../platform/sha256.ts";
 import { isLooser } from "../../sandbox/approval.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import type { Consent } from "../model/environment.ts";
+import type { RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
 /** Of a longer input, a person sees the beginning and a digest of the whole. */
@@ -75,7 +75,7 @@ function quoted(text: string): string {
 export async function agreedCommand(
   asked: ExecToolRequest,
   rules: ShellRules,
-  ask: Ask,
+  ask: AskConsent,
   refuseUnfit: () => Promise<void>,
   signal: AbortSignal,
 ): Promise<ExecToolRequest> {
@@ -94,7 +94,7 @@ export async function agreedCommand(
 export type Said = string | { readonly sentence: string };
 
 /** Rejects with `ToolRefusal` without consent. */
-export type Ask = (
+export type AskConsent = (
   what: Omit<ApprovalRequest, "run" | "root" | "worker">,
   said: Said,
   signal: AbortSignal,
@@ -103,8 +103,8 @@ export type Ask = (
 /** Asks for the consent that a tool of this run needs. */
 export function askFor(
   { run, root, worker, path }: Pick<Job, "run" | "root" | "worker" | "path">,
-  { approver }: Consent,
-): Ask {
+  { approver }: RunConsent,
+): AskConsent {
   const called = path.length > 1 ? { through: path } : {};
   return async (what, said, signal) => {
     const decision = await approver.decide({ run, root, worker: worker.name, ...called, ...what }, signal);

@@ -12,7 +12,7 @@ import {
 } from "./rule.ts";
 
 /** A request as Corral reads it, or with only host and port a connection that it does not look into. */
-export interface NetworkRequest {
+export interface JudgedRequest {
   readonly host: string;
   readonly port: number;
   /** Upper case. */
@@ -42,7 +42,7 @@ export function rulesFor({ allow }: AllowedNetwork, rawHost: string, port: numbe
  * The rule that allows the request: of several the one that sets most headers, then one that is not bound to files of a lock
  * file, then the first. Or why none does, by the rule that comes nearest. Addresses are judged apart.
  */
-export function judgeRequest(network: AllowedNetwork, request: NetworkRequest): NetworkJudgement {
+export function judgeRequest(network: AllowedNetwork, request: JudgedRequest): NetworkJudgement {
   const { host, port, method, path } = request;
   const rules = rulesFor(network, host, port);
   const withMethod = rules.filter((rule) => hasMethod(rule, method));

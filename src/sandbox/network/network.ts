@@ -39,9 +39,9 @@ import {
   type NetworkRule,
   type NetworkTarget,
   type NetworkTerm,
+  networkTargetText,
   parseTarget,
   targetInside,
-  targetText,
 } from "./rule.ts";
 
 /** A rule in canonical form, with its parts parsed. */
@@ -84,7 +84,7 @@ function parseRule(raw: NetworkRule): ParsedRule | null {
   const saysTls =
     raw.tls === false && (parsed.target.port !== 80 || !isLookedInto({ ...bounds, ...(artifacts && { artifacts }) }));
   const rule: NetworkRule = {
-    to: targetText(parsed.target),
+    to: networkTargetText(parsed.target),
     ...bounds,
     ...(saysTls && { tls: false }),
     ...(raw.packages && { packages: raw.packages }),
@@ -219,7 +219,7 @@ function meetDynamic(asked: DynamicNetwork | undefined, has: AllowedNetwork): Dy
   if (asked === undefined) return undefined;
   const outer = targetsOf([...has.allow.map(({ to }) => to), ...(has.dynamic?.within ?? [])]);
   const met = targetsOf(asked.within).flatMap((one) => outer.flatMap((other) => meetTargets(one, other) ?? []));
-  return { within: met.map(targetText), max: Math.min(asked.max, has.dynamic?.max ?? asked.max) };
+  return { within: met.map(networkTargetText), max: Math.min(asked.max, has.dynamic?.max ?? asked.max) };
 }
 
 function dynamicExcesses(asked: DynamicNetwork | undefined, has: Network): NetworkExcess[] {
@@ -237,7 +237,7 @@ function dynamicExcesses(asked: DynamicNetwork | undefined, has: Network): Netwo
 }
 
 function canonicalTargets(texts: readonly string[]): string[] {
-  const byText = new Map(targetsOf(texts).map((target) => [targetText(target), target]));
+  const byText = new Map(targetsOf(texts).map((target) => [networkTargetText(target), target]));
   const kept = [...byText].filter(
     ([, one]) => ![...byText.values()].some((other) => other !== one && targetInside(one, other)),
   );

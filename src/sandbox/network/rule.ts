@@ -124,7 +124,7 @@ export function isAddress(host: string): boolean {
   return host.startsWith("[") || /\.[0-9]+$/.test(host);
 }
 
-export function targetText({ host, wildcard, port }: NetworkTarget): string {
+export function networkTargetText({ host, wildcard, port }: NetworkTarget): string {
   return `${wildcard ? "*." : ""}${host}:${port ?? "*"}`;
 }
 
@@ -375,7 +375,7 @@ export function lesserNetwork(network: Network, only: readonly string[]): Lesser
     if (!asked.ok) return { ok: false, to: text, reason: asked.reason };
     const met = rules.flatMap(({ rule, parsed }) => {
       const both: NetworkTarget | null = parsed.ok ? meetTargets(asked.target, parsed.target) : null;
-      return both === null ? [] : [{ ...rule, to: targetText(both) }];
+      return both === null ? [] : [{ ...rule, to: networkTargetText(both) }];
     });
     if (met.length === 0) return { ok: false, to: text, reason: "it is not one of the hosts that are allowed" };
     for (const rule of met) left.set(JSON.stringify(rule), rule);

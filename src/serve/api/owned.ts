@@ -6,9 +6,9 @@ import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
 import { EventIdError, type EventLogs } from "../../state/service/event-log.ts";
 import type { UploadFolder } from "../../state/service/upload-folder.ts";
-import { type Answer, eventStream, HEARTBEAT_MS, lastEventId } from "../http/answer.ts";
+import { eventStream, HEARTBEAT_MS, lastEventId, type RouteAnswer } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
-import type { Caller } from "../http/route.ts";
+import type { ServiceCaller } from "../http/route.ts";
 import { permits } from "../http/router.ts";
 import type { Shares } from "../http/shares.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -54,7 +54,7 @@ export function refuseStopping(over: AbortSignal): void {
 }
 
 /** A policy decides how weak a container may be. @throws ServiceFault */
-export function refusePolicy(policy: string | undefined, caller: Caller): void {
+export function refusePolicy(policy: string | undefined, caller: ServiceCaller): void {
   if (policy !== undefined && !permits(caller, "admin"))
     throw new ServiceFault(403, "FORBIDDEN", "another policy than the project's needs a token with the role admin");
 }
@@ -68,7 +68,7 @@ export async function eventsOf(
     gone,
     over,
   }: { readonly request: IncomingMessage; readonly gone: AbortSignal; readonly over: AbortSignal },
-): Promise<Answer> {
+): Promise<RouteAnswer> {
   if (!logs.has(id))
     throw new ServiceFault(409, "NO_EVENTS", "the service did not start it, or keeps its events no more");
   const from = lastEventId(request.headers["last-event-id"]);

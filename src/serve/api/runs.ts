@@ -6,7 +6,7 @@ import { listRuns, stopRun } from "../../operations/runs.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
 import { type Route, route } from "../http/route.ts";
-import { checked } from "../http/router.ts";
+import { checkedInput } from "../http/router.ts";
 import { ownerOf } from "../http/shares.ts";
 import { eventsOf, ownedRun, refusePolicy, refuseStopping, type Served } from "./owned.ts";
 import {
@@ -81,7 +81,9 @@ export function runRoutes(served: Served): Route[] {
         const end = () => batch[Symbol.asyncDispose]();
         let asked: ReturnType<typeof checkedOrder> | null = null;
         const begin = async (json: string): Promise<void> => {
-          asked = checkedOrder(checked(order, jsonIn(json, "the part `request`"), "request") as z.output<typeof order>);
+          asked = checkedOrder(
+            checkedInput(order, jsonIn(json, "the part `request`"), "request") as z.output<typeof order>,
+          );
           const { given, project } = asked;
           await runs.check({ project, worker: given.worker, words: given.arguments });
         };

@@ -6,19 +6,19 @@ import { isUnambiguous } from "../../platform/http-connections.ts";
 import type { Tokens } from "../../state/service/tokens.ts";
 import type { Log } from "../logging/log.ts";
 import { ServiceFault } from "./fault.ts";
-import type { Caller } from "./route.ts";
+import type { ServiceCaller } from "./route.ts";
 
 const MAX_HEADER_CHARS = 1024;
 
 /** A process that can open the Unix socket belongs to the user who runs the service, or to root. */
-export const SOCKET_CALLER: Caller = { name: "socket", roles: ["admin"], token: null };
+export const SOCKET_CALLER: ServiceCaller = { name: "socket", roles: ["admin"], token: null };
 
 /** The token in the link to the page. It is nowhere on the disk, and ends with the service. */
 export class PageToken {
   readonly value = `corral_${randomBytes(32).toString("base64url")}`;
 
   /** Null: the value is another one. */
-  caller(value: string): Caller | null {
+  caller(value: string): ServiceCaller | null {
     return timingSafeEqual(hashOf(value), hashOf(this.value)) ? { name: "page", roles: ["admin"], token: null } : null;
   }
 }
@@ -28,7 +28,7 @@ export async function authenticated(
   { headers }: IncomingMessage,
   tokens: Tokens,
   page: PageToken | null,
-): Promise<Caller> {
+): Promise<ServiceCaller> {
   const { authorization = "" } = headers;
   const given = authorization.length > MAX_HEADER_CHARS ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
   const own = given === undefined ? null : (page?.caller(given) ?? null);

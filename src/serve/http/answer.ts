@@ -83,7 +83,7 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
 };
 
 /** The bytes of an answer before any request was understood. */
-export function rawAnswer(status: string, code: string, message: string): string {
+export function bareAnswer(status: string, code: string, message: string): string {
   const body = JSON.stringify({ error: { code, message } });
   const headers = { ...SECURITY_HEADERS, "content-type": "application/json", connection: "close" };
   const lines = Object.entries({ ...headers, "content-length": String(Buffer.byteLength(body)) });
@@ -91,7 +91,7 @@ export function rawAnswer(status: string, code: string, message: string): string
 }
 
 /** What a route answers with. */
-export type Answer =
+export type RouteAnswer =
   | { readonly status: number; readonly json: unknown }
   | { readonly status: 204 }
   | {
@@ -107,7 +107,7 @@ const STALL_MS = 30_000;
 const LEAST_BYTES_PER_MS = 16;
 
 /** How long clients may take to read. */
-export interface Patience {
+export interface SlowClientLimits {
   readonly stallMs?: number;
   readonly leastBytesPerMs?: number;
   /** A client took longer: its connection was closed, and is free for others. */
@@ -115,7 +115,11 @@ export interface Patience {
 }
 
 /** Sends an answer whole, at the pace of the client: one piece is in memory. */
-export async function send(response: ServerResponse, answer: Answer, patience: Patience = {}): Promise<void> {
+export async function send(
+  response: ServerResponse,
+  answer: RouteAnswer,
+  patience: SlowClientLimits = {},
+): Promise<void> {
   if ("json" in answer) return sendJson(response, answer.status, answer.json, patience);
   if (!("pieces" in answer)) return void response.writeHead(answer.status, SECURITY_HEADERS).end();
   const { contentType, headers = {}, pieces } = answer;
@@ -134,7 +138,11 @@ export async function send(response: ServerResponse, answer: Answer, patience: P
 }
 
 /** The end of an answer. What is still unread of it must be read in time. */
-export function endWith(response: ServerResponse, rest: string | Uint8Array | undefined, patience: Patience): void {
+export function endWith(
+  response: ServerResponse,
+  rest: string | Uint8Array | undefined,
+  patience: SlowClientLimits,
+): void {
   response.end(rest);
   if (response.writableFinished || response.destroyed) return;
   const timer = closedAfter(
@@ -147,7 +155,7 @@ export function endWith(response: ServerResponse, rest: string | Uint8Array | un
 
 function closedAfter(
   response: ServerResponse,
-  { stallMs = STALL_MS, onUnread = () => {} }: Patience,
+  { stallMs = STALL_MS, onUnread = () => {} }: SlowClientLimits,
   moreMs = 0,
 ): Disposable {
   const timer = setTimeout(() => {
@@ -157,7 +165,12 @@ function closedAfter(
   return { [Symbol.dispose]: () => clearTimeout(timer) };
 }
 
-export function sendFault(response: ServerResponse, error: unknown, hide: HidePaths, patience: Patience = {}): void {
+export function sendFault(
+  response: ServerResponse,
+  error: unknown,
+  hide: HidePaths,
+  patience: SlowClientLimits = {},
+): void {
   const { status, body } = faultOf(error);
   if (response.headersSent) return void response.destroy();
   const further = status === 401 ? { "www-authenticate": "Bearer" } : {};
@@ -169,7 +182,7 @@ function sendJson(
   response: ServerResponse,
   status: number,
   json: unknown,
-  patience: Patience,
+  patience: SlowClientLimits,
   headers: Record<string, string> = {},
 ): void {
   const text = `${JSON.stringify(json)}\n`;

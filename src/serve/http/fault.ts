@@ -12,7 +12,7 @@ import { StateDirError } from "../../state/state-dir.ts";
 import type { Log } from "../logging/log.ts";
 
 /** Why a client was refused or closed before its request had an effect. */
-export type Refusal =
+export type ClientRefusal =
   /** Too many connections that have shown no token: the oldest was closed. */
   | "connections"
   /** Too many requests in a row, without waiting for the answers. */
@@ -30,15 +30,15 @@ const LOG_EVERY_MS = 60_000;
 /** Counts refused clients. The log has a line for the first of a kind, and then at most one a minute. */
 export class Refusals {
   readonly #log: Log;
-  readonly #counted: (reason: Refusal) => void;
-  readonly #since = new Map<Refusal, { loggedAt: number; count: number }>();
+  readonly #counted: (reason: ClientRefusal) => void;
+  readonly #since = new Map<ClientRefusal, { loggedAt: number; count: number }>();
 
-  constructor(log: Log, counted: (reason: Refusal) => void) {
+  constructor(log: Log, counted: (reason: ClientRefusal) => void) {
     this.#log = log;
     this.#counted = counted;
   }
 
-  count(reason: Refusal): void {
+  count(reason: ClientRefusal): void {
     this.#counted(reason);
     const now = performance.now();
     const seen = this.#since.get(reason) ?? { loggedAt: Number.NEGATIVE_INFINITY, count: 0 };
@@ -67,9 +67,9 @@ export class ServiceFault extends Error {
   readonly status: Status;
   readonly code: ServiceCode;
   /** What the operator sees of it; null: nothing beyond the request. */
-  readonly refusal: Refusal | null;
+  readonly refusal: ClientRefusal | null;
 
-  constructor(status: Status, code: ServiceCode, message: string, refusal: Refusal | null = null) {
+  constructor(status: Status, code: ServiceCode, message: string, refusal: ClientRefusal | null = null) {
     super(message);
     this.status = status;
     this.code = code;

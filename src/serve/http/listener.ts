@@ -4,10 +4,10 @@ import { connect, createServer as createAcceptor, type ListenOptions, type Serve
 import { createServer } from "../../platform/http.ts";
 import { Connections, oneAtATime, parseInPieces } from "../../platform/http-connections.ts";
 import type { Address } from "./admission.ts";
-import { rawAnswer } from "./answer.ts";
+import { bareAnswer } from "./answer.ts";
 import type { Refusals } from "./fault.ts";
-import type { Caller } from "./route.ts";
-import { ownerOf, type Part, Shares } from "./shares.ts";
+import type { ServiceCaller } from "./route.ts";
+import { type HeldShare, ownerOf, Shares } from "./shares.ts";
 
 /** One connection has one open request. Half of those of a token may be streams. */
 export const CONNECTIONS = { all: 256, each: 128 };
@@ -42,7 +42,7 @@ export interface Listener {
   /** With the port that was taken, if any was asked for. */
   readonly address: Address;
   /** A request with a valid token came by this connection: silent clients do not push it out. False: the token has its share of connections. */
-  known(request: IncomingMessage, caller: Caller): boolean;
+  known(request: IncomingMessage, caller: ServiceCaller): boolean;
   /** Ends the connections of tokens that are no more. */
   endAllBut(tokens: ReadonlySet<string>): void;
   /** Ends connections without a request at once, and the others after `graceMs`. */
@@ -64,7 +64,7 @@ export async function listen(
   server.maxHeadersCount = 100;
   const connections = new Connections(server, LIMIT, () => refusals.count("connections"));
   const shares = new Shares(CONNECTIONS);
-  const parts = new WeakMap<Socket, Part>();
+  const parts = new WeakMap<Socket, HeldShare>();
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     refusals.count("malformed");
     if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
@@ -72,7 +72,7 @@ export async function listen(
       "400 Bad Request",
       "this is not a valid HTTP request",
     ];
-    socket.end(rawAnswer(status, "WRONG_REQUEST", message));
+    socket.end(bareAnswer(status, "WRONG_REQUEST", message));
     setTimeout(() => socket.destroy(), LINGER_MS).unref();
   });
   // Neither a proxy nor a WebSocket: what follows such a request must not be read as one.

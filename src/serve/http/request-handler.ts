@@ -4,12 +4,12 @@ import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFile, PageFiles } from "../page/page-files.ts";
 import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
-import { endWith, type HidePaths, type Patience, SECURITY_HEADERS, send, sendFault } from "./answer.ts";
+import { endWith, type HidePaths, SECURITY_HEADERS, type SlowClientLimits, send, sendFault } from "./answer.ts";
 import { faultOf, type Refusals, ServiceFault } from "./fault.ts";
 import { CONNECTIONS } from "./listener.ts";
-import type { Caller } from "./route.ts";
-import type { Found, Router } from "./router.ts";
-import { type Owner, ownerOf, Shares } from "./shares.ts";
+import type { ServiceCaller } from "./route.ts";
+import type { FoundRoute, Router } from "./router.ts";
+import { ownerOf, type ShareOwner, Shares } from "./shares.ts";
 
 /**
  * What the page may do: load its own files, and ask its own service. Texts of workers can neither become a script nor a style, nor
@@ -29,7 +29,12 @@ const PAGE_POLICY = [
 ].join("; ");
 
 /** Sends a file of the page. */
-function sendPage(request: IncomingMessage, response: ServerResponse, file: PageFile, patience: Patience): void {
+function sendPage(
+  request: IncomingMessage,
+  response: ServerResponse,
+  file: PageFile,
+  patience: SlowClientLimits,
+): void {
   const isGzip = /(?:^|[ ,])gzip(?:$|[ ,])/.test(String(request.headers["accept-encoding"] ?? ""));
   const bytes = isGzip ? file.gzipped : file.bytes;
   response.writeHead(200, {
@@ -63,11 +68,11 @@ export interface Handling {
   /** `route`: the pattern; empty if there is none, or if the request did not come so far. */
   readonly answered: (request: { method: string; route: string; status: number; ms: number }) => void;
   /** @throws ServiceFault */
-  readonly authenticate: (request: IncomingMessage) => Promise<Caller>;
+  readonly authenticate: (request: IncomingMessage) => Promise<ServiceCaller>;
   /** For messages of errors. */
   readonly hide: HidePaths;
   /** The request came from a client with a valid token. False: that has its share of connections. */
-  readonly known: (request: IncomingMessage, caller: Caller) => boolean;
+  readonly known: (request: IncomingMessage, caller: ServiceCaller) => boolean;
   readonly refusals: Refusals;
 }
 
@@ -83,7 +88,7 @@ interface Room {
 export function requestHandler(handling: Handling): (request: IncomingMessage, response: ServerResponse) => void {
   const { log, refusals, hide } = handling;
   const room: Room = { streams: new Shares(STREAMS), bodies: new Shares(BODY_BYTES), reads: new Map() };
-  const patience: Patience = { onUnread: () => refusals.count("unread") };
+  const patience: SlowClientLimits = { onUnread: () => refusals.count("unread") };
   return (request, response) => {
     const gone = new AbortController();
     const started = performance.now();
@@ -116,7 +121,7 @@ interface Handled {
   readonly gone: AbortSignal;
   readonly about: Record<string, unknown>;
   readonly room: Room;
-  readonly patience: Patience;
+  readonly patience: SlowClientLimits;
 }
 
 async function handle(
@@ -153,7 +158,12 @@ async function handle(
 }
 
 /** Reads of one token wait for each other; what waits by itself, or changes something, does not. */
-async function inTurn<T>(reads: Room["reads"], { route }: Found, owner: Owner, act: () => Promise<T>): Promise<T> {
+async function inTurn<T>(
+  reads: Room["reads"],
+  { route }: FoundRoute,
+  owner: ShareOwner,
+  act: () => Promise<T>,
+): Promise<T> {
   if (owner.isAdmin || route.isLasting || route.role === null || route.method !== "GET") return await act();
   const line = reads.get(owner.key) ?? new PQueue({ concurrency: MAX_READS_AT_ONCE });
   reads.set(owner.key, line);
@@ -172,7 +182,7 @@ function isAbort(error: unknown): boolean {
   return error instanceof Error && error.name === "AbortError";
 }
 
-const NOBODY: Caller = { name: "", roles: [], token: null };
+const NOBODY: ServiceCaller = { name: "", roles: [], token: null };
 
 /** Where a bug is, without its message, which may hold contents and paths. */
 function whereOf(error: unknown): { readonly error: string; readonly at: readonly string[] } {

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { z } from "zod";
 import type { Role, Token } from "../../state/service/tokens.ts";
-import type { Answer } from "./answer.ts";
+import type { RouteAnswer } from "./answer.ts";
 import type { Status } from "./fault.ts";
 
 /** Who asks. */
-export interface Caller {
+export interface ServiceCaller {
   /** For the audit trail and the log: the token's name, or `socket`. */
   readonly name: string;
   readonly roles: readonly Role[];
@@ -14,11 +14,11 @@ export interface Caller {
 }
 
 /** A request of a route, checked. */
-export interface Call<Params, Query, Body> {
+export interface RouteCall<Params, Query, Body> {
   readonly params: Params;
   readonly query: Query;
   readonly body: Body;
-  readonly caller: Caller;
+  readonly caller: ServiceCaller;
   /** Aborted if the client has gone. */
   readonly gone: AbortSignal;
   /** For what only some routes read: a form, and `Last-Event-ID`. */
@@ -62,7 +62,7 @@ export interface RouteSpec<
 
 /** One route with what it does, whatever the types of its parts. */
 export interface Route extends RouteSpec {
-  handle(call: Call<unknown, unknown, unknown>): Promise<Answer>;
+  handle(call: RouteCall<unknown, unknown, unknown>): Promise<RouteAnswer>;
 }
 
 /** Keeps the types of the parts together. */
@@ -72,7 +72,7 @@ export function route<
   Body extends z.ZodType = z.ZodUndefined,
 >(
   spec: RouteSpec<Params, Query, Body>,
-  handle: (call: Call<z.output<Params>, z.output<Query>, z.output<Body>>) => Promise<Answer>,
+  handle: (call: RouteCall<z.output<Params>, z.output<Query>, z.output<Body>>) => Promise<RouteAnswer>,
 ): Route {
   return { ...spec, handle: handle as Route["handle"] };
 }

@@ -1,15 +1,15 @@
 import type { IncomingMessage } from "node:http";
 import { z } from "zod";
 import { examine, firstFaults } from "../../json/parse-json.ts";
-import type { Answer } from "./answer.ts";
+import type { RouteAnswer } from "./answer.ts";
 import { ServiceFault } from "./fault.ts";
 import { contentTypeOf, hasBody, readJson } from "./multipart.ts";
-import type { Call, Caller, Route } from "./route.ts";
+import type { Route, RouteCall, ServiceCaller } from "./route.ts";
 
 const MAX_BODY_BYTES = 1024 ** 2;
 
 /** A route that fits a request, and the parts of the path that are parameters. */
-export interface Found {
+export interface FoundRoute {
   readonly route: Route;
   readonly params: Readonly<Record<string, string>>;
 }
@@ -23,7 +23,7 @@ export class Router {
   }
 
   /** @throws ServiceFault */
-  find(method: string, path: string): Found {
+  find(method: string, path: string): FoundRoute {
     const asked = path.split("/");
     const allowed: string[] = [];
     for (const { route, parts } of this.#routes) {
@@ -39,22 +39,22 @@ export class Router {
 
   /** @throws ServiceFault, and whatever the route throws */
   async run(
-    { route, params: rawParams }: Found,
+    { route, params: rawParams }: FoundRoute,
     query: URLSearchParams,
-    asking: Pick<Call<unknown, unknown, unknown>, "caller" | "gone" | "request" | "take">,
-  ): Promise<Answer> {
+    asking: Pick<RouteCall<unknown, unknown, unknown>, "caller" | "gone" | "request" | "take">,
+  ): Promise<RouteAnswer> {
     const { caller, request, take } = asking;
     const { role } = route;
     if (role !== null && !permits(caller, role))
       throw new ServiceFault(403, "FORBIDDEN", `this needs a token with the role ${role}`);
-    const params = checked(route.params ?? NOTHING, decoded(rawParams), "path");
-    const asked = checked(route.query ?? NOTHING, single(query), "query");
+    const params = checkedInput(route.params ?? NOTHING, decoded(rawParams), "path");
+    const asked = checkedInput(route.query ?? NOTHING, single(query), "query");
     return await route.handle({ ...asking, params, query: asked, body: await bodyOf(route, request, take) });
   }
 }
 
 /** `admin` may do all, every role may read the metrics, and each but `metrics` may read the rest. */
-export function permits({ roles }: Pick<Caller, "roles">, role: string): boolean {
+export function permits({ roles }: Pick<ServiceCaller, "roles">, role: string): boolean {
   if (role === "metrics") return roles.length > 0;
   if (role === "read") return roles.some((own) => own !== "metrics");
   return roles.some((own) => own === "admin" || own === role);
@@ -65,13 +65,13 @@ const NOTHING = z.strictObject({});
 async function bodyOf(route: Route, request: IncomingMessage, take: (bytes: number) => void): Promise<unknown> {
   const { body, maxBodyBytes = MAX_BODY_BYTES, takesForm = false } = route;
   if (takesForm && contentTypeOf(request) === "multipart/form-data") return undefined;
-  if (body !== undefined) return checked(body, await readJson(request, maxBodyBytes, take), "body");
+  if (body !== undefined) return checkedInput(body, await readJson(request, maxBodyBytes, take), "body");
   if (hasBody(request)) throw new ServiceFault(400, "WRONG_REQUEST", "this takes no body");
   return undefined;
 }
 
 /** The value as its schema has it. @throws ServiceFault */
-export function checked(schema: z.ZodType, raw: unknown, what: string): unknown {
+export function checkedInput(schema: z.ZodType, raw: unknown, what: string): unknown {
   const parsed = examine(schema, raw);
   if (parsed.success) return parsed.data;
   const line = ({ path, message }: z.core.$ZodIssue): string => `${[what, ...path].map(String).join(".")}: ${message}`;

@@ -1,7 +1,7 @@
-import type { Caller } from "./route.ts";
+import type { ServiceCaller } from "./route.ts";
 
 /** Who holds a part: a token, the page's own, or all that come by the Unix socket. */
-export interface Owner {
+export interface ShareOwner {
   readonly key: string;
   /** Null: one that is in no file, and cannot be removed. */
   readonly token: string | null;
@@ -9,7 +9,7 @@ export interface Owner {
   readonly isAdmin: boolean;
 }
 
-export function ownerOf({ name, token, roles }: Caller): Owner {
+export function ownerOf({ name, token, roles }: ServiceCaller): ShareOwner {
   return { key: token ?? name, token, isAdmin: roles.includes("admin") };
 }
 
@@ -20,8 +20,8 @@ export interface ShareLimits {
 }
 
 /** What one request or connection has of a whole. Disposing gives it back. */
-export interface Part extends Disposable {
-  readonly owner: Owner;
+export interface HeldShare extends Disposable {
+  readonly owner: ShareOwner;
   readonly amount: number;
   /** False: there is no room for so much more. */
   take(amount: number): boolean;
@@ -29,7 +29,7 @@ export interface Part extends Disposable {
   keep(): void;
 }
 
-interface Held extends Omit<Part, "amount"> {
+interface Held extends Omit<HeldShare, "amount"> {
   amount: number;
   giveWay: (() => void) | null;
 }
@@ -48,7 +48,7 @@ export class Shares {
   }
 
   /** A part that is empty. `giveWay`: ends what needs it. */
-  open(owner: Owner, giveWay: () => void): Part {
+  open(owner: ShareOwner, giveWay: () => void): HeldShare {
     const held: Held = {
       owner,
       amount: 0,

@@ -181,13 +181,13 @@ const TOOLS: ReadonlySet<string> = new Set(TOOL_NAMES);
 const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "DELETE"]);
 
 /** The project of an event, and the names that it declares now. */
-export interface Measured {
+export interface MeasuredProject {
   readonly project: string;
   readonly declares: (worker: string) => boolean;
 }
 
 /** What is counted when the metrics are read. Each yields the projects of what there is, once for each. */
-export interface Looked {
+export interface MetricSources {
   readonly questions: () => readonly string[];
   readonly sessions: () => readonly string[];
   /** Of the projects whose queue answers. */
@@ -220,7 +220,7 @@ export class Metrics implements Disposable {
   }
 
   /** All metrics as text. */
-  async text({ questions, sessions, machines }: Looked): Promise<string> {
+  async text({ questions, sessions, machines }: MetricSources): Promise<string> {
     const { waitingItems, runningItems, itemsElsewhere, fleets, machines: count, machineSlots } = this.#series;
     for (const gauge of [waitingItems, runningItems, itemsElsewhere, fleets, count, machineSlots]) gauge.reset();
     for (const { project, machines: joined, slots } of machines) {
@@ -239,7 +239,7 @@ export class Metrics implements Disposable {
   }
 
   /** Receives every event of every run. */
-  see(event: RunEvent, { project, declares }: Measured): void {
+  see(event: RunEvent, { project, declares }: MeasuredProject): void {
     const series = this.#series;
     switch (event.type) {
       case "requested":

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type Approver, unasked } from "../../approval/approver.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import type { FleetPlace } from "../../operations/fleets.ts";
-import type { Machine } from "../../operations/machine.ts";
+import type { MachinePlace } from "../../operations/machine.ts";
 import type { Emit, RunEvent } from "../../run/model/events.ts";
 import { type Corral, openCorralFor } from "../../run/open/corral.ts";
 import { projectMark } from "../../state/state-paths.ts";
@@ -88,7 +88,7 @@ export class ServedProject implements AsyncDisposable {
   /** Absolute, with no symbolic link in it. */
   readonly dir: string;
   readonly place: FleetPlace;
-  readonly #machine: Machine;
+  readonly #machine: MachinePlace;
   readonly #onWaiting: (question: string) => void;
   readonly #emit: EmitIn;
   #current: Opened | null = null;
@@ -100,7 +100,7 @@ export class ServedProject implements AsyncDisposable {
       machine,
       emit,
       onWaiting,
-    }: { readonly machine: Machine; readonly emit: EmitIn; readonly onWaiting: (question: string) => void },
+    }: { readonly machine: MachinePlace; readonly emit: EmitIn; readonly onWaiting: (question: string) => void },
   ) {
     this.name = at.name;
     this.dir = at.dir;

@@ -8,12 +8,12 @@ import { KeyboardHelp } from "./components/dialog.tsx";
 import { EmptyState, type Toast, Toasts } from "./components/notes.tsx";
 import { isForPage, Shortcuts } from "./keyboard/shortcuts.ts";
 import { Audit } from "./pages/audit/audit.tsx";
-import { Changesets } from "./pages/changesets/changesets.tsx";
-import { Fleets } from "./pages/fleets/fleets.tsx";
+import { ChangesetsPage } from "./pages/changesets/changesets.tsx";
+import { FleetsPage } from "./pages/fleets/fleets.tsx";
 import { Inbox } from "./pages/inbox/inbox.tsx";
-import { Machine } from "./pages/machine/machine.tsx";
+import { MachinePage } from "./pages/machine/machine.tsx";
 import { Overview } from "./pages/overview/overview.tsx";
-import { Runs } from "./pages/runs/runs.tsx";
+import { RunsPage } from "./pages/runs/runs.tsx";
 import { Workers } from "./pages/workers/workers.tsx";
 import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
 import { applyTheme, keepTheme, keptTheme, nextTheme } from "./session/theme.ts";
@@ -32,13 +32,13 @@ export interface PageEntry {
 /** In the order of the navigation. */
 const PAGES: readonly PageEntry[] = [
   { name: "", title: "Overview", key: "o", Page: Overview },
-  { name: "runs", title: "Runs", key: "r", Page: Runs },
+  { name: "runs", title: "Runs", key: "r", Page: RunsPage },
   { name: "inbox", title: "Inbox", key: "i", Page: Inbox },
-  { name: "changesets", title: "Changesets", key: "c", Page: Changesets },
-  { name: "fleets", title: "Fleets", key: "f", Page: Fleets },
+  { name: "changesets", title: "Changesets", key: "c", Page: ChangesetsPage },
+  { name: "fleets", title: "Fleets", key: "f", Page: FleetsPage },
   { name: "workers", title: "Workers", key: "w", Page: Workers },
   { name: "audit", title: "Audit", key: "a", Page: Audit },
-  { name: "machine", title: "Machine", key: "m", Page: Machine },
+  { name: "machine", title: "Machine", key: "m", Page: MachinePage },
 ];
 
 const TOAST_MS = 6000;

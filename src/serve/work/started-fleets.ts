@@ -30,7 +30,7 @@ interface Parts {
 }
 
 /** The fleets that the service runs. One that it does not end is continued by the next service. */
-export class StartedFleets implements Fleets {
+export class ServiceFleets implements Fleets {
   readonly #logs: EventLogs;
   readonly #record: FleetRecord;
   readonly #log: Log;

@@ -4,7 +4,7 @@ import type { ExecToolAnswer } from "../hands.ts";
 export type ExecOutcome = Pick<ExecToolAnswer, "stdout" | "stderr" | "exitCode" | "signal" | "status">;
 
 /** The failures that a sandbox can cause, the most specific first. */
-export type Failure =
+export type SandboxFailure =
   | "time"
   | "output"
   | "memory"
@@ -19,8 +19,8 @@ export type Failure =
 /** Only the end of each output is searched, because programs print errors last. */
 const MAX_CHARACTERS = 65_536;
 
-/** The failures recognised from how a command ended and from its output, in the order of {@link Failure}. */
-export function failuresOf(outcome: ExecOutcome): readonly Failure[] {
+/** The failures recognised from how a command ended and from its output, in the order of {@link SandboxFailure}. */
+export function failuresOf(outcome: ExecOutcome): readonly SandboxFailure[] {
   // Many programs print errors to standard output, or are run with `2>&1`.
   const texts = [outcome.stderr, outcome.stdout].map((text) => text.slice(-MAX_CHARACTERS));
   return SIGNS.flatMap(({ failure, ended, printed }) =>
@@ -29,7 +29,7 @@ export function failuresOf(outcome: ExecOutcome): readonly Failure[] {
 }
 
 interface Sign {
-  readonly failure: Failure;
+  readonly failure: SandboxFailure;
   readonly ended?: (outcome: ExecOutcome) => boolean;
   readonly printed: readonly RegExp[];
 }

@@ -2,7 +2,7 @@ import { type NotShown, notShownText } from "../../files/model/files.ts";
 import { allowedText } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
 import { formatBytes, formatDuration } from "../../sandbox/units.ts";
-import { type ExecOutcome, type Failure, failuresOf } from "./failures.ts";
+import { type ExecOutcome, failuresOf, type SandboxFailure } from "./failures.ts";
 
 const MAX_HINTS = 4;
 
@@ -21,7 +21,7 @@ export function hintsFor(outcome: ExecOutcome, facts: ExecFacts): readonly strin
 }
 
 /** True if another failure's hint says the same: most programs report a missing program as a missing file, for example. */
-function isCovered(failure: Failure, all: readonly Failure[]): boolean {
+function isCovered(failure: SandboxFailure, all: readonly SandboxFailure[]): boolean {
   const other = ({ "read-only": "permission", missing: "command" } as const)[failure as "read-only" | "missing"];
   return other !== undefined && all.includes(other);
 }
@@ -52,7 +52,7 @@ const MAX_PATHS = 20;
 const MAX_CONSTRAINTS = 5;
 
 /** The cause and what the worker can do instead; null if the sandbox is not the cause. */
-export function wordHint(failure: Failure, facts: ExecFacts): string | null {
+export function wordHint(failure: SandboxFailure, facts: ExecFacts): string | null {
   const readable = `Readable paths: ${listOf(facts.readablePaths)}.`;
   const writable = `Writable paths: ${listOf(facts.writablePaths)}.`;
   switch (failure) {

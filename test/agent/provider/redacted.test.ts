@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { ask, askAgain, PATIENCE } from "../../../src/agent/asked-again.ts";
-import type { Answer } from "../../../src/agent/events.ts";
+import type { ModelAnswer } from "../../../src/agent/events.ts";
 import { redacted } from "../../../src/agent/open-model.ts";
 import { ScriptModel } from "../../../src/agent/open-script.ts";
 import type { LanguageModel, StreamPart } from "../../../src/agent/spending.ts";
@@ -37,7 +37,7 @@ function streaming(parts: readonly StreamPart[], pauseMs = 0): LanguageModel {
   return redacted(model, redactor);
 }
 
-async function heard(parts: readonly StreamPart[], pauseMs = 0): Promise<{ answer: Answer; told: string }> {
+async function heard(parts: readonly StreamPart[], pauseMs = 0): Promise<{ answer: ModelAnswer; told: string }> {
   const redact = (text: string): string => redactor.text(text);
   const redactPieces = () => redactor.pieces();
   const redactValue = (value: unknown): unknown => redactor.value(value);

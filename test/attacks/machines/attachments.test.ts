@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type Blob, type BlobStore, type Digest, digestOf, putBytes } from "../../../src/blobs/blob.ts";
+import { type Blob, type BlobStore, blobDigest, type Digest, putBytes } from "../../../src/blobs/blob.ts";
 import { FetchedFiles } from "../../../src/blobs/fetched-files.ts";
 import { sentAttachments } from "../../../src/fleet/fleet.ts";
 import type { ItemExecutor } from "../../../src/fleet/item-result.ts";
@@ -115,7 +115,7 @@ describe("attachments that travel", () => {
     fs.rmSync(b);
     // The same content is on the machine already: it is not fetched again.
     file("c.txt", "of the project", machine.mirror);
-    expect(request?.attachments[0]?.sent).toEqual({ digest: digestOf(Buffer.from("first")), bytes: 5 });
+    expect(request?.attachments[0]?.sent).toEqual({ digest: blobDigest(Buffer.from("first")), bytes: 5 });
     expect(await attempted(request)).toMatchObject({ status: "succeeded" });
     expect(seen).toEqual([{ "a.txt": "first", "b.txt": "second", "c.txt": "of the project" }]);
   });
@@ -251,7 +251,7 @@ describe("a hostile coordinator, or a database that it writes to", () => {
     for (const path of [canary, "/etc/passwd", "../canary", "/data/../canary", "", "/"])
       expect(await attempted(forged({}, path))).toMatchObject(refusedAs(/did not send the attachment/));
     // Not even if it knows what the file contains.
-    const missing = { digest: digestOf(Buffer.from(CANARY)), bytes: CANARY.length };
+    const missing = { digest: blobDigest(Buffer.from(CANARY)), bytes: CANARY.length };
     for (const path of [canary, `/data/../${canary}`, `/proc/self/root${canary}`])
       expect(await attempted(forged({ sent: missing }, path))).toMatchObject(refusedAs(/does not have it/));
     expect(seen).toEqual([]);
@@ -315,7 +315,7 @@ describe("a hostile coordinator, or a database that it writes to", () => {
 
 describe("files that were fetched", () => {
   it("are tried again after a failure, and removed at the end", async () => {
-    const sentBlob: Blob = { digest: digestOf(Buffer.from("late")) as Digest, bytes: 4 };
+    const sentBlob: Blob = { digest: blobDigest(Buffer.from("late")) as Digest, bytes: 4 };
     const dir = join(machine.ownerDir, "fetched");
     {
       await using files = new FetchedFiles(pair.store, dir);

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type Digest, digestOf, putBytes } from "../../../src/blobs/blob.ts";
+import { blobDigest, type Digest, putBytes } from "../../../src/blobs/blob.ts";
 import type { ImportRequest } from "../../../src/changes/wire/import.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
@@ -13,7 +13,7 @@ import { plant } from "../../changes/staged-folder.ts";
 const CANARY = "CANARY: nobody may read or change this";
 const NEW = "new text";
 const OLD = "old text";
-const sha = (text: string): Digest => digestOf(Buffer.from(text));
+const sha = (text: string): Digest => blobDigest(Buffer.from(text));
 
 const entry = (text: string, more: object = {}): object => ({
   type: "file",

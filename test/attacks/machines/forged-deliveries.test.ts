@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { type BlobStore, digestOf, putBytes } from "../../../src/blobs/blob.ts";
+import { type BlobStore, blobDigest, putBytes } from "../../../src/blobs/blob.ts";
 import { openDirectoryBlobs } from "../../../src/blobs/directory-blobs.ts";
 import { sendMounts } from "../../../src/blobs/send-mounts.ts";
 import { startFleet } from "../../../src/fleet/fleet.ts";
@@ -78,7 +78,7 @@ async function delivered(at: string, changes: readonly object[]) {
 
 const file = (path: string, more: object = {}): object => ({
   ...{ path, kind: "create", type: "file", base: null, refusal: null },
-  next: { type: "file", mode: 0o644, bytes: NEW.length, sha256: digestOf(Buffer.from(NEW)), ...more },
+  next: { type: "file", mode: 0o644, bytes: NEW.length, sha256: blobDigest(Buffer.from(NEW)), ...more },
 });
 const link = (path: string, target: string): object => ({
   ...{ path, kind: "create", type: "link", base: null, refusal: null, next: { type: "link", mode: 0o777, target } },

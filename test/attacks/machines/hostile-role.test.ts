@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
-import { type Content, digestOf, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
+import { blobDigest, type Content, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
 import { PostgresBlobs } from "../../../src/blobs/postgres-blobs.ts";
 import { deliveredResult } from "../../../src/fleet/elsewhere/items-elsewhere.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
@@ -148,8 +148,8 @@ describe("a transaction that a hostile machine leaves open", () => {
       await asOwner.query(before);
     }
     await client.query("BEGIN");
-    await client.query("SELECT corral.blob_put($1, $2)", [digestOf(content), content]);
-    expect(await putBytes(await coordinator.work.blobs(), content)).toBe(digestOf(content));
+    await client.query("SELECT corral.blob_put($1, $2)", [blobDigest(content), content]);
+    expect(await putBytes(await coordinator.work.blobs(), content)).toBe(blobDigest(content));
     await expect(client.query("COMMIT")).rejects.toThrow(/terminat|connection error/);
   });
 
@@ -160,7 +160,7 @@ describe("a transaction that a hostile machine leaves open", () => {
     await asOwner.query("INSERT INTO corral.paces VALUES ($1, 1, 1)", [dead]);
     await client.query("BEGIN");
     await joined(client);
-    await client.query("SELECT corral.blob_put($1, $2)", [digestOf(Buffer.from("x")), Buffer.from("x")]);
+    await client.query("SELECT corral.blob_put($1, $2)", [blobDigest(Buffer.from("x")), Buffer.from("x")]);
     await using member = await other.work.join({ name: "m", labels: [], slots: 1, version: "0" });
     expect(member.id).not.toBe("");
     await putBytes(await other.work.blobs(), randomBytes(10));

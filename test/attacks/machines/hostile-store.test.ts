@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type BlobStore, type Digest, digestOf, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
+import { type BlobStore, blobDigest, type Digest, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
 import { PostgresBlobs } from "../../../src/blobs/postgres-blobs.ts";
 import { machinePair } from "../../blobs/machine-pair.ts";
 import { byteTree } from "../../changes/scan/byte-tree.ts";
@@ -40,7 +40,7 @@ describe("a database that answers what no database would", () => {
     ["nothing for content", { bytes: 1, piece: null }],
   ])("is refused at its first piece if it is %s", async (_, answer) => {
     const blobs = new PostgresBlobs({ query: async <Row>() => [answer as Row] });
-    const digest = digestOf(Buffer.from("a"));
+    const digest = blobDigest(Buffer.from("a"));
     await expect(wholeBlob(blobs, digest, 1024 ** 2)).rejects.toThrow("with what is no piece of a blob");
   });
 });

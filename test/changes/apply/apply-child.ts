@@ -3,7 +3,7 @@
  * before a step: `node apply-child.ts ORDER.json`. Prints the names of the steps as it takes them.
  */
 import fs from "node:fs";
-import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/application.ts";
+import { applyChangeset, continueApplication } from "../../../src/changes/apply/application.ts";
 import type { Changeset } from "../../../src/changes/model/changeset.ts";
 
 export interface Order {
@@ -21,7 +21,7 @@ const onStep = (step: string): void => {
   fs.writeSync(1, `${step}\n`);
 };
 const options = { logDir, onStep };
-const finished = await finishInterrupted(changeset, options);
+const finished = await continueApplication(changeset, options);
 if (finished === null)
   await applyChangeset(
     changeset,

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { type ApplyOptions, applyChangeset } from "../../../src/changes/apply/application.ts";
+import { applyChangeset, type LoggedApplicationOptions } from "../../../src/changes/apply/application.ts";
 import type { Change, Changeset } from "../../../src/changes/model/changeset.ts";
 import { plant, type StagedFolder, stagedFolder, type Tree, treeAt } from "../staged-folder.ts";
 
@@ -27,7 +27,10 @@ const AFTER: Tree = {
   "was-folder": "now a file",
 };
 
-async function apply(staged: StagedFolder, options: Partial<ApplyOptions> & { of?: Changeset; only?: number[] } = {}) {
+async function apply(
+  staged: StagedFolder,
+  options: Partial<LoggedApplicationOptions> & { of?: Changeset; only?: number[] } = {},
+) {
   const { of: changeset = staged.changeset(), only, ...rest } = options;
   const which = only ?? changeset.changes.map(({ index }) => index);
   const settled = await applyChangeset(changeset, which, { logDir: staged.logDir, ...rest });

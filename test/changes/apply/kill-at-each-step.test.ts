@@ -3,7 +3,7 @@ import { once } from "node:events";
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { applyChangeset, finishInterrupted } from "../../../src/changes/apply/application.ts";
+import { applyChangeset, continueApplication } from "../../../src/changes/apply/application.ts";
 import type { Changeset } from "../../../src/changes/model/changeset.ts";
 import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { type StagedFolder, stagedFolder, type Tree, treeAt } from "../staged-folder.ts";
@@ -55,7 +55,7 @@ function expectNoHalfFile(staged: StagedFolder): void {
 async function finishHere(staged: StagedFolder, changeset: Changeset): Promise<void> {
   const all = changeset.changes.map(({ index }) => index);
   const settled =
-    (await finishInterrupted(changeset, { logDir: staged.logDir })) ??
+    (await continueApplication(changeset, { logDir: staged.logDir })) ??
     (await applyChangeset(changeset, all, { logDir: staged.logDir }));
   expect(settled.filter(({ outcome }) => outcome !== "applied")).toEqual([]);
   expectAllDone(staged);
@@ -120,7 +120,7 @@ it("overwrites nothing that somebody changed while nobody was applying", { timeo
     const changeset = staged.changeset();
     await applyInChild(staged, changeset, killAt);
     fs.writeFileSync(join(staged.target, "modified.txt"), "theirs");
-    await finishInterrupted(changeset, { logDir: staged.logDir });
+    await continueApplication(changeset, { logDir: staged.logDir });
     expect(fs.readFileSync(join(staged.target, "modified.txt"), "utf8")).toBe("theirs");
   }
 });

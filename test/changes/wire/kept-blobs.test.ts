@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type Digest, digestOf, putBytes } from "../../../src/blobs/blob.ts";
+import { blobDigest, type Digest, putBytes } from "../../../src/blobs/blob.ts";
 import { sendMounts } from "../../../src/blobs/send-mounts.ts";
 import { keptBlobs } from "../../../src/changes/wire/kept-blobs.ts";
 import { machinePair, NEVER, told } from "../../blobs/machine-pair.ts";
@@ -16,7 +16,7 @@ describe("a sweep of the blob store", () => {
     const attached = await putBytes(pair.store, Buffer.from("attached"));
     const gone = await putBytes(pair.store, Buffer.from("of a fleet that has ended"));
     for (const file of fs.globSync("*/*", { cwd: pair.storeDir })) fs.utimesSync(join(pair.storeDir, file), 1, 1);
-    const trees = [tree?.digest as Digest, digestOf(Buffer.from("missing"))];
+    const trees = [tree?.digest as Digest, blobDigest(Buffer.from("missing"))];
     const kept = await keptBlobs(pair.store, { trees, changesets: [changes], files: [attached, ...trees, changes] });
     expect(await pair.store.sweep({ isKept: (digest) => kept.has(digest), olderThanMs: 1000 })).toEqual({
       removed: 1,

@@ -2,13 +2,13 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { Machine } from "../../../src/declarations/network/registries/registry.ts";
+import type { RegistryMachine } from "../../../src/declarations/network/registries/registry.ts";
 
 /** A machine with these settings files. Names that begin with `~/` are below the home of its user, the others below `/`. */
 export async function machineWith(
   files: Readonly<Record<string, string>>,
   env: Readonly<Record<string, string>> = {},
-): Promise<Machine> {
+): Promise<RegistryMachine> {
   const dir = await mkdtemp(join(tmpdir(), "corral-machine-"));
   onTestFinished(() => rm(dir, { recursive: true }));
   const home = join(dir, "home");

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
-import { type Files, type Place, placeOf } from "../../../src/files/model/files.ts";
+import { type Files, mountedPlace, type Place } from "../../../src/files/model/files.ts";
 import { at, mount } from "../../sandbox/sandboxes.ts";
 import { temporaryFolder } from "../temporary-folder.ts";
 
@@ -19,7 +19,7 @@ afterEach(() => {
   folder.remove();
 });
 const host = (name: string): string => join(folder.path, name);
-const place = (name: string): Place => placeOf([mount("/d", "rw")], at(`/d/${name}`)) as Place;
+const place = (name: string): Place => mountedPlace([mount("/d", "rw")], at(`/d/${name}`)) as Place;
 
 describe("a host without descriptors", () => {
   it("has every operation refused or done, with nothing leaked, broken or left behind", {
@@ -125,7 +125,7 @@ describe("a file that changes while it is read", () => {
     using single = openHostFiles([{ path: at("/d"), host: host("run") }]);
     const running = execFile(host("run"), ["60"]);
     try {
-      const root = placeOf([mount("/d", "rw")], at("/d")) as Place;
+      const root = mountedPlace([mount("/d", "rw")], at("/d")) as Place;
       await expect(single.append(root, "x")).rejects.toThrow(/a program is running from it/);
     } finally {
       running.kill("SIGKILL");
@@ -191,5 +191,5 @@ async function longestTurn(task: () => Promise<void>): Promise<number> {
 }
 
 function rootPlace(): Place {
-  return placeOf([mount("/d", "rw")], at("/d")) as Place;
+  return mountedPlace([mount("/d", "rw")], at("/d")) as Place;
 }

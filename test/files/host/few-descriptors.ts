@@ -2,7 +2,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
-import { type Files, type Place, placeOf } from "../../../src/files/model/files.ts";
+import { type Files, mountedPlace, type Place } from "../../../src/files/model/files.ts";
 import { SandboxError } from "../../../src/sandbox/errors.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
@@ -10,7 +10,7 @@ import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 const MOST_LEFT = 14;
 const [dir = ""] = process.argv.slice(2);
 const mount = { name: "d", path: "/d" as VirtualPath, host: dir, mode: "rw" } satisfies Mount;
-const place = (name: string): Place => placeOf([mount], `/d/${name}` as VirtualPath) as Place;
+const place = (name: string): Place => mountedPlace([mount], `/d/${name}` as VirtualPath) as Place;
 
 const OPERATIONS: Readonly<Record<string, (files: Files) => Promise<unknown>>> = {
   read: (files) => files.read(place("sub/f")),

@@ -5,7 +5,7 @@ import { CannotStage } from "../../../src/changes/view/base-tree.ts";
 import { openView } from "../../../src/changes/view/view.ts";
 import { HeldFolders } from "../../../src/files/host/folder.ts";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
-import { type Files, type Place, placeOf } from "../../../src/files/model/files.ts";
+import { type Files, mountedPlace, type Place } from "../../../src/files/model/files.ts";
 import { bringBack } from "../../../src/fleet/scrubbed/bring-back.ts";
 import { FileBytes } from "../../../src/git/stage.ts";
 import { pinSources } from "../../../src/isolation/sources/pin.ts";
@@ -35,7 +35,7 @@ afterEach(async () => {
 });
 
 function place(path: string): Place {
-  const found = placeOf([mount("/data", "rw"), mount("/single", "rw")], at(path));
+  const found = mountedPlace([mount("/data", "rw"), mount("/single", "rw")], at(path));
   if (found === null) throw new Error(path);
   return found;
 }

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
-import { placeOf } from "../../../src/files/model/files.ts";
+import { mountedPlace } from "../../../src/files/model/files.ts";
 import { type FileOperation, withRefusals } from "../../../src/files/model/refusals.ts";
 import { SandboxError } from "../../../src/sandbox/errors.ts";
 import { at, mount } from "../../sandbox/sandboxes.ts";
@@ -57,7 +57,7 @@ describe("what the system refuses", () => {
     execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", disk]);
     try {
       using files = openHostFiles([{ path: at("/data"), host: disk }]);
-      const place = placeOf([mount("/data", "rw")], at("/data/f"));
+      const place = mountedPlace([mount("/data", "rw")], at("/data/f"));
       if (place === null) throw new Error("no place");
       await files.write(place, "old");
       await expect(files.write(place, "x".repeat(1_000_000))).rejects.toThrow(/disk is full/);

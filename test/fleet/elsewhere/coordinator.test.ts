@@ -5,7 +5,7 @@ import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemResult } from "../../../src/fleet/model/item.ts";
 import { QueueError } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
-import type { ClaimedWork, Delivery, Membership } from "../../../src/fleet/model/work.ts";
+import type { AttemptDelivery, ClaimedWork, Membership } from "../../../src/fleet/model/work.ts";
 import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { noChangesets } from "../../../src/run/changes/into-project.ts";
@@ -105,7 +105,7 @@ async function claimed(machine: Joined, count: number): Promise<readonly Claimed
   });
 }
 
-function deliveryOf(item: ClaimedWork, result: Partial<ItemResult> = {}): Delivery {
+function deliveryOf(item: ClaimedWork, result: Partial<ItemResult> = {}): AttemptDelivery {
   const ran = { ...unrunResult(item, "succeeded"), run: "forged", attempt: 99, key: "forged", exitCode: 0, ...result };
   return { result: ran, streams: { stdout: "out", stderr: "" }, changeset: null, more: null };
 }

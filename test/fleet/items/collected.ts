@@ -1,10 +1,10 @@
-import type { LeftOut } from "../../../src/fleet/items/matching-files.ts";
+import type { SkippedEntry } from "../../../src/fleet/items/matching-files.ts";
 import { type ItemSource, type ManifestFormat, readItems } from "../../../src/fleet/items/read-items.ts";
 import type { ManifestItem } from "../../../src/fleet/model/item.ts";
 
 export interface Collected {
   readonly items: readonly ManifestItem[];
-  readonly leftOut: readonly LeftOut[];
+  readonly leftOut: readonly SkippedEntry[];
   /** What ended the reading; null where it came to its end. */
   readonly fault: string | null;
 }
@@ -12,10 +12,10 @@ export interface Collected {
 /** Everything that a small source gives, also where it then fails. */
 export async function collected(source: ItemSource, cwd = "/", allowEmpty = false): Promise<Collected> {
   const items: ManifestItem[] = [];
-  const leftOut: LeftOut[] = [];
+  const leftOut: SkippedEntry[] = [];
   try {
     const { signal } = new AbortController();
-    const reading = { cwd, signal, leftOut: (what: LeftOut) => leftOut.push(what), allowEmpty };
+    const reading = { cwd, signal, leftOut: (what: SkippedEntry) => leftOut.push(what), allowEmpty };
     for await (const item of readItems(source, reading)) items.push(item);
     return { items, leftOut, fault: null };
   } catch (error) {

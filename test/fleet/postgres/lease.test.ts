@@ -1,12 +1,12 @@
 import { afterEach, expect, it, vi } from "vitest";
-import { type Connection, OwnerLease, type Patience } from "../../../src/fleet/postgres/connection.ts";
+import { type Connection, OwnerLease, type StatementWait } from "../../../src/fleet/postgres/connection.ts";
 import { PostgresMembership } from "../../../src/fleet/postgres/membership.ts";
 
 afterEach(() => void vi.useRealTimers());
 
 /** A database whose answers a test chooses. */
-function answering(answer: (text: string, patience: Patience) => Promise<unknown[]>): Connection {
-  const query = async (text: string, _values: readonly unknown[] = [], patience: Patience = {}) =>
+function answering(answer: (text: string, patience: StatementWait) => Promise<unknown[]>): Connection {
+  const query = async (text: string, _values: readonly unknown[] = [], patience: StatementWait = {}) =>
     await answer(text, patience);
   return { query, endHolders: async () => 0, [Symbol.asyncDispose]: async () => {} } as unknown as Connection;
 }

@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { type AddressInfo, createConnection, createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { digestOf, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
+import { blobDigest, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { openFleetStore } from "../../../src/fleet/open-store.ts";
 import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
@@ -79,7 +79,7 @@ describe("a machine with the role that `corral work --grants` makes", () => {
     await using member = await place.work.join(MACHINE);
     expect(await member.offers()).toMatchObject([{ fleet, hasMore: true }]);
     expect(await member.claim([fleet], 2, attempts())).toHaveLength(2);
-    expect((await wholeBlob(place.blobs, digestOf(Buffer.from("of the coordinator")), 100)).toString()).toBe(
+    expect((await wholeBlob(place.blobs, blobDigest(Buffer.from("of the coordinator")), 100)).toString()).toBe(
       "of the coordinator",
     );
     const changeset = await putBytes(place.blobs, Buffer.from("of the machine"));

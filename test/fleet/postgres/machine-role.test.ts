@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { type Content, digestOf, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
+import { blobDigest, type Content, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { machineGrants } from "../../../src/fleet/postgres/machine-role.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
@@ -89,7 +89,7 @@ describe("the role of machines", () => {
     await blobs[0].put({ digest: first, bytes: 3000 }, [content("a")] as unknown as Content);
     await expect(putBytes(blobs[0], content("b"))).rejects.toThrow(/has written too much in this hour: see .*\.limits/);
     await putBytes(blobs[1], content("c"));
-    expect((await blobs[0].has([first, digestOf(content("b"))])).size).toBe(1);
+    expect((await blobs[0].has([first, blobDigest(content("b"))])).size).toBe(1);
     await asOwner.query("UPDATE corral.limits SET bytes_per_hour = DEFAULT");
   });
 

@@ -3,7 +3,7 @@ import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import {
   type AskedElsewhere,
-  type Delivery,
+  type AttemptDelivery,
   MAX_ASKED_BY_MACHINE,
   MAX_ASKED_BYTES_BY_MACHINE,
   MAX_QUESTION_BYTES,
@@ -24,7 +24,7 @@ let member: Membership;
 const members: Membership[] = [];
 
 const nameOf = (index: number, number = 0, attempt = 1): QuestionName => ({ fleet, index, attempt, number });
-const DELIVERY: Delivery = { result: settlementOf(0).result, streams: null, changeset: null, more: null };
+const DELIVERY: AttemptDelivery = { result: settlementOf(0).result, streams: null, changeset: null, more: null };
 
 /** What waits for the owner of the fleet, with its texts. */
 async function asked(at: WorkStore | null = work): Promise<readonly AskedElsewhere[]> {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { queueYaml } from "../../../src/declarations/corral-file.ts";
-import { isOpenToOthers, placeOf, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
+import { isOpenToOthers, serverText, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 
 describe("the address of a queue", () => {
@@ -70,8 +70,8 @@ describe("the address of a queue", () => {
   });
 
   it("is named by the server alone", () => {
-    expect(placeOf("postgres://u:secret@db:6000/fleets?sslmode=require")).toBe("db:6000/fleets");
-    expect(placeOf("postgres://localhost/x?host=/run/postgresql")).toBe("/run/postgresql:5432/x");
+    expect(serverText("postgres://u:secret@db:6000/fleets?sslmode=require")).toBe("db:6000/fleets");
+    expect(serverText("postgres://localhost/x?host=/run/postgresql")).toBe("/run/postgresql:5432/x");
   });
 
   it("of a server that does not answer says so, and what to do", async () => {

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { createServer, type Socket, connect as toSocket } from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from "vitest";
-import type { Delivery } from "../../../src/fleet/model/work.ts";
-import type { Connection, Patience } from "../../../src/fleet/postgres/connection.ts";
+import type { AttemptDelivery } from "../../../src/fleet/model/work.ts";
+import type { Connection, StatementWait } from "../../../src/fleet/postgres/connection.ts";
 import { PostgresMembership } from "../../../src/fleet/postgres/membership.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 
@@ -66,9 +66,9 @@ describe("a machine", () => {
 
   const MACHINE = { name: "m", labels: [], slots: 1, version: "0" };
   /** As a connection: `answer` gives the rows of a statement, or never does. */
-  const answering = (answer: (text: string, patience: Patience) => Promise<unknown[]>): Connection =>
+  const answering = (answer: (text: string, patience: StatementWait) => Promise<unknown[]>): Connection =>
     ({
-      query: (text: string, _values: unknown, patience: Patience = {}) =>
+      query: (text: string, _values: unknown, patience: StatementWait = {}) =>
         // It lacks no rights.
         text.includes("has_function_privilege") ? Promise.resolve([]) : answer(text, patience),
     }) as Connection;
@@ -93,7 +93,12 @@ describe("a machine", () => {
       member.offers(),
       member.giveBack("f", 0, 1, 0),
       member.claim(["f"], 1, () => ({ run: "r", cell: null })),
-      member.deliver("f", 0, 1, { result: {}, streams: null, changeset: null, more: null } as unknown as Delivery),
+      member.deliver("f", 0, 1, {
+        result: {},
+        streams: null,
+        changeset: null,
+        more: null,
+      } as unknown as AttemptDelivery),
     ].map((answer) => expect(answer).rejects.toThrow("the lease of this machine is lost"));
     await vi.advanceTimersByTimeAsync(11_000);
     await Promise.all(asked);

@@ -3,7 +3,7 @@ import type { Digest } from "../../../src/blobs/blob.ts";
 import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { NewAttempt } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
-import type { Agreement, Delivery, Membership, WorkStore } from "../../../src/fleet/model/work.ts";
+import type { Agreement, AttemptDelivery, Membership, WorkStore } from "../../../src/fleet/model/work.ts";
 import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";
 import { type PostgresFixture, postgresFixture } from "./postgres-fixture.ts";
 
@@ -50,7 +50,7 @@ async function offered(count: number, machines: FleetSpec["machines"] = SHARED):
   return fleet;
 }
 
-const deliveryOf = (index: number, attempt = 1): Delivery => ({
+const deliveryOf = (index: number, attempt = 1): AttemptDelivery => ({
   result: settlementOf(index, { attempt }).result,
   streams: { stdout: `said ${index}\n`, stderr: "" },
   changeset: "c0ffee",

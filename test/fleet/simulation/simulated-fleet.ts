@@ -2,7 +2,7 @@ import { type FleetParts, RunTroubles } from "../../../src/fleet/fleet-parts.ts"
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { ClaimedItem } from "../../../src/fleet/model/queue.ts";
-import type { ClaimedWork, Delivery } from "../../../src/fleet/model/work.ts";
+import type { AttemptDelivery, ClaimedWork } from "../../../src/fleet/model/work.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
 import type { Brought, HostFleet } from "../../../src/fleet/work/hosted-fleets.ts";
@@ -104,7 +104,7 @@ export async function simulatedMachine(
   }
 }
 
-function deliveryOf(item: ClaimedWork, status: string): Delivery {
+function deliveryOf(item: ClaimedWork, status: string): AttemptDelivery {
   const error = status === "succeeded" ? null : { code: "WORKER_FAILED", message: "no" };
   const result = { ...unrunResult(item, status), run: item.run, attempt: item.attempt, exitCode: 0, error };
   return { result, streams: null, changeset: "c".repeat(64), more: null };

@@ -1,10 +1,17 @@
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
-import type { Claim, FleetQueue, Intent, NewAttempt, Settlement, Taken } from "../../../src/fleet/model/queue.ts";
+import type {
+  Claim,
+  FleetQueue,
+  IntendedSettlement,
+  NewAttempt,
+  Settlement,
+  Taken,
+} from "../../../src/fleet/model/queue.ts";
 import type {
   Agreement,
+  AttemptDelivery,
   Delivered,
-  Delivery,
-  Machine,
+  MemberMachine,
   Membership,
   NewMachine,
   Offer,
@@ -28,8 +35,8 @@ export interface ModelItem {
   machine: ModelMachine | null;
   notBefore: number;
   claimedAt: number;
-  delivery: Delivery | null;
-  intent: Intent | null;
+  delivery: AttemptDelivery | null;
+  intent: IntendedSettlement | null;
   settlement: Settlement | null;
 }
 
@@ -169,7 +176,7 @@ export class MemoryWork implements WorkStore {
     return !left && this.clock.now() - renewedAt < LEASE_MS;
   }
 
-  async machines(): Promise<Machine[]> {
+  async machines(): Promise<MemberMachine[]> {
     const at = new Date(0).toISOString();
     return this.members
       .filter((machine) => this.isAlive(machine))

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type Patience, whenThere } from "../../../src/fleet/work/asking-coordinator.ts";
+import { type CoordinatorWait, whenThere } from "../../../src/fleet/work/asking-coordinator.ts";
 
 const THING: AsyncDisposable = { async [Symbol.asyncDispose]() {} };
 
@@ -15,7 +15,7 @@ function troubled(times: number, why: (attempt: number) => string = () => "the q
 
 function patience(over = new AbortController().signal) {
   const [told, pauses]: [string[], number[]] = [[], []];
-  const waiting: Patience = {
+  const waiting: CoordinatorWait = {
     over,
     isPassing: (error) => !(error as Error).message.includes("password"),
     onAway: (why) => void told.push(why),

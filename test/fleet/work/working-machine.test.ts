@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
-import type { ClaimedWork, Delivery } from "../../../src/fleet/model/work.ts";
+import type { AttemptDelivery, ClaimedWork } from "../../../src/fleet/model/work.ts";
 import type { Brought, HostFleet, WorkEvent } from "../../../src/fleet/work/hosted-fleets.ts";
 import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
 import { MemoryWork, type ModelFleet } from "./memory-work.ts";
@@ -31,7 +31,7 @@ function fleetOf(
   return fleet;
 }
 
-function deliveryOf(item: ClaimedWork): Delivery {
+function deliveryOf(item: ClaimedWork): AttemptDelivery {
   const result = { ...unrunResult(item, "succeeded"), run: item.run, attempt: item.attempt, exitCode: 0 };
   return { result, streams: null, changeset: null, more: null };
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type Docker from "dockerode";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ExaminedImages } from "../../../src/isolation/engine/examined-images.ts";
-import { acquireLock, buildImages } from "../../../src/isolation/engine/images/build-images.ts";
+import { acquireLock, buildEngineImages } from "../../../src/isolation/engine/images/build-images.ts";
 import { readContext } from "../../../src/isolation/engine/images/catalog.ts";
 import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
 import { imageStatus } from "../../../src/isolation/engine/images/status.ts";
@@ -61,7 +61,14 @@ async function writeImage(name: string, instructions: readonly string[], files: 
 }
 
 function build(options: { names?: string[]; signal?: AbortSignal; env?: Record<string, string> } = {}) {
-  return buildImages({ docker, imagesDir, stateDir, prefix, onProgress: (event) => progress.push(event), ...options });
+  return buildEngineImages({
+    docker,
+    imagesDir,
+    stateDir,
+    prefix,
+    onProgress: (event) => progress.push(event),
+    ...options,
+  });
 }
 
 /** The containers in which the Engine builds with such a command. */
@@ -126,7 +133,7 @@ describe("buildImages", () => {
     const duration = `${10_000 + process.pid}`;
     await writeImage("more", [`RUN echo sleeping; sleep ${duration}`]);
     const stop = new AbortController();
-    const building = buildImages({
+    const building = buildEngineImages({
       ...{ docker, imagesDir, stateDir, prefix, signal: stop.signal },
       onProgress: ({ text }) => text === "sleeping" && stop.abort(new Error("enough")),
     });

@@ -4,14 +4,14 @@ import { describe, expect, it } from "vitest";
 import { MAX_ANCHORS } from "../../../src/isolation/plan/mounts.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { type PlanRequest, planFor } from "../../../src/isolation/plan/plan-for.ts";
-import type { Approval } from "../../../src/sandbox/approval.ts";
+import type { ApprovalRules } from "../../../src/sandbox/approval.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
 import { at, child, mount, project, roomy, strict } from "../../sandbox/sandboxes.ts";
 import { type RequestAsked, requestFor } from "../plan-requests.ts";
 
-const pre_approved: Approval = { write: "pre_approved", delete: "pre_approved" };
+const pre_approved: ApprovalRules = { write: "pre_approved", delete: "pre_approved" };
 const untrusted = { ...strict, name: "untrusted" };
 
 /** A project's own sandbox without network, which is what most plans are about. */

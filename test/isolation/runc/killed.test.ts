@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, describe, expect, it } from "vitest";
-import { reapCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
+import { reapRuncCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { cellId, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
 import { statePaths } from "../../../src/state/state-paths.ts";
@@ -83,7 +83,7 @@ async function killedAt(places: Places, worker: string, isReached: (typeof POINT
 }
 
 async function reap({ paths, sealKey }: Places): Promise<string[]> {
-  return await reapCells({ owner: currentOwner(), sealKey }, paths);
+  return await reapRuncCells({ owner: currentOwner(), sealKey }, paths);
 }
 
 describe("kill -9 of a process that", () => {

@@ -8,7 +8,7 @@ import type { Driver } from "../../../src/isolation/port/driver.ts";
 import type { Maker } from "../../../src/isolation/port/labels.ts";
 import { conditionsFor } from "../../../src/isolation/runc/ground/conditions.ts";
 import { UnpackedImages } from "../../../src/isolation/runc/ground/unpacked-images.ts";
-import { reapCells, recordedCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
+import { reapRuncCells, recordedCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { cellId, cgroupPlace, type RuncOptions, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import { runcCells } from "../../../src/isolation/runc/open.ts";
 import { giveImages } from "../../tiers/give-gate.ts";
@@ -43,7 +43,7 @@ export async function openRunc() {
     ...runcCells({ ...options(maker), ...more }),
     name: "runc",
     list: () => recordedCells(paths, maker),
-    reap: async () => ({ cells: await reapCells(maker, paths), volumes: [], directories: [] }),
+    reap: async () => ({ cells: await reapRuncCells(maker, paths), volumes: [], directories: [] }),
   });
   return {
     ...engine,

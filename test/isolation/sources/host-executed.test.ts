@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { holdHostExecuted, MAX_HELD, type Reach } from "../../../src/isolation/sources/host-executed.ts";
+import { holdHostExecuted, MAX_HELD, type SearchDepths } from "../../../src/isolation/sources/host-executed.ts";
 import type { Policy } from "../../../src/sandbox/policy.ts";
 import { mount, project, roomy } from "../../sandbox/sandboxes.ts";
 
@@ -11,7 +11,7 @@ afterEach(() => {
   for (const dir of made.splice(0)) rmSync(dir, { recursive: true });
 });
 
-const REACH: Reach = { near: 50, far: 20, readOfOne: 10, readOfFar: 200, readOfNear: 1000 };
+const REACH: SearchDepths = { near: 50, far: 20, readOfOne: 10, readOfFar: 200, readOfNear: 1000 };
 const asking: Policy = { ...roomy, hardening: { ...roomy.hardening, hostExecuted: "ask" } };
 const many = (count: number, name: (index: number) => string): string[] =>
   Array.from({ length: count }, (_, i) => name(i));

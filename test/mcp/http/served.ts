@@ -1,7 +1,7 @@
 import { type Client, type ClientOptions, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { nobodyAsks, QuestionRoutes } from "../../../src/mcp/connection/client-approver.ts";
-import { Connection } from "../../../src/mcp/connection/connection.ts";
-import { type HttpServer, type PresenceTimes, serveOnHttp } from "../../../src/mcp/http/server.ts";
+import { McpConnection } from "../../../src/mcp/connection/connection.ts";
+import { type McpHttpServer, type PresenceTimes, serveOnHttp } from "../../../src/mcp/http/server.ts";
 import { openProject, type ProjectFixture } from "../../run/project-fixture.ts";
 import { clientOf, HANDY } from "../mcp-project.ts";
 
@@ -12,7 +12,7 @@ export const TOKEN = "a-token-of-the-test";
 /** A server in this process, for what takes too long with the times of the real one. */
 export interface Served extends AsyncDisposable {
   readonly project: ProjectFixture;
-  readonly server: HttpServer;
+  readonly server: McpHttpServer;
   readonly troubles: string[];
   cells(): Promise<number>;
 }
@@ -38,7 +38,7 @@ export async function served(times: PresenceTimes, asking: readonly string[] = [
     times,
     onTrouble: ({ message }) => void troubles.push(message),
     connect: (isShared) =>
-      new Connection({
+      new McpConnection({
         worker,
         workers: project.corral.project.workers,
         environment: project.corral.environment,

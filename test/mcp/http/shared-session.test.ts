@@ -2,13 +2,13 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
-import type { Connection } from "../../../src/mcp/connection/connection.ts";
+import type { McpConnection } from "../../../src/mcp/connection/connection.ts";
 import { type HttpRequest, SharedSession } from "../../../src/mcp/http/server.ts";
 import { protocolServer } from "../../../src/mcp/protocol-server.ts";
 
 it("the shared session opens nothing more for a request that is on its way when the server is stopped", async () => {
   let [opened, closed] = [0, 0];
-  const connect = (): Connection => {
+  const connect = (): McpConnection => {
     opened += 1;
     const connection = {
       worker: { name: "w", description: "", calls: [] },
@@ -18,7 +18,7 @@ it("the shared session opens nothing more for a request that is on its way when 
         closed += 1;
       },
     };
-    return connection as unknown as Connection;
+    return connection as unknown as McpConnection;
   };
   const times = { idleMs: 60_000, goneMs: 60_000 };
   const shared = new SharedSession({ connect, serve: protocolServer, times, onTrouble: () => {} });

@@ -1,7 +1,7 @@
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { readTranscript } from "../../../src/agent/continued.ts";
+import { transcriptFrom } from "../../../src/agent/continued.ts";
 import { runWorker } from "../../../src/operations/workers.ts";
 import { projectPaths } from "../../../src/state/state-paths.ts";
 import { APIS } from "../../agent/provider-apis.ts";
@@ -60,7 +60,7 @@ describe.each(APIS)("a run that continues another, at a server for $api", (spoke
     for (const said of ["Read it.", told[0], "Again.", told[1], "Continue with your task."])
       expect(all).toContain(said);
 
-    const head = readTranscript(await readFile(transcriptOf(agents, second.run), "utf8"))?.head;
+    const head = transcriptFrom(await readFile(transcriptOf(agents, second.run), "utf8"))?.head;
     expect(head).toMatchObject({ run: second.run, continues: first.run });
     await agents.close();
     const files = await readdir(join(agents.project.stateDir, "audit"), { recursive: true, withFileTypes: true });
@@ -132,7 +132,7 @@ describe("a conversation that was cut off", () => {
       { type: "result", id: "1", tool: "x", code: "NO", text: "no", image: { mimeType: "image/png", bytes: 1 } },
       { type: "end", status: "stopped", code: null, message: null },
     ];
-    const read = readTranscript(entries.map((entry) => JSON.stringify(entry)).join("\n"));
+    const read = transcriptFrom(entries.map((entry) => JSON.stringify(entry)).join("\n"));
     expect(read).toMatchObject({
       end: "stopped",
       messages: [

@@ -20,7 +20,7 @@ import type { Accept, Cell } from "../../../src/isolation/port/cell.ts";
 import { type Driver, EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
 import type { BrokerService } from "../../../src/run/cell/broker.ts";
-import { type CellKind, openCell, servingCell, sessionCell, workerCell } from "../../../src/run/cell/open-cell.ts";
+import { type CellKind, openCell, servingCellKind, sessionCell, workerCell } from "../../../src/run/cell/open-cell.ts";
 import type { RunEvent } from "../../../src/run/model/events.ts";
 import type { Network } from "../../../src/sandbox/network/rule.ts";
 import { Masking } from "../../../src/secrets/read-secret.ts";
@@ -84,7 +84,7 @@ function opened() {
   const kinds = {
     worker: workerCell(stage, () => {}),
     session: sessionCell(stage, { outputDir: out }, new DiskBaseline()),
-    serving: servingCell({ io, attachments }, data),
+    serving: servingCellKind({ io, attachments }, data),
   };
   const sandbox = project([mount("/data", "rw", { host: data, approval: FREE })], { network: { allow: [] } }, strict);
   return {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Grounds, type Judgement, judgeGrant, type Level } from "../../../src/run/grants/judge.ts";
-import type { Mode } from "../../../src/run/model/grantee.ts";
+import type { GrantMode } from "../../../src/run/model/grantee.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import { at, child, mount, project, rooted, shown, zones } from "../../sandbox/sandboxes.ts";
 import { level } from "./chain.ts";
@@ -8,7 +8,12 @@ import { level } from "./chain.ts";
 const PROJECT = zones({ inbox: "ro", out: "rw" });
 const EMPTY = child(PROJECT, {}, "w");
 
-function judged(chain: readonly Level[], path: string, mode: Mode = "read", grounds: Partial<Grounds> = {}): Judgement {
+function judged(
+  chain: readonly Level[],
+  path: string,
+  mode: GrantMode = "read",
+  grounds: Partial<Grounds> = {},
+): Judgement {
   const around: Grounds = { project: PROJECT, ownFiles: [], refusalOf: () => null, ...grounds };
   return judgeGrant({ directory: at(path), mode }, chain, around);
 }

@@ -9,7 +9,7 @@ import { readingRefused } from "../../../src/run/grants/reading-first.ts";
 import { requestGrant } from "../../../src/run/grants/request.ts";
 import { type HostOutcome, requestHost } from "../../../src/run/grants/request-host.ts";
 import type { GrantOutcome, GrantSurroundings } from "../../../src/run/grants/terms.ts";
-import { Grantee, type GrantRecord, type Mode, type StagedSandbox } from "../../../src/run/model/grantee.ts";
+import { Grantee, type GrantMode, type GrantRecord, type StagedSandbox } from "../../../src/run/model/grantee.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { Network } from "../../../src/sandbox/network/rule.ts";
 import type { Policy } from "../../../src/sandbox/policy.ts";
@@ -37,7 +37,7 @@ export interface Tree {
   /** A directory around the asked one that is granted instead. */
   wider?: string;
   open(name: string, spec?: RunSpec): Promise<Grantee>;
-  ask(grantee: Grantee, path: string, mode?: Mode, under?: Sandbox): Promise<GrantOutcome>;
+  ask(grantee: Grantee, path: string, mode?: GrantMode, under?: Sandbox): Promise<GrantOutcome>;
   end(grantee: Grantee): Promise<void>;
   reach(grantee: Grantee, host: string): Promise<HostOutcome>;
   /** What a command of this run may not begin without. */

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { AnsiLines, KeptLines, type Line } from "../../../src/serve/web/text/ansi.ts";
+import { type AnsiLine, AnsiLines, KeptLines } from "../../../src/serve/web/text/ansi.ts";
 
-const textOf = (line: Line): string => line.map(({ text }) => text).join("");
+const textOf = (line: AnsiLine): string => line.map(({ text }) => text).join("");
 
 function linesOf(text: string): string[] {
   const parser = new AnsiLines();

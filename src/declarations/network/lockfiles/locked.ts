@@ -31,7 +31,7 @@ export function parseRequirements(text: string, indexes: readonly PipIndex[]): L
     const requirement = rest.replace(/\s--hash.*$/s, "").replace(/;.*$/s, "");
     if (/@|:\/\//.test(requirement)) reading.fault(line, name, "names a place of its own; only the index is used");
     const hashes = [...rest.matchAll(/\s--hash[=\s]\s*([a-z0-9]+):([0-9A-Fa-f]+)/g)];
-    const known = hashes.flatMap(([, algorithm = "", hex = ""]) => digestOf(algorithm, hex, "hex") ?? []);
+    const known = hashes.flatMap(([, algorithm = "", hex = ""]) => lockedDigest(algorithm, hex, "hex") ?? []);
     if (known.length === 0) reading.fault(line, name, "has no `--hash` of sha256, sha384 or sha512");
     for (const digest of known) digests.add(digest);
     names.add(name.toLowerCase().replace(/[._-]+/g, "-"));
@@ -92,7 +92,7 @@ export function parseCargoLock(text: string, { index, crates }: CratesRegistry):
     else if (typeof source !== "string" || !CRATES_IO.includes(source))
       fault("does not come from crates.io; no other place is reached for a lock file");
     else {
-      const digest = typeof checksum === "string" ? digestOf("sha256", checksum, "hex") : null;
+      const digest = typeof checksum === "string" ? lockedDigest("sha256", checksum, "hex") : null;
       if (digest === null) fault("has no checksum of sha256; `cargo update` writes it");
       else {
         paths.add(indexPath(name));
@@ -178,7 +178,7 @@ export function refusedFile(message: string, line = 1): LockParse {
 const BYTES: Readonly<Record<string, number>> = { sha256: 32, sha384: 48, sha512: 64 };
 
 /** `sha256-BASE64`; null if it is not a digest that can be relied on. `encoding`: that of `value`. */
-export function digestOf(algorithm: string, value: string, encoding: "hex" | "base64"): string | null {
+export function lockedDigest(algorithm: string, value: string, encoding: "hex" | "base64"): string | null {
   const bytes = Buffer.from(value, encoding);
   const isExact = bytes.toString(encoding) === (encoding === "hex" ? value.toLowerCase() : value);
   return isExact && bytes.length === BYTES[algorithm] ? `${algorithm}-${bytes.toString("base64")}` : null;

@@ -1,10 +1,10 @@
 import { jsonFaultOffset, parseJson } from "../../../json/parse-json.ts";
 import {
-  digestOf,
   type LockedFile,
   type LockParse,
   LockReading,
   lineAt,
+  lockedDigest,
   MAX_LOCK_ENTRIES,
   refusedFile,
 } from "./locked.ts";
@@ -116,7 +116,7 @@ function digestsOf(integrity: unknown): string[] | string {
   const hashes = integrity.split(/\s+/).map((hash) => /^(sha\d+)-([A-Za-z0-9+/]+={0,2})(\?.*)?$/.exec(hash));
   for (const algorithm of ["sha512", "sha384", "sha256"]) {
     const digests = hashes.flatMap((hash) =>
-      hash?.[1] === algorithm ? (digestOf(algorithm, hash[2] ?? "", "base64") ?? []) : [],
+      hash?.[1] === algorithm ? (lockedDigest(algorithm, hash[2] ?? "", "base64") ?? []) : [],
     );
     if (digests.length > 0) return digests;
   }

@@ -2,12 +2,12 @@ import { parseToml, type TomlTable, tableAt } from "../../toml/toml.ts";
 import {
   hasCredentials,
   insideUrl,
-  type Machine,
   namedPlace,
   parseRegistryUrl,
   pathsBelow,
   type Registries,
   type Registry,
+  type RegistryMachine,
   settingsAt,
   userPlace,
 } from "./registry.ts";
@@ -20,7 +20,7 @@ export const PUBLIC_CRATES = "https://static.crates.io/";
 const MAX_REPLACEMENTS = 10;
 
 /** What cargo uses for crates.io: the user's `config.toml`. That of a project is not read, since a worker may write it. */
-export async function cargoRegistries(machine: Machine): Promise<Registries> {
+export async function cargoRegistries(machine: RegistryMachine): Promise<Registries> {
   const { env } = machine;
   const home = namedPlace(env.CARGO_HOME) ?? userPlace(machine, ".cargo");
   const text =
@@ -49,7 +49,7 @@ function defaults(): Registry[] {
 }
 
 /** The address that replaces crates.io; null: nothing does. */
-function replacementOf(settings: TomlTable, env: Machine["env"]): string | null {
+function replacementOf(settings: TomlTable, env: RegistryMachine["env"]): string | null {
   let name = "crates-io";
   for (let count = 0; count < MAX_REPLACEMENTS; count += 1) {
     const source = tableAt(settings, "source", name);

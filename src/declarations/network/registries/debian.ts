@@ -3,11 +3,11 @@ import { join } from "node:path";
 import {
   hasCredentials,
   insideUrl,
-  type Machine,
   parseRegistryUrl,
   pathsBelow,
   type Registries,
   type Registry,
+  type RegistryMachine,
   settingsAt,
   systemPlace,
 } from "./registry.ts";
@@ -27,7 +27,7 @@ const MAX_SOURCES = 100;
  * The sources of apt. If this machine uses the public hosts alone, a cell uses its image's own list, which has the release of
  * the image. Else it gets the list of this machine: the release of the image must then be the same.
  */
-export async function debianRegistries(machine: Machine): Promise<Registries> {
+export async function debianRegistries(machine: RegistryMachine): Promise<Registries> {
   const notes: string[] = [];
   const found: { readonly url: string; readonly line: string }[] = [];
   for (const source of (await sourcesOf(machine)).slice(0, MAX_SOURCES)) {
@@ -55,7 +55,7 @@ function registryOf(url: string, use: readonly string[]): Registry {
   return { kind: "debian", url, ...pathsBelow(url), use };
 }
 
-async function sourcesOf(machine: Machine): Promise<AptSource[]> {
+async function sourcesOf(machine: RegistryMachine): Promise<AptSource[]> {
   const parts = systemPlace(machine, "etc/apt/sources.list.d");
   const names = (await readdir(parts).catch(() => [])).sort().slice(0, MAX_FILES);
   const sources = parseSourcesList((await settingsAt(systemPlace(machine, "etc/apt/sources.list"))) ?? "");

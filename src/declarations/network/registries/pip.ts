@@ -3,12 +3,12 @@ import {
   configPlace,
   hasCredentials,
   insideUrl,
-  type Machine,
   namedPlace,
   parseRegistryUrl,
   pathsBelow,
   type Registries,
   type Registry,
+  type RegistryMachine,
   settingsAt,
   systemPlace,
   userPlace,
@@ -26,7 +26,7 @@ const PUBLIC_FILES: Registry = {
 const MAX_INDEXES = 20;
 
 /** The indexes of pip: the variables, then the user's `pip.conf`, then the system's. An index in a directory is not used. */
-export async function pipRegistries(machine: Machine): Promise<Registries> {
+export async function pipRegistries(machine: RegistryMachine): Promise<Registries> {
   const { env } = machine;
   const files = [
     systemPlace(machine, "etc/xdg/pip/pip.conf"),

@@ -7,12 +7,12 @@ import {
   configPlace,
   hasCredentials,
   insideUrl,
-  type Machine,
   namedPlace,
   parseRegistryUrl,
   pathsBelow,
   type Registries,
   type Registry,
+  type RegistryMachine,
   settingsAt,
   systemPlace,
   userPlace,
@@ -37,7 +37,7 @@ const MAX_SCOPES = 50;
  * The registries of npm: the variables, then the user's `.npmrc`, then the system's. The `.npmrc` of a project is not read,
  * since a worker may write it.
  */
-async function npmRegistries(machine: Machine): Promise<Registries> {
+async function npmRegistries(machine: RegistryMachine): Promise<Registries> {
   const { env } = machine;
   const user = namedPlace(configValue(env, "userconfig")) ?? userPlace(machine, ".npmrc");
   const global = namedPlace(configValue(env, "globalconfig"));
@@ -100,7 +100,7 @@ const PUBLIC_SUMDB = "sum.golang.org";
 const MAX_PROXIES = 10;
 
 /** The proxies and the checksum database of Go: the variables, then what `go env -w` wrote, then what Go came with. */
-async function goRegistries(machine: Machine): Promise<Registries> {
+async function goRegistries(machine: RegistryMachine): Promise<Registries> {
   const { env } = machine;
   const settings = new Map<string, string>();
   const own = namedPlace(env.GOENV) ?? (env.GOENV === "off" ? null : configPlace(machine, "go/env"));
@@ -157,7 +157,7 @@ function sumdbOf(raw: string, none: string | undefined, notes: string[]): Regist
 /** The registries of the presets that something uses, as this machine is configured for them. */
 export type RegistryMap = ReadonlyMap<PackageKind, Registries>;
 
-const READERS: Readonly<Record<PackageKind, (machine: Machine) => Promise<Registries>>> = {
+const READERS: Readonly<Record<PackageKind, (machine: RegistryMachine) => Promise<Registries>>> = {
   npm: npmRegistries,
   pypi: pipRegistries,
   debian: debianRegistries,
@@ -166,7 +166,7 @@ const READERS: Readonly<Record<PackageKind, (machine: Machine) => Promise<Regist
 };
 
 /** Reads the settings of these tools. The tools themselves are not run, and nothing is asked on the network. */
-export async function readRegistries(kinds: Iterable<PackageKind>, machine: Machine): Promise<RegistryMap> {
+export async function readRegistries(kinds: Iterable<PackageKind>, machine: RegistryMachine): Promise<RegistryMap> {
   const read = [...new Set(kinds)].map(async (kind) => [kind, await READERS[kind](machine)] as const);
   return new Map(await Promise.all(read));
 }

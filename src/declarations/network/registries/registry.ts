@@ -6,7 +6,7 @@ import { type PackageKind, parseTarget } from "../../../sandbox/network/rule.ts"
 import type { Env } from "../../../secrets/read-secret.ts";
 
 /** Where package tools of this machine have their settings. */
-export interface Machine {
+export interface RegistryMachine {
   /** Corral's own environment. The settings of its user are below `HOME`. */
   readonly env: Env;
   /** Where the settings of the whole system are: `/`. */
@@ -30,17 +30,17 @@ export async function settingsAt(path: string | null): Promise<string | null> {
 }
 
 /** A place of the whole system. */
-export function systemPlace({ root }: Machine, path: string): string {
+export function systemPlace({ root }: RegistryMachine, path: string): string {
   return join(root, path);
 }
 
 /** A place of the user; null without a home. */
-export function userPlace({ env }: Machine, path: string): string | null {
+export function userPlace({ env }: RegistryMachine, path: string): string | null {
   return env.HOME?.startsWith("/") ? join(env.HOME, path) : null;
 }
 
 /** A place among the user's settings, as most tools understand the base directory specification. */
-export function configPlace(machine: Machine, path: string): string | null {
+export function configPlace(machine: RegistryMachine, path: string): string | null {
   const { XDG_CONFIG_HOME: base } = machine.env;
   return base?.startsWith("/") ? join(base, path) : userPlace(machine, join(".config", path));
 }

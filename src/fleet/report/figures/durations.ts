@@ -1,5 +1,5 @@
 import { escaped, LONGEST } from "../measures/escaped.ts";
-import { type Cell, counted, countText, durationText, isSuccess } from "../measures/gathered.ts";
+import { counted, countText, durationText, type ItemSpan, isSuccess } from "../measures/gathered.ts";
 import { type Histogram, lanesOf, logTimeTicks, ticksUpTo, timeTicks } from "../measures/histogram.ts";
 import type { DurationStatistics } from "../measures/statistics.ts";
 import {
@@ -22,12 +22,12 @@ const MAX_HEIGHT = 420;
 const MAX_LANE_HEIGHT = 22;
 
 /** Every cell as a bar, in lanes; null if there are too many lanes. */
-export function timelineFigure(cells: readonly Cell[], span: TimeSpan): Iterable<string> | null {
+export function timelineFigure(cells: readonly ItemSpan[], span: TimeSpan): Iterable<string> | null {
   const lanes = lanesOf(cells, MAX_LANES);
   return lanes === null ? null : drawn(cells, lanes, span);
 }
 
-function* drawn(cells: readonly Cell[], lanes: readonly number[], span: TimeSpan): Generator<string> {
+function* drawn(cells: readonly ItemSpan[], lanes: readonly number[], span: TimeSpan): Generator<string> {
   const count = lanes.reduce((most, lane) => Math.max(most, lane + 1), 1);
   const laneHeight = Math.min(MAX_LANE_HEIGHT, MAX_HEIGHT / count);
   const height = laneHeight * count;
@@ -59,7 +59,7 @@ function laneTicks(count: number): Tick[] {
     .map((lane) => ({ share: 1 - (lane + 0.5) / count, label: String(lane + 1) }));
 }
 
-function titleOf({ key, status, run, startMs, endMs }: Cell, fromMs: number): string {
+function titleOf({ key, status, run, startMs, endMs }: ItemSpan, fromMs: number): string {
   const words = [
     `${escaped(key, LONGEST.key)}: ${escaped(status.replaceAll("_", " "), LONGEST.word)}`,
     `${durationText(endMs - startMs)}, started after ${durationText(startMs - fromMs)}`,

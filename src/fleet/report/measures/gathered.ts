@@ -60,10 +60,10 @@ function rounded(value: number, digits: number): string {
 }
 
 /** A coarse class of statuses; each has its own colour. */
-export type Outcome = "succeeded" | "cached" | "pending" | "failed" | "limited" | "refused" | "stopped";
+export type OutcomeClass = "succeeded" | "cached" | "pending" | "failed" | "limited" | "refused" | "stopped";
 
 /** In the order of drawing and listing. */
-export const OUTCOMES: readonly { readonly outcome: Outcome; readonly label: string }[] = [
+export const OUTCOMES: readonly { readonly outcome: OutcomeClass; readonly label: string }[] = [
   { outcome: "succeeded", label: "succeeded" },
   { outcome: "cached", label: "cached" },
   { outcome: "pending", label: "pending" },
@@ -73,7 +73,7 @@ export const OUTCOMES: readonly { readonly outcome: Outcome; readonly label: str
   { outcome: "stopped", label: "cancelled or lost" },
 ];
 
-const OUTCOME_OF: ReadonlyMap<string, Outcome> = new Map([
+const OUTCOME_OF: ReadonlyMap<string, OutcomeClass> = new Map([
   ["succeeded", "succeeded"],
   ["cached", "cached"],
   ["pending", "pending"],
@@ -96,12 +96,12 @@ const OUTCOME_OF: ReadonlyMap<string, Outcome> = new Map([
 export const STATUSES: readonly string[] = [...OUTCOME_OF.keys()];
 
 /** An unknown status counts as a failure. */
-export function outcomeOf(status: string): Outcome {
+export function outcomeOf(status: string): OutcomeClass {
   return OUTCOME_OF.get(status) ?? "failed";
 }
 
 /** Its changes wait for a person: neither a success nor a failure. */
-export function isPending(status: string): boolean {
+export function isPendingStatus(status: string): boolean {
   return outcomeOf(status) === "pending";
 }
 
@@ -122,10 +122,10 @@ const DENSITY_BINS = 240;
 const THROUGHPUT_BINS = 160;
 
 /** One item's time span. Milliseconds since 1970. */
-export interface Cell {
+export interface ItemSpan {
   readonly key: string;
   readonly status: string;
-  readonly outcome: Outcome;
+  readonly outcome: OutcomeClass;
   readonly run: string | null;
   readonly startMs: number;
   readonly endMs: number;
@@ -144,7 +144,7 @@ export interface Reason {
 export interface Gathered {
   readonly done: number;
   readonly byStatus: ReadonlyMap<string, number>;
-  readonly byOutcome: ReadonlyMap<Outcome, number>;
+  readonly byOutcome: ReadonlyMap<OutcomeClass, number>;
   /** The most frequent first. */
   readonly reasons: readonly Reason[];
   /** Durations of items that ran. */
@@ -153,7 +153,7 @@ export interface Gathered {
   /** From the first start to the last end; null if no item has ended. */
   readonly span: { readonly fromMs: number; readonly toMs: number } | null;
   /** Every cell; null if there are too many. */
-  readonly cells: readonly Cell[] | null;
+  readonly cells: readonly ItemSpan[] | null;
   /** Milliseconds of running cells, by outcome in the order of `OUTCOMES`. */
   readonly work: TimeBins;
   /** Ended items, by outcome. */
@@ -178,9 +178,9 @@ class Gathering {
   #memoryBytesPeak: number | null = null;
   #fromMs = Number.POSITIVE_INFINITY;
   #toMs = Number.NEGATIVE_INFINITY;
-  #cells: Cell[] | null = [];
+  #cells: ItemSpan[] | null = [];
   readonly #byStatus = new Map<string, number>();
-  readonly #byOutcome = new Map<Outcome, number>();
+  readonly #byOutcome = new Map<OutcomeClass, number>();
   /** By code and last words. */
   readonly #reasons = new Map<string, { -readonly [Key in keyof Reason]: Reason[Key] }>();
   readonly #durations = new DurationStatistics();
@@ -203,7 +203,7 @@ class Gathering {
       this.#memoryBytesPeak = Math.max(this.#memoryBytesPeak ?? 0, item.memoryBytesPeak);
     }
     this.#addTimes(item, outcome);
-    if (!isSuccess(item.status) && !isPending(item.status)) this.#addFailure(item);
+    if (!isSuccess(item.status) && !isPendingStatus(item.status)) this.#addFailure(item);
   }
 
   end(): Gathered {
@@ -224,7 +224,7 @@ class Gathering {
     };
   }
 
-  #addTimes(item: ReportItem, outcome: Outcome): void {
+  #addTimes(item: ReportItem, outcome: OutcomeClass): void {
     const series = OUTCOMES.findIndex((candidate) => candidate.outcome === outcome);
     const endMs = Date.parse(item.endedAt);
     if (Number.isNaN(endMs)) return;

@@ -3,9 +3,10 @@ import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type Docker from "dockerode";
+import { SYSTEM_PATH } from "../../../secrets/read-secret.ts";
 import { ImageBuildError, type OnImageProgress } from "../../port/images.ts";
 import { readMessages } from "./engine-messages.ts";
-import { contained, type HostApt, readHostApt, runHostCommand, SYSTEM_PATH } from "./host-apt.ts";
+import { contained, type HostApt, readHostApt, runHostCommand } from "./host-apt.ts";
 
 /** Documentation is left out of every package; licences stay. */
 const DPKG_EXCLUDES = `path-exclude /usr/share/doc/*

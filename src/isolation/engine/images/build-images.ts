@@ -7,6 +7,7 @@ import { createGunzip } from "node:zlib";
 import type Docker from "dockerode";
 import { extract, type Pack, pack } from "tar-stream";
 import { z } from "zod";
+import { SYSTEM_PATH } from "../../../secrets/read-secret.ts";
 import { holdFile } from "../../../state/file-lock.ts";
 import { lockOwner, parseOwner } from "../../../state/owner.ts";
 import { makeClosedDir } from "../../../state/state-dir.ts";
@@ -23,16 +24,16 @@ import {
 import { type BuildRequest, buildImage } from "./build-image.ts";
 import {
   BASE_LABEL,
+  type CatalogImage,
+  catalogImages,
   FINGERPRINT_LABEL,
   fingerprint,
-  type ImageSource,
   type ImagesRequest,
   inspectImage,
   isCurrent,
-  listImages,
 } from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
-import { findProxies, runHostCommand, SYSTEM_PATH } from "./host-apt.ts";
+import { findProxies, runHostCommand } from "./host-apt.ts";
 
 /**
  * In an image's folder: packages of npm that the image contains. A build knows no registry, proxy or key of this machine; its npm does.
@@ -62,7 +63,7 @@ const Manifest = z.array(
 const MAX_BYTES = 200 * 1024 * 1024;
 
 export interface NpmPackagesRequest {
-  readonly source: ImageSource;
+  readonly source: CatalogImage;
   /** The Engine's, e.g. `amd64`. */
   readonly architecture: string;
   /** The caller holds the lock of its images. */
@@ -147,9 +148,9 @@ async function addFiles(
 }
 
 /** As `EngineImages.build` says, on a Debian that is pulled or made. */
-export async function buildImages(request: ImageBuildRequest & ImagesRequest): Promise<BuiltImage[]> {
+export async function buildEngineImages(request: ImageBuildRequest & ImagesRequest): Promise<BuiltImage[]> {
   const { docker, imagesDir, stateDir, names, env = {}, onProgress, signal, prefix = IMAGE_PREFIX } = request;
-  const sources = await listImages(imagesDir, prefix, names);
+  const sources = await catalogImages(imagesDir, prefix, names);
   await makeClosedDir(stateDir);
   await using _lock = await acquireLock(statePaths(stateDir).imagesLock, {
     signal,
@@ -164,7 +165,7 @@ export async function buildImages(request: ImageBuildRequest & ImagesRequest): P
   const superseded: string[] = [];
   const failed = new AbortController();
   const how = { docker, stateDir, network, proxies, env, onProgress, signal: eitherOf(signal, failed.signal) };
-  const build = async (source: ImageSource, baseId: string): Promise<BuiltImage> => {
+  const build = async (source: CatalogImage, baseId: string): Promise<BuiltImage> => {
     const before = await inspectImage(docker, source.tag);
     const image = await bringUpToDate(source, baseId, how, before);
     if (before && before.Id !== image.id && before.Config.Labels?.[FINGERPRINT_LABEL]) superseded.unshift(before.Id);
@@ -207,7 +208,7 @@ type How = Omit<BuildRequest, "tag" | "shownAs" | "files" | "arguments" | "label
   Pick<NpmPackagesRequest, "stateDir" | "env">;
 
 async function bringUpToDate(
-  source: ImageSource,
+  source: CatalogImage,
   baseId: string,
   how: How,
   before: Docker.ImageInspectInfo | null,
@@ -237,7 +238,7 @@ async function bringUpToDate(
 }
 
 function describe(
-  { name, tag }: ImageSource,
+  { name, tag }: CatalogImage,
   image: Docker.ImageInspectInfo,
   built: boolean,
   started: number,

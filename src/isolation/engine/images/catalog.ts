@@ -40,7 +40,7 @@ export async function imageFacts(docker: Docker, name: string): Promise<ImageFac
 }
 
 /** An image that Corral can build: a folder of `imagesDir` with a Dockerfile. */
-export interface ImageSource {
+export interface CatalogImage {
   /** The folder's name, e.g. `documents`. */
   readonly name: string;
   /** e.g. `corral/documents`. */
@@ -62,7 +62,11 @@ export interface ImagesRequest {
  *
  * `names` chooses some of them; `base` is always included. Throws an `Error` for an unknown name.
  */
-export async function listImages(imagesDir: string, prefix: string, names?: readonly string[]): Promise<ImageSource[]> {
+export async function catalogImages(
+  imagesDir: string,
+  prefix: string,
+  names?: readonly string[],
+): Promise<CatalogImage[]> {
   const entries = await readdir(imagesDir, { withFileTypes: true });
   const known = entries
     .filter((entry) => entry.isDirectory() && /^[a-z0-9][a-z0-9._-]{0,63}$/.test(entry.name))
@@ -89,12 +93,12 @@ export const FINGERPRINT_LABEL = "dev.corral.image";
 export const BASE_LABEL = "dev.corral.base";
 
 /** Changes if a file of the image's folder changes, or the image that it is built on. */
-export function fingerprint(source: ImageSource, baseId: string): string {
+export function fingerprint(source: CatalogImage, baseId: string): string {
   return sha256(`${source.context.sha256}\n${baseId}\n`);
 }
 
 /** Was `image` built from these files, on this base? */
-export function isCurrent(image: Docker.ImageInspectInfo, source: ImageSource, baseId: string): boolean {
+export function isCurrent(image: Docker.ImageInspectInfo, source: CatalogImage, baseId: string): boolean {
   return image.Config.Labels?.[FINGERPRINT_LABEL] === fingerprint(source, baseId);
 }
 

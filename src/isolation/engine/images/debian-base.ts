@@ -5,7 +5,7 @@ import { statePaths } from "../../../state/state-paths.ts";
 import { ImageBuildError } from "../../port/images.ts";
 import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian } from "./bootstrap.ts";
 import { inspectImage, readRecord } from "./catalog.ts";
-import { pullImage } from "./pull.ts";
+import { pullTag } from "./pull.ts";
 
 const PUBLIC_TAG = "debian:bookworm-slim";
 
@@ -43,7 +43,7 @@ async function fetchBase(request: BootstrapRequest): Promise<DebianBase> {
   const recorded = await recordedBase(stateDir);
   const reference = recorded?.source === "registry" ? recorded.reference : PUBLIC_TAG;
   onProgress({ image: reference, text: "asking the registry" });
-  const refusal = await pullImage(reference, request);
+  const refusal = await pullTag(reference, request);
   const pulled = refusal === null ? await pulledBase(docker, reference) : null;
   if (pulled) return pulled;
   onProgress({

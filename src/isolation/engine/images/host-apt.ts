@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { hasCode } from "../../../platform/errno.ts";
+import { SYSTEM_PATH } from "../../../secrets/read-secret.ts";
 
 export interface CommandOptions {
   readonly onLine?: (line: string) => void;
@@ -16,7 +17,6 @@ export interface CommandEnd {
   readonly account: string;
 }
 
-export const SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const TAIL_LINES = 15;
 /** Longer than debootstrap takes over a slow line. */
 const TIMEOUT_MS = 20 * 60_000;

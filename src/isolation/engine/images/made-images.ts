@@ -15,7 +15,7 @@ import { buildImage } from "./build-image.ts";
 import { acquireLock, networkFor } from "./build-images.ts";
 import { inspectImage } from "./catalog.ts";
 import { findProxies } from "./host-apt.ts";
-import { pullImage } from "./pull.ts";
+import { pullTag } from "./pull.ts";
 
 /* Images that workers of a project have of their own. Their labels say what they were made of. */
 
@@ -105,7 +105,7 @@ export async function pullNamed(
   { onProgress, signal }: Pick<MakeImageRequest, "onProgress" | "signal">,
 ): Promise<FoundImage> {
   onProgress({ image: reference, text: "asking the registry" });
-  const refusal = await pullImage(reference, { docker, onProgress, signal }, FIRST_BYTE_TIMEOUT_MS);
+  const refusal = await pullTag(reference, { docker, onProgress, signal }, FIRST_BYTE_TIMEOUT_MS);
   if (refusal !== null) throw new ImageBuildError(reference, `it cannot be pulled: ${refusal}`);
   const image = await findImage(docker, reference);
   if (image === null) throw new ImageBuildError(reference, "the Engine pulled it but does not have it");

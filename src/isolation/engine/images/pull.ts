@@ -5,7 +5,7 @@ const FIRST_BYTE_TIMEOUT_MS = 8_000;
 const TOTAL_TIMEOUT_MS = 10 * 60_000;
 
 /** Pulls a tag such as `debian:bookworm-slim`, or `debian@sha256:…`. Null on success, else why no registry provided it. */
-export async function pullImage(
+export async function pullTag(
   reference: string,
   { docker, onProgress, signal }: Pick<BootstrapRequest, "docker" | "onProgress" | "signal">,
   firstByteTimeoutMs = FIRST_BYTE_TIMEOUT_MS,

@@ -1,10 +1,10 @@
 import { BASE_NAME, IMAGE_PREFIX, type ImageStatus } from "../../port/images.ts";
-import { BASE_LABEL, type ImagesRequest, inspectImage, isCurrent, listImages } from "./catalog.ts";
+import { BASE_LABEL, catalogImages, type ImagesRequest, inspectImage, isCurrent } from "./catalog.ts";
 import { findDebianBase } from "./debian-base.ts";
 
 export async function imageStatus(request: ImagesRequest): Promise<ImageStatus[]> {
   const { docker, imagesDir, stateDir, prefix = IMAGE_PREFIX } = request;
-  const sources = await listImages(imagesDir, prefix);
+  const sources = await catalogImages(imagesDir, prefix);
   const [debian, ...images] = await Promise.all([
     findDebianBase(docker, stateDir),
     ...sources.map((source) => inspectImage(docker, source.tag)),

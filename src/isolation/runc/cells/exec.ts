@@ -22,15 +22,15 @@ export interface CommandPlace {
   readonly options: Pick<RuncOptions, "programs" | "paths" | "apparmor">;
 }
 
-export type RawExit =
+export type RuncExit =
   /** `oomKillsBefore`: processes that were killed for memory before it began; null if not known. */
   | { readonly kind: "exited"; readonly code: number; readonly oomKillsBefore: number | null }
   | { readonly kind: "lost"; readonly reason: string };
 
-export type RawExec = Omit<Exec, "exit"> & { readonly exit: Promise<RawExit> };
+export type RawExec = Omit<Exec, "exit"> & { readonly exit: Promise<RuncExit> };
 
 /** Starts a command in a cell by `runc exec`, with the cell's own hardening and the rights of `user`. */
-export async function execIn(
+export async function runcExec(
   { id, plan, folder, group, options }: CommandPlace,
   user: PlannedUser,
   name: string,
@@ -67,7 +67,7 @@ export async function execIn(
   child.stdin.on("error", () => {});
   const beginning = tty ? null : new FirstLine();
   deliver(child, beginning, request.onOutput);
-  const exit = new Promise<RawExit>((resolve) => {
+  const exit = new Promise<RuncExit>((resolve) => {
     child.once("error", (error) => resolve({ kind: "lost", reason: error.message }));
     child.once("close", (code, signal) => {
       void judged(code, signal, beginning, log).then(async (end) => {
@@ -89,7 +89,7 @@ export async function execIn(
 /** In a session of its own no key of this process's terminal signals it. */
 const OWN_SESSION = { stdio: "pipe", env: SYSTEM_ENV, detached: true } as const;
 
-type Judged = { readonly kind: "exited"; readonly code: number } | Extract<RawExit, { kind: "lost" }>;
+type Judged = { readonly kind: "exited"; readonly code: number } | Extract<RuncExit, { kind: "lost" }>;
 
 async function judged(
   code: number | null,

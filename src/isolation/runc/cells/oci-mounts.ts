@@ -1,7 +1,7 @@
 import fs, { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { NameFiles } from "../../network/name-files.ts";
-import { directoriesAbove, type EntryKind, type InTheWay, type MountPoint, tmpfsOptions } from "../../plan/mounts.ts";
+import { directoriesAbove, type EntryNoun, type InTheWay, type MountPoint, tmpfsOptions } from "../../plan/mounts.ts";
 import { HOSTS_PATH, type Plan, type PlannedMount } from "../../plan/plan.ts";
 import type { Pins } from "../../sources/pin.ts";
 
@@ -58,7 +58,7 @@ function madeAt(root: string, path: string, kind: MountPoint["kind"], entries: I
   return true;
 }
 
-function kindAt(place: string): EntryKind | null {
+function kindAt(place: string): EntryNoun | null {
   const stats = fs.lstatSync(place, { throwIfNoEntry: false });
   if (stats === undefined) return null;
   if (stats.isSymbolicLink()) return "a symbolic link";

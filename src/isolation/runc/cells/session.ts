@@ -3,7 +3,7 @@ import { CELL_END_MS } from "../../commands/command-cell.ts";
 import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../../commands/command-start.ts";
 import { GATE_PATH } from "../../plan/plan.ts";
 import type { Cell, ExecExit, ExecRequest, SessionCell } from "../../port/cell.ts";
-import { type CommandPlace, execIn, type RawExit } from "./exec.ts";
+import { type CommandPlace, type RuncExit, runcExec } from "./exec.ts";
 
 /** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
 const KILLED = 137;
@@ -14,7 +14,7 @@ export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => bool
   let commands = 0;
   const started = (request: ExecRequest) => {
     commands += 1;
-    return execIn(place, user, `command-${commands}`, request);
+    return runcExec(place, user, `command-${commands}`, request);
   };
   return {
     ...cell,
@@ -48,7 +48,7 @@ export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => bool
  * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
  * (docs/architecture.md, fact: oom-of-a-child).
  */
-async function judged(exit: RawExit, cell: Cell, { group }: CommandPlace, isAlive: () => boolean): Promise<ExecExit> {
+async function judged(exit: RuncExit, cell: Cell, { group }: CommandPlace, isAlive: () => boolean): Promise<ExecExit> {
   if (exit.kind === "lost") return exit;
   const { code, oomKillsBefore } = exit;
   if (!isAlive()) {

@@ -10,13 +10,13 @@ export interface Conditions {
   readonly apparmor: string | null;
 }
 
-export type Judged =
+export type JudgedGround =
   | { readonly ok: true; readonly conditions: Conditions }
   /** `reason`: for people, what is missing. */
   | { readonly ok: false; readonly reason: string };
 
 /** Whether cells can be made here without the Engine, as strong as its own. Asks this machine only. */
-export function conditionsFor(facts: EngineFacts): Judged {
+export function conditionsFor(facts: EngineFacts): JudgedGround {
   const against = objection(facts);
   if (against !== null) return { ok: false, reason: against };
   const runc = trustedProgram(facts.runc ?? "");

@@ -85,7 +85,7 @@ async function reapLaunchers({ launchers }: RuncPaths, self: Owner): Promise<voi
 const DRAFT_MS = 10 * 60_000;
 
 /** Removes the cells of owners that are certainly dead, and answers with their runs. One that cannot be removed does not stop the others. */
-export async function reapCells(maker: Maker, paths: RuncPaths): Promise<string[]> {
+export async function reapRuncCells(maker: Maker, paths: RuncPaths): Promise<string[]> {
   const removed: string[] = [];
   const failures: Error[] = [];
   await reapLaunchers(paths, maker.owner);

@@ -5,7 +5,7 @@ import { governingMount } from "../../../sandbox/access.ts";
 import type { Mount } from "../../../sandbox/mount.ts";
 import { isAmong, type NetworkRule } from "../../../sandbox/network/rule.ts";
 import { covers, type VirtualPath } from "../../../sandbox/virtual-path.ts";
-import type { GrantRecord, Mode } from "../../model/grantee.ts";
+import type { GrantMode, GrantRecord } from "../../model/grantee.ts";
 import { type EditedFile, editedYaml, newYaml, put, textsAt } from "./edited-yaml.ts";
 
 export interface ProjectFile {
@@ -22,7 +22,7 @@ class ProjectAdditions {
   readonly #dir: string;
   readonly #document: Document | null;
   /** Of the places that were added. */
-  readonly #added = new Map<string, { readonly name: string; readonly mode: Mode }>();
+  readonly #added = new Map<string, { readonly name: string; readonly mode: GrantMode }>();
 
   constructor(dir: string, document: Document | null) {
     this.#dir = dir;
@@ -37,7 +37,7 @@ class ProjectAdditions {
   }
 
   /** The name of a host directory that the project would have at this place; null if its form has no place for one. */
-  nameFor({ host, directory, mode }: { host: string; directory: string; mode: Mode }): string | null {
+  nameFor({ host, directory, mode }: { host: string; directory: string; mode: GrantMode }): string | null {
     const document = this.#document;
     const form = document === null ? null : formOf(document);
     if (document === null || form === null) return null;
@@ -181,7 +181,7 @@ export function suggestedConfiguration({ project, mounts, workers, grants }: Sug
       const parts = wanted.length + rules.length === 0 ? null : frontMatterOf(text);
       if (parts === null) return [];
       const context = { dir: project.dir, mounts, additions };
-      let left: readonly Wanted[] = [];
+      let left: readonly WantedDirectory[] = [];
       const made = editedYaml(file, parts, (document) => {
         left = declareIn(document, wanted, context);
         declareRules(document, rules);
@@ -207,7 +207,7 @@ export function suggestedConfiguration({ project, mounts, workers, grants }: Sug
   return { files, notes: [...new Set(notes)] };
 }
 
-function noteOn(worker: string, { host }: Wanted): string {
+function noteOn(worker: string, { host }: WantedDirectory): string {
   return `The form of the project's sandbox has no place for ${host}: use \`mode: direct\` or \`paths\` there, for worker ${worker}.`;
 }
 
@@ -219,18 +219,18 @@ function frontMatterOf(text: string): { before: string; yaml: string; after: str
 }
 
 /** A directory that a worker turned out to need. */
-export interface Wanted {
+export interface WantedDirectory {
   readonly directory: VirtualPath;
   readonly host: string;
   /** The project's mount in which it lies, by name; null: it is a directory of the host. */
   readonly mount: string | null;
-  readonly mode: Mode;
+  readonly mode: GrantMode;
 }
 
 /** What one worker was granted, without what another of its grants holds already. */
-function wantedBy(worker: string, grants: readonly GrantRecord[]): Wanted[] {
+function wantedBy(worker: string, grants: readonly GrantRecord[]): WantedDirectory[] {
   const all = grants.flatMap((grant) => ("directory" in grant && grant.granted.includes(worker) ? grant : []));
-  const wanted = new Map<string, Wanted>();
+  const wanted = new Map<string, WantedDirectory>();
   for (const { directory, host, mount, mode } of all) {
     const known = wanted.get(directory);
     if (known?.mode === "write") continue;
@@ -241,7 +241,7 @@ function wantedBy(worker: string, grants: readonly GrantRecord[]): Wanted[] {
   );
 }
 
-function holds(outer: Wanted, inner: Wanted): boolean {
+function holds(outer: WantedDirectory, inner: WantedDirectory): boolean {
   return covers(outer.directory, inner.directory) && (outer.mode === "write" || inner.mode === "read");
 }
 
@@ -256,7 +256,7 @@ export interface WorkerContext {
  * Changes a worker's declaration so that it has what it was granted, in the form in which it already declares files.
  * Returns what that form has no place for.
  */
-function declareIn(document: Document, wanted: readonly Wanted[], context: WorkerContext): Wanted[] {
+function declareIn(document: Document, wanted: readonly WantedDirectory[], context: WorkerContext): WantedDirectory[] {
   const has = (key: string): boolean => document.hasIn(["sandbox", key]);
   if (has("paths")) return asPaths(document, wanted, context);
   if (has("zones")) return asZones(document, wanted, context);
@@ -267,11 +267,15 @@ function declareIn(document: Document, wanted: readonly Wanted[], context: Worke
 }
 
 /** The project is the ceiling of a worker's own paths, so it must have what it does not give yet. */
-function asPaths(document: Document, wanted: readonly Wanted[], { dir, additions }: WorkerContext): Wanted[] {
+function asPaths(
+  document: Document,
+  wanted: readonly WantedDirectory[],
+  { dir, additions }: WorkerContext,
+): WantedDirectory[] {
   const paths = document.getIn(["sandbox", "paths"]);
   const known = isMap(paths) ? (paths.toJS(document) as Record<string, { readonly at?: unknown }>) : {};
   const names = Object.keys(known);
-  const left: Wanted[] = [];
+  const left: WantedDirectory[] = [];
   for (const want of wanted) {
     const { host, mount, mode, directory } = want;
     if (mount === null && !additions.leavesPathsToWorkers && additions.nameFor(want) === null) {
@@ -298,8 +302,12 @@ function makeWritable(document: Document, at: readonly string[]): void {
 }
 
 /** A zone is given as a whole, even if only a folder of it was granted. */
-function asZones(document: Document, wanted: readonly Wanted[], { mounts, additions }: WorkerContext): Wanted[] {
-  const left: Wanted[] = [];
+function asZones(
+  document: Document,
+  wanted: readonly WantedDirectory[],
+  { mounts, additions }: WorkerContext,
+): WantedDirectory[] {
+  const left: WantedDirectory[] = [];
   for (const want of wanted) {
     const name = want.mount ?? additions.nameFor(want);
     if (name === null) left.push(want);
@@ -314,7 +322,7 @@ function asZones(document: Document, wanted: readonly Wanted[], { mounts, additi
   return left;
 }
 
-function addZone(document: Document, name: string, mode: Wanted["mode"], mount: Mount | undefined): void {
+function addZone(document: Document, name: string, mode: WantedDirectory["mode"], mount: Mount | undefined): void {
   const zones = document.getIn(["sandbox", "zones"]);
   if (!isSeq(zones)) return;
   const written = zones.toJS(document) as readonly { readonly name?: unknown; readonly mode?: unknown }[];
@@ -328,10 +336,14 @@ function addZone(document: Document, name: string, mode: Wanted["mode"], mount: 
     zones.set(at, document.createNode({ ...written[at], ...writable }, { flow: true }));
 }
 
-function asLists(document: Document, wanted: readonly Wanted[], { additions, mounts }: WorkerContext): Wanted[] {
+function asLists(
+  document: Document,
+  wanted: readonly WantedDirectory[],
+  { additions, mounts }: WorkerContext,
+): WantedDirectory[] {
   const at = { read: ["sandbox", "allow_read"], write: ["sandbox", "allow_write"] } as const;
   const had = { read: textsAt(document, at.read), write: textsAt(document, at.write) };
-  const left: Wanted[] = [];
+  const left: WantedDirectory[] = [];
   const reads: string[] = [];
   const writes: string[] = [];
   for (const want of wanted) {

@@ -4,7 +4,7 @@ import type { Client } from "../api/client.ts";
 import type { Caller } from "../api/shapes.ts";
 import type { Shortcut, Shortcuts } from "../keyboard/shortcuts.ts";
 
-export type Role = Caller["roles"][number];
+export type CallerRole = Caller["roles"][number];
 
 /** What every page uses. */
 export interface App {
@@ -25,12 +25,12 @@ export function useApp(): App {
 }
 
 /** Whether the token may do what needs this role. What it may not do is not offered. */
-export function useMay(role: Role): boolean {
+export function useMay(role: CallerRole): boolean {
   return mayDo(useApp().caller.roles, role);
 }
 
 /** As the service has it: `admin` may do all, and every role but `metrics` may read. */
-export function mayDo(roles: readonly Role[], role: Role): boolean {
+export function mayDo(roles: readonly CallerRole[], role: CallerRole): boolean {
   return roles.some((own) => own === "admin" || own === role || (role === "read" && own !== "metrics"));
 }
 

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { clipped, printable, visibleName, visibleParts } from "../../../text/visible.ts";
 import { agoText } from "../text/amounts.ts";
-import type { Line, Look } from "../text/ansi.ts";
+import type { AnsiLine, AnsiLook } from "../text/ansi.ts";
 
 const SHOWN_MS = 1500;
 
@@ -66,7 +66,7 @@ export function Ago({ at, now }: { readonly at: string; readonly now: number }) 
 }
 
 /** One line of a terminal, in the colours of the page. */
-export function TerminalLine({ line }: { readonly line: Line }) {
+export function TerminalLine({ line }: { readonly line: AnsiLine }) {
   return (
     <div class="terminal-line">
       {line.map(({ text, look }, index) => (
@@ -78,7 +78,7 @@ export function TerminalLine({ line }: { readonly line: Line }) {
   );
 }
 
-function classOf({ color, ground, isBold, isDim, isItalic, isUnderlined }: Look): string | undefined {
+function classOf({ color, ground, isBold, isDim, isItalic, isUnderlined }: AnsiLook): string | undefined {
   const names = [
     color === null ? "" : `ink-${color}`,
     ground === null ? "" : `ground-${ground}`,

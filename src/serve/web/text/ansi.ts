@@ -7,7 +7,7 @@ const STEP = 5000;
 export class KeptLines {
   readonly #parser = new AnsiLines();
   readonly #decoder = new TextDecoder();
-  #lines: Line[] = [];
+  #lines: AnsiLine[] = [];
   #chars = 0;
   #dropped = 0;
 
@@ -33,17 +33,17 @@ export class KeptLines {
     return this.#dropped;
   }
 
-  at(index: number): Line {
+  at(index: number): AnsiLine {
     return this.#lines[index] ?? this.#parser.rest;
   }
 }
 
-function charsIn(line: Line): number {
+function charsIn(line: AnsiLine): number {
   return line.reduce((sum, { text }) => sum + text.length, 16);
 }
 
 /** How a piece of a terminal's text looks. Colours are 0 to 7, of the page's own palette. */
-export interface Look {
+export interface AnsiLook {
   readonly color: number | null;
   readonly ground: number | null;
   readonly isBold: boolean;
@@ -54,12 +54,12 @@ export interface Look {
 
 export interface Span {
   readonly text: string;
-  readonly look: Look;
+  readonly look: AnsiLook;
 }
 
-export type Line = readonly Span[];
+export type AnsiLine = readonly Span[];
 
-export const PLAIN: Look = {
+export const PLAIN: AnsiLook = {
   color: null,
   ground: null,
   isBold: false,
@@ -91,12 +91,12 @@ export class AnsiLines {
   #wasReturn = false;
 
   /** The lines that this piece ends. */
-  push(piece: string): Line[] {
+  push(piece: string): AnsiLine[] {
     let text = this.#pending + piece;
     const rest = UNFINISHED.exec(text);
     this.#pending = rest !== null && text.length - rest.index <= MAX_SEQUENCE ? text.slice(rest.index) : "";
     text = text.slice(0, text.length - this.#pending.length);
-    const ended: Line[] = [];
+    const ended: AnsiLine[] = [];
     let from = 0;
     for (const match of text.matchAll(SEQUENCE)) {
       this.#write(text.slice(from, match.index), ended);
@@ -108,11 +108,11 @@ export class AnsiLines {
   }
 
   /** The line that is not ended yet. */
-  get rest(): Line {
+  get rest(): AnsiLine {
     return this.#closed();
   }
 
-  #write(text: string, ended: Line[]): void {
+  #write(text: string, ended: AnsiLine[]): void {
     for (const [index, part] of text.split("\n").entries()) {
       if (index > 0) {
         ended.push(this.#closed());
@@ -136,7 +136,7 @@ export class AnsiLines {
     if (kept !== "") this.#line.push({ text: kept, look: this.#look });
   }
 
-  #closed(): Line {
+  #closed(): AnsiLine {
     if (this.#leftOut === 0) return [...this.#line];
     return [...this.#line, { text: ` … ${this.#leftOut} more characters`, look: { ...PLAIN, isDim: true } }];
   }
@@ -149,7 +149,7 @@ export class AnsiLines {
   }
 }
 
-function lookAfter(before: Look, parameters: string): Look {
+function lookAfter(before: AnsiLook, parameters: string): AnsiLook {
   const codes = parameters.split(/[;:]/).map(Number);
   let look = before;
   for (let at = 0; at < codes.length && at < 32; at += 1) {
@@ -164,7 +164,7 @@ function lookAfter(before: Look, parameters: string): Look {
   return look.color !== null && look.color === look.ground ? { ...look, ground: null } : look;
 }
 
-function simple(look: Look, code: number): Look {
+function simple(look: AnsiLook, code: number): AnsiLook {
   if (code === 0) return PLAIN;
   if (code === 1) return { ...look, isBold: true };
   if (code === 2) return { ...look, isDim: true };

@@ -386,6 +386,6 @@ function countsText(counts: Readonly<Record<string, number>>): string {
     .join(", ");
 }
 
-export function Changesets({ parts: [id] }: PageProps) {
+export function ChangesetsPage({ parts: [id] }: PageProps) {
   return id === undefined ? <ChangesetList /> : <ChangesetView key={id} id={id} />;
 }

@@ -12,7 +12,7 @@ import { FleetPage } from "./fleet.tsx";
 const EVERY_MS = 3000;
 
 /** The list of fleets, or one of them. */
-export function Fleets({ parts: [id], query }: PageProps) {
+export function FleetsPage({ parts: [id], query }: PageProps) {
   return id === undefined ? <FleetList /> : <FleetPage key={id} id={id} query={query} />;
 }
 

@@ -7,7 +7,7 @@ import { StatusBadge } from "../../components/badge.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { type Answer, afterDecision, answersOf, deedOf, neighbour } from "./question-text.ts";
+import { afterDecision, answersOf, deedOf, neighbour, type OfferedAnswer } from "./question-text.ts";
 import { QuestionView } from "./question-view.tsx";
 
 const EVERY_MS = 1500;
@@ -46,7 +46,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
     location.hash = hrefTo(to === null ? ["inbox"] : ["inbox", to], isHistory ? { state: "decided" } : {});
   };
   const mayNow = may && shown?.state === "waiting";
-  const decide = async (answer: Answer): Promise<void> => {
+  const decide = async (answer: OfferedAnswer): Promise<void> => {
     if (shown === null || !mayNow || !answersOf(shown).includes(answer)) return;
     if (performance.now() - shownSince.current.at < SETTLE_MS)
       return notify("This question was shown or changed just now: press again.", "bad");

@@ -30,16 +30,16 @@ function firstLine(command: string): string {
   return more.length > 0 ? `${line} …` : line;
 }
 
-export type Answer = "once" | "tree" | "no";
+export type OfferedAnswer = "once" | "tree" | "no";
 
 /** What may be answered. The service says it; one that does not say it is asked, and refuses what has no effect. */
 export function answersOf({
   answers,
   question,
 }: {
-  readonly answers?: readonly Answer[];
+  readonly answers?: readonly OfferedAnswer[];
   readonly question: Question;
-}): readonly Answer[] {
+}): readonly OfferedAnswer[] {
   return answers ?? (question.lastingOnly ? ["tree", "no"] : ["once", "tree", "no"]);
 }
 

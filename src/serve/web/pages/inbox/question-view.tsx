@@ -9,7 +9,7 @@ import { Ago, CodeBlock, Name, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
 import { cutDiff, parseDiff } from "../../text/diff.ts";
-import { type Answer, answersOf, deedOf } from "./question-text.ts";
+import { answersOf, deedOf, type OfferedAnswer } from "./question-text.ts";
 
 /** Paths that are drawn at first. */
 const PATHS = 50;
@@ -17,7 +17,7 @@ const PATHS = 50;
 const RUNS = 20;
 
 const ANSWERS: readonly {
-  readonly answer: Answer;
+  readonly answer: OfferedAnswer;
   readonly text: string;
   readonly key: string;
   readonly kind: "primary" | "plain" | "danger";
@@ -39,7 +39,7 @@ export function QuestionView({
   readonly approval: Approval;
   readonly now: number;
   readonly mayDecide: boolean;
-  readonly decide: (answer: Answer) => Promise<void>;
+  readonly decide: (answer: OfferedAnswer) => Promise<void>;
   readonly directory: string | null;
   readonly choose: (directory: string | null) => void;
 }) {
@@ -60,7 +60,7 @@ export function QuestionView({
     machine,
   } = question;
   const [isAll, setAll] = useState(false);
-  const [unseen, setUnseen] = useState<Answer | null>(null);
+  const [unseen, setUnseen] = useState<OfferedAnswer | null>(null);
   const files = useMemo(() => (diff === undefined ? [] : parseDiff(diff.split("\n"))), [diff]);
   const cut = cutDiff(files, isAll ? Number.POSITIVE_INFINITY : ROOM);
   const more = isAll ? [] : paths.slice(PATHS);
@@ -69,7 +69,7 @@ export function QuestionView({
   const mayNow = mayDecide && state === "waiting";
   const may = answersOf(approval);
   // A yes is about what is on the page, or about what its own dialog names.
-  const answer = (one: Answer): Promise<void> | void =>
+  const answer = (one: OfferedAnswer): Promise<void> | void =>
     one === "no" || left.length === 0 ? decide(one) : setUnseen(one);
   useShortcuts(
     "Inbox",

@@ -70,7 +70,7 @@ function about({ fleets }: QueueMachine) {
 const TONES: Readonly<Record<Finding["state"], Tone>> = { ok: "good", warning: "warn", missing: "bad" };
 
 /** The machine of the service, and those of the queues, which do not wait for its examination. */
-export function Machine() {
+export function MachinePage() {
   return (
     <>
       <Examination />

@@ -6,19 +6,19 @@ import { Visible } from "../../components/visible.tsx";
 import { bytesText, countText, durationText, plural } from "../../text/amounts.ts";
 
 /** `kept`: as its caller had it, or more of what it has itself; `narrowed`: less of it; `lost`: its caller had it, and it has not. */
-export type Change = "kept" | "narrowed" | "lost";
+export type AccessChange = "kept" | "narrowed" | "lost";
 
 export interface ComparedMount {
   readonly path: string;
   readonly mode: "ro" | "rw";
-  readonly change: Change;
+  readonly change: AccessChange;
   /** For what is narrowed: what its caller has instead, as `/docs rw`. */
   readonly instead?: string;
 }
 
 export interface ComparedName {
   readonly name: string;
-  readonly change: Change;
+  readonly change: AccessChange;
 }
 
 export interface ComparedLimit {
@@ -139,7 +139,7 @@ type Node = Pick<
 };
 
 /** Who called whom, and what each could see and reach, beside what its caller could: what was taken away is marked. */
-export function CallTree({ run }: { readonly run: Run }) {
+export function CallTreeView({ run }: { readonly run: Run }) {
   const root: Node = { ...run, run: run.id, attached: run.attachments.map(({ name }) => name) };
   return (
     <div class="calls">

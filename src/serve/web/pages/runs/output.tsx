@@ -17,7 +17,7 @@ const DRAW_MS = 100;
 const AGAIN_MS = 2000;
 
 /** What a run prints, while it does. */
-export function Output({ run }: { readonly run: Run }) {
+export function RunOutput({ run }: { readonly run: Run }) {
   const [stream, setStream] = useState<Stream>("stdout");
   const isRunning = run.status === "running";
   const { lines, error } = useOutput(run.id, stream, isRunning);

@@ -10,8 +10,8 @@ import { ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, durationText, plural, words } from "../../text/amounts.ts";
-import { CallTree } from "./call-tree.tsx";
-import { Output } from "./output.tsx";
+import { CallTreeView } from "./call-tree.tsx";
+import { RunOutput } from "./output.tsx";
 
 /** The output has a place of its own. */
 const MAX_EVENTS = 500;
@@ -129,9 +129,9 @@ export function RunView({ id }: { readonly id: string }) {
         <div class="part-head">
           <h2 id="calls-title">{run.calls.length === 0 ? "What it sees" : "Calls, and what each sees"}</h2>
         </div>
-        <CallTree run={run} />
+        <CallTreeView run={run} />
       </section>
-      <Output run={run} />
+      <RunOutput run={run} />
       {isOver ? <Result run={run} /> : null}
       <Events id={run.id} />
     </>

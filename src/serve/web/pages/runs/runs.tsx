@@ -127,6 +127,6 @@ function RunList({ query }: { readonly query: Readonly<Record<string, string>> }
   );
 }
 
-export function Runs({ parts: [id], query }: PageProps) {
+export function RunsPage({ parts: [id], query }: PageProps) {
   return id === undefined ? <RunList query={query} /> : <RunView key={id} id={id} />;
 }
