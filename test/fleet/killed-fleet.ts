@@ -124,3 +124,10 @@ async function expectNothingLeft(project: CliProject, env: Readonly<Record<strin
   expect(await readdir(join(project.stateDir, "live"))).toEqual([]);
   expect(await readFile("/proc/self/mountinfo", "utf8")).not.toContain(project.stateDir);
 }
+
+/** Goes on until its end. */
+export async function toItsEnd(fleet: KilledFleet): Promise<Outcome> {
+  const outcome = await (await fleet.start()).ended;
+  if (outcome.status !== 0) throw new Error(`it did not come to its end: ${JSON.stringify(outcome)}`);
+  return outcome;
+}

@@ -47,7 +47,9 @@ export const CHECKS: readonly Check[] = [
     driver: "engine",
 
     isAtLength: true,
-    files: ["test/run/lost.test.ts", "test/run/session/lost.test.ts", "test/run/death-watch.test.ts"],
+    files: ["run/lost", "run/session/lost", "run/death-watch", "fleet/engine-killed"].map(
+      (name) => `test/${name}.test.ts`,
+    ),
     notAsUser: "an Engine of its own, which is ended and started again, needs root",
   },
   // By the installed package, in a folder that holds nothing else.

@@ -81,6 +81,7 @@ export const ENGINE_ONLY: Readonly<Record<string, string>> = {
   "test/run/docker-tools.test.ts": ENGINE_ITSELF,
   "test/faults/faults.test.ts": ENGINE_STOPS,
   "test/faults/lying-engine.test.ts": ENGINE_STOPS,
+  "test/fleet/engine-killed.test.ts": ENGINE_STOPS,
   "test/run/lost.test.ts": ENGINE_STOPS,
   "test/run/session/lost.test.ts": ENGINE_STOPS,
 };

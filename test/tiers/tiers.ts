@@ -54,6 +54,7 @@ export const SLOW = [
   "test/faults/faults.test.ts",
   "test/faults/lying-engine.test.ts",
   "test/fleet/elsewhere/machines.test.ts",
+  "test/fleet/engine-killed.test.ts",
   "test/fleet/fleet.test.ts",
   "test/fleet/resume.test.ts",
   "test/images/contents.test.ts",
