@@ -93,7 +93,7 @@ async function bundled(
 
 /** Puts the text of a file beside a module in the place of the call that reads it (`platform/text-beside.ts`): the package has no `src/`. */
 function textsInside(): Plugin {
-  const call = /\btextBeside\(\s*import\.meta\.url,\s*"([^"/]+)",?\s*\)/g;
+  const call = /\btextBeside\(\s*import\.meta\.url,\s*"([^"]+)",?\s*\)/g;
   return {
     name: "texts-inside",
     transform(code, id) {

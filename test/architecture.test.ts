@@ -44,6 +44,22 @@ describe("the check of names", () => {
   });
 });
 
+describe("the check of scripts", () => {
+  it("finds a long one, in one text or in lines, and no long text of words", () => {
+    const lines = (line: string): string[] => Array.from({ length: 12 }, () => line);
+    const sources = new Map([
+      ["json/a.ts", `const a = \`${lines("SELECT 1;").join("\n")}\`;`],
+      ["json/b.ts", `const b = ${JSON.stringify(lines("if a; then b; fi"))};`],
+      ["json/c.ts", `const c = \`${lines("Select a file, and it is done.").join("\n")}\`;`],
+      ["json/d.ts", "const d = `SELECT 1`;"],
+    ]);
+    expect(breachesOf(sources).map(({ file, what }) => `${file} ${what}`)).toEqual([
+      "json/a.ts has a script of 12 lines",
+      "json/b.ts has a script of 12 lines",
+    ]);
+  });
+});
+
 describe("the longest chain of imports", () => {
   // The service has four files between its start and an operation: the list of routes, a route, what routes use, what runs.
   it("is at most 28 files, types included", async () => {

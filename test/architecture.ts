@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { parseSync } from "rolldown/utils";
 
 /** Source files by their path below `src/`, as `run/run.ts`. */
 export type Sources = ReadonlyMap<string, string>;
@@ -18,6 +19,7 @@ export function breachesOf(sources: Sources): Breach[] {
     ...cyclesOf(files),
     ...mutualFolders(files),
     ...[...sources].flatMap(([path, text]) => longFile(path, text)),
+    ...[...sources].flatMap(([path, text]) => longScripts(path, text)),
     ...fullFolders([...sources.keys()]),
     ...doubleNames(files),
   ];
@@ -294,6 +296,38 @@ function longFile(path: string, text: string): Breach[] {
   const lines = text.split("\n").length - 1;
   if (lines <= MAX_LINES || GENERATED.includes(path)) return [];
   return [breach(path, `has ${lines} lines`, `a file is a chapter of 100 to 400 lines, and never over ${MAX_LINES}`)];
+}
+
+const MAX_SCRIPT_LINES = 10;
+/** SQL has its verbs in capitals, and a shell's script the ends of its blocks. */
+const SCRIPT =
+  /\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE (?:TABLE|FUNCTION|INDEX)|ALTER TABLE)\b|[;\s](?:fi|esac)\b|; (?:then|do)\b/;
+
+/** Texts in the language of a shell or a database, as one literal or as a list of lines. */
+function longScripts(path: string, text: string): Breach[] {
+  if (!SCRIPT.test(text)) return [];
+  const found: Breach[] = [];
+  const why = `more than ${MAX_SCRIPT_LINES} lines of shell or SQL are a file beside the module (platform/text-beside.ts), where checks read them`;
+  const visit = (node: unknown): void => {
+    if (typeof node !== "object" || node === null) return;
+    if (Array.isArray(node)) {
+      for (const one of node) visit(one);
+      return;
+    }
+    const { type, start, end, elements } = node as { type?: string; start: number; end: number; elements?: unknown[] };
+    const isText = type === "TemplateLiteral" || type === "Literal";
+    const lines = isText
+      ? text.slice(start, end).trim().split("\n").length
+      : type === "ArrayExpression" &&
+          elements?.every((one) => /Literal$/.test((one as { type?: string } | null)?.type ?? ""))
+        ? elements.length
+        : 0;
+    if (lines > MAX_SCRIPT_LINES && SCRIPT.test(text.slice(start, end)))
+      found.push(breach(path, `has a script of ${lines} lines`, why));
+    else for (const value of Object.values(node)) visit(value);
+  };
+  visit(parseSync(path, text).program);
+  return found;
 }
 
 function fullFolders(paths: readonly string[]): Breach[] {

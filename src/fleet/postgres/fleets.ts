@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { filledIn, textBeside } from "../../platform/text-beside.ts";
 import type { FleetSpec, ItemResult, PendingItem, Reviewed, StoredItem } from "../model/item.ts";
 import { type ItemCounts, QueueError } from "../model/queue.ts";
 import {
@@ -113,17 +114,7 @@ export interface FleetRow extends Pick<FleetRecord, "owner" | "why">, ItemCounts
 }
 
 /** Its cost does not depend on the number of items: results are tallied as they come, and few items run at once. */
-const ROWS = `
-  SELECT f.id, f.name, f.spec, f.state, f.owner, f.why, f.created_at, f.ended_at, f.total, f.needs IS NOT NULL AS is_shared,
-         t.done, t.failed, t.pending, r.running, f.total - t.done - r.running AS queued
-  FROM corral.fleets f
-  CROSS JOIN LATERAL (
-    SELECT coalesce(sum(count), 0)::int AS done, coalesce(sum(count * failed), 0)::int AS failed,
-           coalesce(sum(count) FILTER (WHERE status = 'pending'), 0)::int AS pending
-    FROM corral.tallies WHERE fleet = f.id) t
-  CROSS JOIN LATERAL (
-    SELECT count(*)::int AS running FROM corral.items
-    WHERE fleet = f.id AND ${ACTIVE}) r`;
+const ROWS = filledIn(textBeside(import.meta.url, "sql/fleet-rows.sql"), { ACTIVE });
 
 /** Creates a fleet in the state `loading` and returns its id. */
 export async function createFleet({ db, project, self, now }: Scope, spec: FleetSpec): Promise<string> {

@@ -1,5 +1,6 @@
 import { PostgresBlobs } from "../../blobs/postgres-blobs.ts";
 import { sha256 } from "../../platform/sha256.ts";
+import { textBeside } from "../../platform/text-beside.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import {
   type Agreement,
@@ -233,45 +234,10 @@ interface DeliveredRow extends Omit<Delivered, "result" | "streams" | "more"> {
 }
 
 /** The fleet's row is locked, so that no other process can take the fleet over meanwhile. None of these items failed. */
-const SETTLE_WAITING = `
-  WITH owned AS MATERIALIZED (
-    SELECT id FROM corral.fleets WHERE project = $1 AND name = $2 AND owner = $3 AND state = 'running' FOR SHARE),
-  asked AS (
-    SELECT * FROM unnest($4::int[], $5::text[], $6::bigint[], $7::text[]) AS asked (position, status, ended_at, json)),
-  ended AS (
-    UPDATE corral.items i SET state = 'done', status = a.status, code = '', duration_ms = 0, ended_at = a.ended_at
-    FROM asked a CROSS JOIN owned o
-    WHERE i.fleet = o.id AND i.position = a.position AND (i.state || '') = 'queued' AND i.attempt = 0
-    RETURNING i.fleet, i.position, i.status),
-  kept AS (
-    INSERT INTO corral.results (fleet, position, json)
-    SELECT ended.fleet, ended.position, a.json FROM ended JOIN asked a USING (position)
-    ON CONFLICT (fleet, position) DO UPDATE SET json = excluded.json),
-  tallied AS (
-    INSERT INTO corral.tallies (fleet, status, code, failed, count)
-    SELECT fleet, status, '', 0, count(*) FROM ended GROUP BY fleet, status
-    ON CONFLICT (fleet, status, code) DO UPDATE SET count = corral.tallies.count + excluded.count)
-  SELECT position FROM ended`;
+const SETTLE_WAITING = textBeside(import.meta.url, "sql/settle-waiting.sql");
 
 /**
  * A row for each machine and each of its fleets, all as they were at one moment. The rate is that of this minute and the one before, which
  * is at least a minute's.
  */
-const MACHINES = `
-  SELECT m.*, f.fleet, coalesce(f.running, 0) AS of_fleet, f.why FROM (
-    SELECT p.id, p.name, p.labels, p.slots, p.version, p.joined_at, p.seen_at,
-      (SELECT count(*)::int FROM corral.items i WHERE i.owner = p.id AND i.state = 'away') AS running,
-      (SELECT coalesce(sum(count), 0) FROM corral.paces c WHERE c.machine = p.id AND c.minute >= n.now / 60000 - 1)
-        / (60 + (n.now % 60000) / 1000)::float8 AS recent
-    FROM corral.processes p, LATERAL (SELECT corral.now_ms() AS now) n
-    WHERE p.is_machine AND p.lease_until > n.now ORDER BY p.name COLLATE "C", p.id LIMIT 10000) AS m
-  LEFT JOIN (
-    SELECT e.machine, f.id, f.name AS fleet, e.running, s.why
-    FROM (
-      SELECT machine, fleet, sum(running)::int AS running FROM (
-        SELECT owner AS machine, fleet, count(*) AS running FROM corral.items WHERE state = 'away' GROUP BY owner, fleet
-        UNION ALL SELECT machine, fleet, 0 FROM corral.refusals) AS each
-      GROUP BY machine, fleet) AS e
-    JOIN corral.fleets f ON f.id = e.fleet AND f.project = $1
-    LEFT JOIN corral.refusals s ON s.machine = e.machine AND s.fleet = e.fleet) AS f ON f.machine = m.id
-  ORDER BY m.name COLLATE "C", m.id, f.id LIMIT 100000`;
+const MACHINES = textBeside(import.meta.url, "sql/machines.sql");

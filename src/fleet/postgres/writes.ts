@@ -1,3 +1,4 @@
+import { filledIn, textBeside } from "../../platform/text-beside.ts";
 import type { ItemRequest } from "../model/item.ts";
 import { type Claim, type ClaimedItem, LONGEST_DELAY_MS, QueueError, type Taken } from "../model/queue.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
@@ -75,12 +76,6 @@ function settled({ self }: Scope, fleet: number, writes: readonly WriteOf<"settl
 }
 
 /**
- * Written so that items are found by their positions: PostgreSQL would take the index of active items for smaller, but it has every
- * change of state until it is vacuumed.
- */
-const stateIs = (states: string): string => `(i.state || '') IN (${states})`;
-
-/**
  * The fleet's row is locked, so that no other process can take the fleet over before the write is committed: of two that believe to own
  * it, one writes. A lease that has ended and that no process used harms nothing, so it is not asked for here.
  */
@@ -88,64 +83,17 @@ const owned = (self: string): string =>
   `owned AS MATERIALIZED (SELECT 1 FROM corral.fleets WHERE id = $1 AND owner = ${self} FOR SHARE)`;
 const IS_OWNED = "EXISTS (SELECT 1 FROM owned)";
 
-const REQUEUE = `
-  WITH ${owned("$7")},
-  asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::float8[], $8::int[])
-    AS asked (position, attempt, wait, withdrawn)),
-  queued AS (UPDATE corral.items i SET state = 'queued', run = NULL, cell = NULL, owner = NULL, earlier = i.earlier + withdrawn,
-    not_before = CASE WHEN wait <= 0 THEN $6 ELSE greatest(ceil(coalesce($5::bigint, corral.now_ms()) + wait), $6) END
-    FROM asked WHERE ${IS_OWNED} AND i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
-      AND ${stateIs("'running', 'delivered'")} RETURNING i.position),
-  gone AS (DELETE FROM corral.deliveries d USING queued WHERE d.fleet = $1 AND d.position = queued.position)
-  SELECT position FROM queued`;
+/*
+ * A state is compared as `(i.state || '')`, so that items are found by their positions: PostgreSQL would take the index of active items for
+ * smaller, but it has every change of state until it is vacuumed.
+ */
 
-const BEGIN = `
-  WITH ${owned("$9")}, asked AS (SELECT * FROM unnest($2::int[], $3::int[], $4::text[], $5::text[], $6::bool[], $7::bytea[], $8::bytea[])
-    AS asked (position, attempt, json, cache_key, is_printed, stdout, stderr)),
-  begun AS (UPDATE corral.items i SET state = 'applying' FROM asked
-    WHERE ${IS_OWNED} AND i.fleet = $1 AND i.position = asked.position AND i.attempt = asked.attempt
-      AND ${stateIs("'running', 'delivered', 'applying'")} RETURNING i.position),
-  kept AS (INSERT INTO corral.intents (fleet, position, json, cache_key, is_printed, stdout, stderr)
-    SELECT $1, position, json, cache_key, is_printed, stdout, stderr FROM asked JOIN begun USING (position)
-    ON CONFLICT (fleet, position) DO UPDATE SET json = excluded.json, cache_key = excluded.cache_key,
-      is_printed = excluded.is_printed, stdout = excluded.stdout, stderr = excluded.stderr)
-  SELECT position FROM begun`;
+const REQUEUE = filledIn(textBeside(import.meta.url, "sql/requeue.sql"), { OWNED: owned("$7"), IS_OWNED });
+
+const BEGIN = filledIn(textBeside(import.meta.url, "sql/begin.sql"), { OWNED: owned("$9"), IS_OWNED });
 
 /** The streams are those of the intent, if it has them. */
-const SETTLE = `
-  WITH ${owned("$15")}, asked AS (
-    SELECT * FROM unnest($2::int[], $3::int[], $4::text[], $5::text[], $6::int[], $7::bigint[], $8::float8[], $9::text[],
-      $10::text[], $11::text[], $12::bytea[], $13::bytea[], $14::text[])
-    AS asked (position, attempt, status, code, failed, ended_at, duration_ms, cache_key, cause, json, stdout, stderr, machine)),
-  ended AS (
-    UPDATE corral.items i SET state = 'done', status = a.status, code = a.code, failed = a.failed, ended_at = a.ended_at,
-      duration_ms = a.duration_ms, cache_key = a.cache_key, cause = a.cause, machine = a.machine, cell = NULL, owner = NULL
-    FROM asked a WHERE ${IS_OWNED} AND i.fleet = $1 AND i.position = a.position AND i.attempt = a.attempt
-      AND ${stateIs("'running', 'delivered', 'applying'")}
-    RETURNING i.position, i.earlier),
-  begun AS (
-    DELETE FROM corral.intents t USING ended WHERE t.fleet = $1 AND t.position = ended.position
-    RETURNING t.position, t.is_printed, t.stdout, t.stderr),
-  delivered AS (DELETE FROM corral.deliveries t USING ended WHERE t.fleet = $1 AND t.position = ended.position),
-  kept AS (
-    INSERT INTO corral.results (fleet, position, json) SELECT $1, position, json FROM asked JOIN ended USING (position)
-    ON CONFLICT (fleet, position) DO UPDATE SET json = excluded.json),
-  printed AS (
-    SELECT position, earlier, CASE WHEN b.is_printed THEN b.stdout ELSE a.stdout END AS stdout,
-      CASE WHEN b.is_printed THEN b.stderr ELSE a.stderr END AS stderr
-    FROM asked a JOIN ended USING (position) LEFT JOIN begun b USING (position)),
-  silent AS (
-    DELETE FROM corral.streams t USING printed p
-    WHERE t.fleet = $1 AND t.position = p.position AND p.earlier > 0 AND p.stdout IS NULL AND p.stderr IS NULL),
-  said AS (
-    INSERT INTO corral.streams (fleet, position, stdout, stderr)
-    SELECT $1, position, stdout, stderr FROM printed WHERE stdout IS NOT NULL OR stderr IS NOT NULL
-    ON CONFLICT (fleet, position) DO UPDATE SET stdout = excluded.stdout, stderr = excluded.stderr),
-  tallied AS (
-    INSERT INTO corral.tallies (fleet, status, code, failed, count)
-    SELECT $1, status, code, failed, count(*) FROM asked JOIN ended USING (position) GROUP BY status, code, failed
-    ON CONFLICT (fleet, status, code) DO UPDATE SET count = corral.tallies.count + excluded.count)
-  SELECT position FROM ended`;
+const SETTLE = filledIn(textBeside(import.meta.url, "sql/settle.sql"), { OWNED: owned("$15"), IS_OWNED });
 
 /** Claims for all of these together, in their order. */
 function claimStep(
@@ -214,38 +162,13 @@ const nextAfter = (time: string): string =>
  * item waits longer than any does, the clock was set back: then that item's time has come. What an earlier try claimed counts: its
  * runs are known by their names. Items that are locked are found again by their places (docs/architecture.md, fact: plans-without-statistics).
  */
-const CLAIM = `
-  WITH standing AS MATERIALIZED (
-    SELECT state, owner, needs IS NOT NULL AS is_shared, greatest(coalesce($2::bigint, corral.now_ms()), ${AT_ONCE}) AS now
-    FROM corral.fleets WHERE id = $1 FOR SHARE),
-  waiting AS MATERIALIZED (SELECT ${nextAfter("(SELECT now FROM standing)")} AS next),
-  clock AS MATERIALIZED (
-    SELECT CASE WHEN w.next - s.now > ${LONGEST_DELAY_MS} THEN w.next ELSE s.now END AS now
-    FROM standing s CROSS JOIN waiting w WHERE s.state = 'running' AND s.owner = $4),
-  attempts AS (SELECT * FROM unnest($5::text[], $6::text[]) WITH ORDINALITY AS attempts (run, cell, n)),
-  before AS (
-    SELECT i.position, i.attempt, i.earlier, a.run, a.cell, a.n FROM attempts a JOIN corral.items i USING (run)
-    WHERE $7 AND i.fleet = $1 AND i.state = 'running' AND i.owner = $4),
-  free AS (SELECT run, cell, row_number() OVER (ORDER BY n) AS n FROM attempts WHERE run NOT IN (SELECT run FROM before)),
-  due AS (
-    SELECT place, row_number() OVER (ORDER BY not_before, position) AS n FROM (
-      SELECT ctid AS place, position, not_before FROM corral.items
-      WHERE fleet = $1 AND state = 'queued' AND not_before <= (SELECT now FROM clock)
-      ORDER BY not_before, position LIMIT $3 FOR UPDATE SKIP LOCKED) AS first),
-  taken AS (
-    UPDATE corral.items i SET state = 'running', attempt = i.attempt + 1, run = free.run, cell = free.cell, owner = $4
-    FROM due JOIN free USING (n) WHERE i.ctid = due.place
-    RETURNING i.position, i.attempt, i.earlier, i.run, i.cell, free.n),
-  claimed AS (
-    SELECT n, attempt, earlier, run, cell,
-      (SELECT r.json FROM corral.requests r WHERE r.fleet = $1 AND r.position = c.position) AS json
-    FROM (SELECT * FROM before UNION ALL SELECT * FROM taken) AS c)
-  SELECT s.state, s.owner, s.now,
-    CASE WHEN w.next = (SELECT now FROM clock) THEN ${nextAfter("(SELECT now FROM clock)")} ELSE w.next END AS next,
-    CASE WHEN s.is_shared THEN (
-      SELECT count(*)::int FROM corral.items WHERE fleet = $1 AND ${ACTIVE} AND state IN ('away', 'delivered')
-    ) ELSE 0 END AS elsewhere, c.attempt, c.earlier, c.run, c.cell, c.json
-  FROM standing s CROSS JOIN waiting w LEFT JOIN claimed c ON true ORDER BY c.n`;
+const CLAIM = filledIn(textBeside(import.meta.url, "sql/claim.sql"), {
+  AT_ONCE,
+  NEXT_AFTER_NOW: nextAfter("(SELECT now FROM standing)"),
+  LONGEST_DELAY_MS,
+  NEXT_AFTER_CLOCK: nextAfter("(SELECT now FROM clock)"),
+  ACTIVE,
+});
 
 /**
  * Commits writes together, in one round trip. Those to different items do not depend on each other, so each kind is one statement; a

@@ -1,11 +1,3 @@
-/** Of a row that is written anew, with its entries in indexes: about. */
-const ROW_BYTES = 500;
-
-/**
- * What machines do is done by functions that run with the rights of the tables' owner, and check what a machine may do: a role of
- * machines has no right to any table (`machine-role.ts`). A machine is known by its id, which is random.
- */
-export const MACHINES = `
 CREATE TABLE corral.deliveries (
   fleet bigint NOT NULL,
   position integer NOT NULL,
@@ -87,7 +79,7 @@ END $$;
 CREATE FUNCTION corral.machine_renew(machine_id text, lease_ms integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM corral.count_written(${ROW_BYTES});
+  PERFORM corral.count_written(@ROW_BYTES@);
   UPDATE corral.processes SET seen_at = corral.now_ms(), lease_until = corral.now_ms() + least(lease_ms, 60000)
   WHERE id = machine_id AND is_machine AND lease_until > corral.now_ms();
   RETURN FOUND;
@@ -96,7 +88,7 @@ END $$;
 CREATE FUNCTION corral.machine_leave(machine_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM corral.count_written(${ROW_BYTES} * (1 + (SELECT count(*) FROM corral.items WHERE owner = machine_id AND state = 'away')));
+  PERFORM corral.count_written(@ROW_BYTES@ * (1 + (SELECT count(*) FROM corral.items WHERE owner = machine_id AND state = 'away')));
   DELETE FROM corral.processes WHERE id = machine_id AND is_machine;
   IF NOT FOUND THEN RETURN; END IF;
   UPDATE corral.items SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL, earlier = earlier + 1
@@ -129,7 +121,7 @@ DECLARE
   fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
 BEGIN
   IF fleet_id IS NULL OR NOT corral.is_member(machine_id) THEN RETURN; END IF;
-  PERFORM corral.count_written(${ROW_BYTES} + 4000);
+  PERFORM corral.count_written(@ROW_BYTES@ + 4000);
   IF new_why IS NULL THEN
     DELETE FROM corral.refusals WHERE machine = machine_id AND fleet = fleet_id;
   ELSE
@@ -160,7 +152,7 @@ BEGIN
     OR EXISTS (SELECT 1 FROM unnest(tickets) AS ticket WHERE ticket IS NULL OR length(ticket) > 100) THEN
     RAISE EXCEPTION 'this claim is too large';
   END IF;
-  PERFORM corral.count_written(${ROW_BYTES} * (1 + cardinality(tickets)));
+  PERFORM corral.count_written(@ROW_BYTES@ * (1 + cardinality(tickets)));
   -- It holds as many as it runs at once, and a few that are prepared meanwhile. Its row is locked: it may claim twice at the same time.
   SELECT p.slots + least(p.slots, 4) INTO most FROM corral.processes p WHERE p.id = machine_id FOR UPDATE;
   -- What an earlier call with the same tickets claimed counts: its answer was lost. An item of a machine has its ticket as its cell.
@@ -225,7 +217,7 @@ BEGIN
     OR octet_length(new_more) > 65536 OR length(new_changeset) > 200 THEN
     RAISE EXCEPTION 'this delivery is too large';
   END IF;
-  PERFORM corral.count_written(2 * ${ROW_BYTES} + octet_length(new_json) + coalesce(octet_length(new_stdout), 0)
+  PERFORM corral.count_written(2 * @ROW_BYTES@ + octet_length(new_json) + coalesce(octet_length(new_stdout), 0)
     + coalesce(octet_length(new_stderr), 0) + octet_length(new_more));
   IF NOT corral.is_member(machine_id) THEN RETURN 'the lease of this machine has ended'; END IF;
   UPDATE corral.items SET state = 'delivered', owner = NULL, cell = NULL
@@ -262,7 +254,7 @@ DECLARE
   fleet_id bigint := (SELECT id FROM corral.fleets WHERE name = fleet_name);
 BEGIN
   IF NOT corral.is_member(machine_id) THEN RETURN 'the lease of this machine has ended'; END IF;
-  PERFORM corral.count_written(${ROW_BYTES});
+  PERFORM corral.count_written(@ROW_BYTES@);
   -- It did not end, so it counts for no retry.
   UPDATE corral.items SET state = 'queued', run = NULL, cell = NULL, owner = NULL, earlier = earlier + 1,
     not_before = CASE WHEN after_ms <= 0 THEN 1 ELSE corral.now_ms() + least(after_ms, 30000)::bigint END
@@ -287,7 +279,7 @@ BEGIN
     AND NOT EXISTS (SELECT 1 FROM unnest(fleet_names, items, attempts) AS h (fleet, item, attempt)
       JOIN corral.fleets f ON f.name = h.fleet WHERE f.id = i.fleet AND h.item = i.position AND h.attempt = i.attempt);
   IF positions IS NOT NULL THEN
-    PERFORM corral.count_written(${ROW_BYTES} * cardinality(positions));
+    PERFORM corral.count_written(@ROW_BYTES@ * cardinality(positions));
     UPDATE corral.items i SET state = 'queued', not_before = 1, run = NULL, cell = NULL, owner = NULL, earlier = i.earlier + 1
     FROM unnest(of_fleets, positions) AS lost (fleet, position)
     WHERE i.fleet = lost.fleet AND i.position = lost.position AND i.owner = machine_id AND i.state = 'away';
@@ -305,9 +297,3 @@ BEGIN
 END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA corral FROM PUBLIC;
-`;
-
-/** The name of the machine that ran the last attempt of an item that has ended; null: its coordinator did. */
-export const ITEM_MACHINES = `
-ALTER TABLE corral.items ADD COLUMN machine text;
-`;
