@@ -14,6 +14,7 @@ import type { Env } from "../secrets/read-secret.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
 import { printableLine } from "../text/visible.ts";
+import { APPROVAL_CURSOR } from "./contract/approvals.ts";
 import type { ApplyApproval, ApplyRequest } from "./foreseen-changes.ts";
 import { chosenId, noneText, RequestError } from "./request-error.ts";
 
@@ -134,9 +135,6 @@ export interface ApprovalPage {
   /** Where the next page begins; null: there are no more. */
   readonly next: string | null;
 }
-
-/** A place in the order of a list: a time, and the id of a question of that time. */
-export const APPROVAL_CURSOR = /^(\d{1,15}(?:\.\d{1,9})?)-([0-9a-f]{12})$/;
 
 const DEFAULT_LISTED = 100;
 /** Read for one list: the page of the service asks for one every second or two. */

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { listCells } from "../../src/operations/machine.ts";
 import { serverPrograms } from "../fleet/postgres/server-fixture.ts";
+import type { Reply } from "./description.ts";
 import { type QueueService, queueService } from "./queue-service.ts";
-import { eventsFrom, type Reply } from "./service-client.ts";
+import { eventsFrom } from "./service-client.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 const HAS_SERVER = serverPrograms() !== null;

@@ -1,20 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import { request as httpRequest, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
-import { Ajv2020 } from "ajv/dist/2020.js";
 import { Tokens } from "../../src/state/service/tokens.ts";
 import type { CliProject } from "../cli/cli-project.ts";
 import { PROGRAM } from "../cli/program.ts";
-
-export interface Reply {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  readonly text: string;
-  /** Of a JSON answer. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test says by what it expects what the answer is.
-  readonly json: any;
-}
+import { Description, isEvent, type Reply } from "./description.ts";
 
 export interface Ask {
   /** Null: none. Absent: that of an admin. */
@@ -24,8 +15,6 @@ export interface Ask {
   readonly raw?: string | Buffer;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
 }
-
-type Json = Readonly<Record<string, unknown>>;
 
 /** A real `corral serve` in a process of its own, on a port or a socket. Each answer is compared with its description. */
 export interface TestService extends AsyncDisposable {
@@ -133,53 +122,6 @@ export async function startService(
   return service;
 }
 
-/** What `/openapi.json` says, to hold answers against. */
-class Description {
-  readonly #document: Json;
-  readonly #ajv = new Ajv2020({ strict: false, validateFormats: false });
-
-  constructor(document: Json) {
-    this.#document = document;
-    this.#ajv.addSchema(document, "openapi");
-  }
-
-  get routes(): string[] {
-    return Object.entries(this.#document.paths as Record<string, Json>).flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
-    );
-  }
-
-  /** Throws if the answer is not described. Null for what is no route. */
-  check(method: string, path: string, { status, headers, json }: Reply): string | null {
-    const asked = path.split("?")[0] ?? "";
-    const found = this.routes.find((route) => {
-      const pattern = route
-        .split(" ")[1]
-        ?.replaceAll(".", "\\.")
-        .replaceAll(/\{\w+\}/g, "[^/]+");
-      return route.startsWith(`${method} `) && new RegExp(`^${pattern}$`).test(asked);
-    });
-    if (found === undefined) return null;
-    const [, pattern = ""] = found.split(" ");
-    const key = `${pattern.replaceAll("/", "~1")}/${method.toLowerCase()}/responses/${status}`;
-    const operation = (this.#document.paths as Record<string, Record<string, Json>>)[pattern]?.[method.toLowerCase()];
-    const responses = (operation?.responses ?? {}) as Record<string, { content?: Record<string, Json> }>;
-    const described = responses[String(status)];
-    if (described === undefined) throw new Error(`${found} answered ${status}, which is not described`);
-    const type = (headers["content-type"] ?? "").split(";")[0] ?? "";
-    if (described.content === undefined) return found;
-    if (described.content[type] === undefined) throw new Error(`${found} answered ${status} as ${type}`);
-    if (type !== "application/json") return found;
-    const pointer = encodeURI(`openapi#/paths/${key}/content/application~1json/schema`)
-      .replaceAll("%7B", "{")
-      .replaceAll("%7D", "}");
-    const validate = this.#ajv.getSchema(pointer) ?? this.#ajv.getSchema(encodeURI(pointer));
-    if (validate === undefined) throw new Error(`there is no schema at ${pointer}`);
-    if (!validate(json)) throw new Error(`${found} ${status}: ${this.#ajv.errorsText(validate.errors)}`);
-    return found;
-  }
-}
-
 /** All routes that a service describes. */
 export async function describedRoutes(service: TestService): Promise<string[]> {
   return new Description((await service.ask("GET", "/openapi.json")).json).routes;
@@ -192,7 +134,7 @@ export interface Sent {
   readonly data: any;
 }
 
-/** The events of a stream until its end, or until there are so many. */
+/** The events of a stream until its end, or until there are so many. Each is one that the contract promises. */
 export async function eventsFrom(response: IncomingMessage, most = Number.POSITIVE_INFINITY): Promise<Sent[]> {
   const events: Sent[] = [];
   let rest = "";
@@ -202,7 +144,11 @@ export async function eventsFrom(response: IncomingMessage, most = Number.POSITI
     rest = parts.pop() ?? "";
     for (const part of parts) {
       const [, id, event, data] = /^id: (\d+)\nevent: (\w+)\ndata: (.*)$/.exec(part) ?? [];
-      if (data !== undefined) events.push({ id: Number(id), event: event ?? "", data: JSON.parse(data) });
+      if (data !== undefined) {
+        const json = JSON.parse(data);
+        if (!isEvent(json)) throw new Error(`no event of the contract: ${data} ${JSON.stringify(isEvent.errors)}`);
+        events.push({ id: Number(id), event: event ?? "", data: json });
+      }
       if (events.length >= most) return events;
     }
   }

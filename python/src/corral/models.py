@@ -9,6 +9,62 @@ from . import _decode as d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport:
+    model: str
+    steps: int
+    tokens: dict[str, Any]
+    cost_usd: float | None
+    """Null: the project gives no price for some of it."""
+    continues: str | None = None
+    """The id of a run."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "AgentReport")
+        return cls(
+            model=d.as_text(o.get("model"), "AgentReport.model"),
+            steps=d.as_integer(o.get("steps"), "AgentReport.steps"),
+            tokens=d.as_object(o.get("tokens"), "AgentReport.tokens"),
+            cost_usd=d.optional(d.as_number)(o.get("costUsd"), "AgentReport.costUsd"),
+            continues=d.optional(d.as_text)(o.get("continues"), "AgentReport.continues"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedTraffic:
+    to: str
+    connections: int
+    requests: int
+    up: int
+    down: int
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "AllowedTraffic")
+        return cls(
+            to=d.as_text(o.get("to"), "AllowedTraffic.to"),
+            connections=d.as_integer(o.get("connections"), "AllowedTraffic.connections"),
+            requests=d.as_integer(o.get("requests"), "AllowedTraffic.requests"),
+            up=d.as_integer(o.get("up"), "AllowedTraffic.up"),
+            down=d.as_integer(o.get("down"), "AllowedTraffic.down"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedChangeset:
     id: str
     """The id of a changeset."""
@@ -218,6 +274,10 @@ class CalledRun:
     """It printed more than its limit."""
     changeset: ReportedChangeset | None
     """What it wrote in staged mounts; null if nothing."""
+    network: dict[str, Any] | None
+    """What it did on its network, as in its result; null without an allow list."""
+    agent: dict[str, Any] | None
+    """What an agent used, as in its result."""
     attachments: list[str]
     calls: list[CalledRun]
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -245,6 +305,8 @@ class CalledRun:
             usage=d.optional(Usage.read)(o.get("usage"), "CalledRun.usage"),
             truncated=d.as_boolean(o.get("truncated"), "CalledRun.truncated"),
             changeset=d.optional(ReportedChangeset.read)(o.get("changeset"), "CalledRun.changeset"),
+            network=d.optional(d.map_of(d.as_any))(o.get("network"), "CalledRun.network"),
+            agent=d.optional(d.map_of(d.as_any))(o.get("agent"), "CalledRun.agent"),
             attachments=d.list_of(d.as_text)(o.get("attachments"), "CalledRun.attachments"),
             calls=d.list_of(CalledRun.read)(o.get("calls"), "CalledRun.calls"),
             raw=o,
@@ -286,6 +348,8 @@ class Change:
     type: Literal["file", "directory", "link"] | str
     outcome: str
     reason: str | None
+    bytes: int | None = None
+    """Of a file that was written."""
     host_executed: str | None = None
     """Why a program of the host would act on it by itself, so that no general yes covers it."""
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -301,6 +365,7 @@ class Change:
             type=d.as_text(o.get("type"), "Change.type"),
             outcome=d.as_text(o.get("outcome"), "Change.outcome"),
             reason=d.optional(d.as_text)(o.get("reason"), "Change.reason"),
+            bytes=d.optional(d.as_integer)(o.get("bytes"), "Change.bytes"),
             host_executed=d.optional(d.as_text)(o.get("hostExecuted"), "Change.hostExecuted"),
             raw=o,
         )
@@ -320,6 +385,8 @@ class Changeset:
     """A name of /v1/projects."""
     created_at: str
     """ISO 8601, UTC."""
+    root: str
+    """The root of its tree of runs."""
     digest: str
     """SHA-256 of what was shown."""
     changes: list[Change]
@@ -341,6 +408,7 @@ class Changeset:
             worker=d.as_text(o.get("worker"), "Changeset.worker"),
             project=d.as_text(o.get("project"), "Changeset.project"),
             created_at=d.as_text(o.get("createdAt"), "Changeset.createdAt"),
+            root=d.as_text(o.get("root"), "Changeset.root"),
             digest=d.as_text(o.get("digest"), "Changeset.digest"),
             changes=d.list_of(Change.read)(o.get("changes"), "Changeset.changes"),
             diff=d.as_text(o.get("diff"), "Changeset.diff"),
@@ -377,12 +445,40 @@ class ChangesetList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedTraffic:
+    to: str
+    count: int
+    reason: str
+    detail: str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "DeniedTraffic")
+        return cls(
+            to=d.as_text(o.get("to"), "DeniedTraffic.to"),
+            count=d.as_integer(o.get("count"), "DeniedTraffic.count"),
+            reason=d.as_text(o.get("reason"), "DeniedTraffic.reason"),
+            detail=d.as_text(o.get("detail"), "DeniedTraffic.detail"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierAttempt:
     attempt: int
     status: str
     run: str | None
     exit_code: int | None
     error: RunError | None
+    stderr_line: str | None
+    """The last line of its standard error that is not empty."""
+    started_at: str | None
     ended_at: str
     """ISO 8601, UTC."""
     duration_ms: float
@@ -401,8 +497,35 @@ class EarlierAttempt:
             machine=d.optional(d.as_text)(o.get("machine"), "EarlierAttempt.machine"),
             exit_code=d.optional(d.as_integer)(o.get("exitCode"), "EarlierAttempt.exitCode"),
             error=d.optional(RunError.read)(o.get("error"), "EarlierAttempt.error"),
+            stderr_line=d.optional(d.as_text)(o.get("stderrLine"), "EarlierAttempt.stderrLine"),
+            started_at=d.optional(d.as_text)(o.get("startedAt"), "EarlierAttempt.startedAt"),
             ended_at=d.as_text(o.get("endedAt"), "EarlierAttempt.endedAt"),
             duration_ms=d.as_number(o.get("durationMs"), "EarlierAttempt.durationMs"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforcement:
+    driver: str
+    requested: dict[str, str]
+    actual: dict[str, str]
+    socket_memory: str | None = None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Enforcement")
+        return cls(
+            driver=d.as_text(o.get("driver"), "Enforcement.driver"),
+            requested=d.map_of(d.as_text)(o.get("requested"), "Enforcement.requested"),
+            actual=d.map_of(d.as_text)(o.get("actual"), "Enforcement.actual"),
+            socket_memory=d.optional(d.as_text)(o.get("socketMemory"), "Enforcement.socketMemory"),
             raw=o,
         )
 
@@ -805,6 +928,7 @@ class FleetOrder(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
+    version: Literal[1]
     worker: str
     source: str
     """Where its items come from, for people."""
@@ -812,6 +936,9 @@ class FleetSpec:
     concurrency: Any
     reuse: str
     retries: int
+    max_failures: int | None
+    timeout_ms: int | None
+    cache: bool
     machines: dict[str, Any] | None = None
     """Which other machines may run its items; null: none."""
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -821,12 +948,16 @@ class FleetSpec:
     def from_json(cls, value: object) -> Self:
         o = d.as_object(value, "FleetSpec")
         return cls(
+            version=d.as_any(o.get("version"), "FleetSpec.version"),
             worker=d.as_text(o.get("worker"), "FleetSpec.worker"),
             source=d.as_text(o.get("source"), "FleetSpec.source"),
             policy=d.optional(d.as_text)(o.get("policy"), "FleetSpec.policy"),
             concurrency=d.as_any(o.get("concurrency"), "FleetSpec.concurrency"),
             reuse=d.as_text(o.get("reuse"), "FleetSpec.reuse"),
             retries=d.as_integer(o.get("retries"), "FleetSpec.retries"),
+            max_failures=d.optional(d.as_integer)(o.get("maxFailures"), "FleetSpec.maxFailures"),
+            timeout_ms=d.optional(d.as_integer)(o.get("timeoutMs"), "FleetSpec.timeoutMs"),
+            cache=d.as_boolean(o.get("cache"), "FleetSpec.cache"),
             machines=d.optional(d.as_object)(o.get("machines"), "FleetSpec.machines"),
             raw=o,
         )
@@ -843,11 +974,19 @@ class Grant:
     """A name of /v1/projects."""
     run: str
     """The id of a run."""
+    root: str
+    """The root of its tree of runs."""
     worker: str
     through: list[str]
     granted_at: str
     """ISO 8601, UTC."""
     scope: str
+    directory: str | None = None
+    """What was granted, as the worker knows it."""
+    mode: Literal["read", "write"] | str | None = None
+    """Of a directory."""
+    to: str | None = None
+    """The host and port that were granted."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -858,10 +997,14 @@ class Grant:
             id=d.as_text(o.get("id"), "Grant.id"),
             project=d.as_text(o.get("project"), "Grant.project"),
             run=d.as_text(o.get("run"), "Grant.run"),
+            root=d.as_text(o.get("root"), "Grant.root"),
             worker=d.as_text(o.get("worker"), "Grant.worker"),
             through=d.list_of(d.as_text)(o.get("through"), "Grant.through"),
             granted_at=d.as_text(o.get("grantedAt"), "Grant.grantedAt"),
             scope=d.as_text(o.get("scope"), "Grant.scope"),
+            directory=d.optional(d.as_text)(o.get("directory"), "Grant.directory"),
+            mode=d.optional(d.as_text)(o.get("mode"), "Grant.mode"),
+            to=d.optional(d.as_text)(o.get("to"), "Grant.to"),
             raw=o,
         )
 
@@ -939,15 +1082,22 @@ class ItemPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
+    index: int
+    key: str
     attempt: int
     status: str
     run: str | None
     exit_code: int | None
     error: RunError | None
+    stderr_line: str | None
+    """The last line of its standard error that is not empty."""
+    started_at: str | None
     ended_at: str
     """ISO 8601, UTC."""
     duration_ms: float
     output: Any
+    fields: dict[str, Any]
+    """Its own: those of its line, or `path`."""
     memory_bytes_peak: float | None
     machine: str | None = None
     """That ran it; absent: the process that owned the fleet."""
@@ -959,15 +1109,20 @@ class ItemResult:
     def from_json(cls, value: object) -> Self:
         o = d.as_object(value, "ItemResult")
         return cls(
+            index=d.as_integer(o.get("index"), "ItemResult.index"),
+            key=d.as_text(o.get("key"), "ItemResult.key"),
             attempt=d.as_integer(o.get("attempt"), "ItemResult.attempt"),
             status=d.as_text(o.get("status"), "ItemResult.status"),
             run=d.optional(d.as_text)(o.get("run"), "ItemResult.run"),
             machine=d.optional(d.as_text)(o.get("machine"), "ItemResult.machine"),
             exit_code=d.optional(d.as_integer)(o.get("exitCode"), "ItemResult.exitCode"),
             error=d.optional(RunError.read)(o.get("error"), "ItemResult.error"),
+            stderr_line=d.optional(d.as_text)(o.get("stderrLine"), "ItemResult.stderrLine"),
+            started_at=d.optional(d.as_text)(o.get("startedAt"), "ItemResult.startedAt"),
             ended_at=d.as_text(o.get("endedAt"), "ItemResult.endedAt"),
             duration_ms=d.as_number(o.get("durationMs"), "ItemResult.durationMs"),
             output=d.as_any(o.get("output"), "ItemResult.output"),
+            fields=d.map_of(d.as_any)(o.get("fields"), "ItemResult.fields"),
             memory_bytes_peak=d.optional(d.as_number)(o.get("memoryBytesPeak"), "ItemResult.memoryBytesPeak"),
             changeset=d.optional(d.as_object)(o.get("changeset"), "ItemResult.changeset"),
             raw=o,
@@ -1159,6 +1314,30 @@ class Narrowing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkReport:
+    allowed: list[AllowedTraffic]
+    denied: list[DeniedTraffic]
+    unlisted: int
+    """Further hosts that are in none of the lists."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "NetworkReport")
+        return cls(
+            allowed=d.list_of(AllowedTraffic.read)(o.get("allowed"), "NetworkReport.allowed"),
+            denied=d.list_of(DeniedTraffic.read)(o.get("denied"), "NetworkReport.denied"),
+            unlisted=d.as_integer(o.get("unlisted"), "NetworkReport.unlisted"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     message: str
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -1237,6 +1416,8 @@ class Question:
     input: str | None = None
     """Of a call: its input as JSON, cut if it is long."""
     command: str | None = None
+    line: str | None = None
+    """The command line alone, if `command` shows more than it."""
     machine: str | None = None
     """The run is on this machine of the queue, which has written the texts."""
     host_executed: list[HostExecuted] | None = None
@@ -1271,6 +1452,7 @@ class Question:
             callee=d.optional(d.as_text)(o.get("callee"), "Question.callee"),
             input=d.optional(d.as_text)(o.get("input"), "Question.input"),
             command=d.optional(d.as_text)(o.get("command"), "Question.command"),
+            line=d.optional(d.as_text)(o.get("line"), "Question.line"),
             machine=d.optional(d.as_text)(o.get("machine"), "Question.machine"),
             host_executed=d.optional(d.list_of(HostExecuted.read))(o.get("hostExecuted"), "Question.hostExecuted"),
             why=d.optional(d.as_text)(o.get("why"), "Question.why"),
@@ -1352,6 +1534,29 @@ class ReportedChangeset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultUsage:
+    cpu_ms: float | None
+    memory_bytes_peak: float | None
+    out_of_memory: bool | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ResultUsage")
+        return cls(
+            cpu_ms=d.optional(d.as_number)(o.get("cpuMs"), "ResultUsage.cpuMs"),
+            memory_bytes_peak=d.optional(d.as_number)(o.get("memoryBytesPeak"), "ResultUsage.memoryBytesPeak"),
+            out_of_memory=d.optional(d.as_boolean)(o.get("outOfMemory"), "ResultUsage.outOfMemory"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
     id: str
     """The id of a changeset."""
@@ -1363,6 +1568,8 @@ class Review:
     """ISO 8601, UTC."""
     digest: str
     """SHA-256 of what was shown."""
+    mode: str
+    """The project's approval mode."""
     waiting: int
     """How many changes can still be applied."""
     total: dict[str, Any]
@@ -1389,6 +1596,7 @@ class Review:
             project=d.as_text(o.get("project"), "Review.project"),
             created_at=d.as_text(o.get("createdAt"), "Review.createdAt"),
             digest=d.as_text(o.get("digest"), "Review.digest"),
+            mode=d.as_text(o.get("mode"), "Review.mode"),
             waiting=d.as_integer(o.get("waiting"), "Review.waiting"),
             total=d.as_object(o.get("total"), "Review.total"),
             parts=d.list_of(ReviewedPart.read)(o.get("parts"), "Review.parts"),
@@ -1477,6 +1685,10 @@ class Run:
     """It printed more than its limit."""
     changeset: ReportedChangeset | None
     """What it wrote in staged mounts; null if nothing."""
+    network: dict[str, Any] | None
+    """What it did on its network, as in its result; null without an allow list."""
+    agent: dict[str, Any] | None
+    """What an agent used, as in its result."""
     input: dict[str, Any] | None
     arguments: list[str]
     continues: str | None
@@ -1515,6 +1727,8 @@ class Run:
             usage=d.optional(Usage.read)(o.get("usage"), "Run.usage"),
             truncated=d.as_boolean(o.get("truncated"), "Run.truncated"),
             changeset=d.optional(ReportedChangeset.read)(o.get("changeset"), "Run.changeset"),
+            network=d.optional(d.map_of(d.as_any))(o.get("network"), "Run.network"),
+            agent=d.optional(d.map_of(d.as_any))(o.get("agent"), "Run.agent"),
             input=d.optional(d.as_object)(o.get("input"), "Run.input"),
             arguments=d.list_of(d.as_text)(o.get("arguments"), "Run.arguments"),
             continues=d.optional(d.as_text)(o.get("continues"), "Run.continues"),
@@ -1598,6 +1812,7 @@ class RunResult:
     worker: str
     status: Literal["succeeded", "failed", "signaled", "oom_killed", "refused", "denied", "lost", "timed_out", "cancelled", "output_limit", "disk_limit"] | str | str
     exit_code: int | None
+    signal: str | None
     output: Any
     stdout: str
     stderr: str
@@ -1607,7 +1822,13 @@ class RunResult:
     changeset: ReportedChangeset | None
     """What it wrote in staged mounts; null if nothing."""
     duration_ms: float
+    usage: ResultUsage
+    enforcement: Enforcement | None
+    """What its plan requested, and what its container reported before it began."""
     error: RunError | None
+    calls: list[RunResult]
+    network: NetworkReport | None = None
+    agent: AgentReport | None = None
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1619,6 +1840,7 @@ class RunResult:
             worker=d.as_text(o.get("worker"), "RunResult.worker"),
             status=d.as_text(o.get("status"), "RunResult.status"),
             exit_code=d.optional(d.as_integer)(o.get("exitCode"), "RunResult.exitCode"),
+            signal=d.optional(d.as_text)(o.get("signal"), "RunResult.signal"),
             output=d.as_any(o.get("output"), "RunResult.output"),
             stdout=d.as_text(o.get("stdout"), "RunResult.stdout"),
             stderr=d.as_text(o.get("stderr"), "RunResult.stderr"),
@@ -1627,7 +1849,12 @@ class RunResult:
             changes=d.list_of(SettledChange.read)(o.get("changes"), "RunResult.changes"),
             changeset=d.optional(ReportedChangeset.read)(o.get("changeset"), "RunResult.changeset"),
             duration_ms=d.as_number(o.get("durationMs"), "RunResult.durationMs"),
+            usage=ResultUsage.read(o.get("usage"), "RunResult.usage"),
+            network=d.optional(NetworkReport.read)(o.get("network"), "RunResult.network"),
+            agent=d.optional(AgentReport.read)(o.get("agent"), "RunResult.agent"),
+            enforcement=d.optional(Enforcement.read)(o.get("enforcement"), "RunResult.enforcement"),
             error=d.optional(RunError.read)(o.get("error"), "RunResult.error"),
+            calls=d.list_of(RunResult.read)(o.get("calls"), "RunResult.calls"),
             raw=o,
         )
 
@@ -1697,8 +1924,12 @@ class SessionTool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledChange:
     path: str
+    kind: Literal["create", "modify", "delete"] | str
+    type: Literal["file", "directory", "link"] | str
+    bytes: int | None
+    """Of a file that was written."""
     outcome: str
-    reason: str | None = None
+    reason: str | None
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1707,6 +1938,9 @@ class SettledChange:
         o = d.as_object(value, "SettledChange")
         return cls(
             path=d.as_text(o.get("path"), "SettledChange.path"),
+            kind=d.as_text(o.get("kind"), "SettledChange.kind"),
+            type=d.as_text(o.get("type"), "SettledChange.type"),
+            bytes=d.optional(d.as_integer)(o.get("bytes"), "SettledChange.bytes"),
             outcome=d.as_text(o.get("outcome"), "SettledChange.outcome"),
             reason=d.optional(d.as_text)(o.get("reason"), "SettledChange.reason"),
             raw=o,
@@ -1761,6 +1995,10 @@ class ShownFleet:
     summary: list[dict[str, Any]]
     failures: list[FailureGroup]
     """Failed items by their last words; the 20 largest groups."""
+    slowest: list[ItemResult]
+    """The ten that took longest."""
+    last_failures: list[ItemResult]
+    """The last ten that failed, the newest first."""
     recent_rate: float | None
     """Items per second, of late; null: it does not run, or none ended."""
     left_ms: float | None
@@ -1783,6 +2021,8 @@ class ShownFleet:
             spec=FleetSpec.read(o.get("spec"), "ShownFleet.spec"),
             summary=d.list_of(d.as_object)(o.get("summary"), "ShownFleet.summary"),
             failures=d.list_of(FailureGroup.read)(o.get("failures"), "ShownFleet.failures"),
+            slowest=d.list_of(ItemResult.read)(o.get("slowest"), "ShownFleet.slowest"),
+            last_failures=d.list_of(ItemResult.read)(o.get("lastFailures"), "ShownFleet.lastFailures"),
             recent_rate=d.optional(d.as_number)(o.get("recentRate"), "ShownFleet.recentRate"),
             left_ms=d.optional(d.as_number)(o.get("leftMs"), "ShownFleet.leftMs"),
             machines=d.list_of(FleetMachine.read)(o.get("machines"), "ShownFleet.machines"),
@@ -1926,6 +2166,7 @@ class ToolAnswer:
     ok: Literal[True]
     text: str
     data: dict[str, Any]
+    image: dict[str, Any] | None = None
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1936,6 +2177,7 @@ class ToolAnswer:
             ok=d.as_any(o.get("ok"), "ToolAnswer.ok"),
             text=d.as_text(o.get("text"), "ToolAnswer.text"),
             data=d.map_of(d.as_any)(o.get("data"), "ToolAnswer.data"),
+            image=d.optional(d.as_object)(o.get("image"), "ToolAnswer.image"),
             raw=o,
         )
 

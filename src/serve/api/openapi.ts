@@ -1,10 +1,11 @@
 import { z } from "zod";
-import type { OtherContent, Route } from "../http/route.ts";
-import { fault } from "./shapes.ts";
+import type { Offered, OtherContent } from "../../operations/contract/operation.ts";
+import { type AnswerOf, CONTRACT } from "../../operations/contract/table.ts";
+import { fault } from "../../operations/contract/terms.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Errors that every route has: a wrong request, token, role or host, what is not there, a bug, and the end of the service. */
+/** Errors that every operation has: a wrong request, token, role or host, what is not there, a bug, and the end of the service. */
 const EVERYWHERE = [400, 401, 403, 404, 500, 503] as const;
 
 const REASONS: Readonly<Record<number, string>> = {
@@ -25,14 +26,14 @@ const REASONS: Readonly<Record<number, string>> = {
 };
 
 /** The description of the service, OpenAPI 3.1, made from the schemas that check requests. */
-export function openApi(routes: readonly Route[], version: string): Json {
+export function openApi(version: string): Json & AnswerOf<"host.openapi"> {
   const schemas = new Map<string, Json>();
   schemas.set("Fault", schemaIn(schemas)(fault, "output"));
   const paths: Record<string, Record<string, Json>> = {};
-  for (const one of routes) {
+  for (const one of Object.values(CONTRACT)) {
     const path = paths[one.path] ?? {};
     paths[one.path] = path;
-    path[one.method.toLowerCase()] = operation(one, schemaIn(schemas));
+    path[one.method.toLowerCase()] = described(one, schemaIn(schemas));
   }
   return {
     openapi: "3.1.0",
@@ -49,15 +50,12 @@ export function openApi(routes: readonly Route[], version: string): Json {
   };
 }
 
-function operation(
-  { method, path, role, summary, params, query, body, takesForm, answers, faults = [] }: Route,
+function described(
+  { method, path, role, summary, params, query, body, takesForm, faults = [], ...answer }: Offered,
   schemaOf: SchemaOf,
 ): Json {
   const statuses = [...new Set([...EVERYWHERE, ...faults])].toSorted((a, b) => a - b);
   const errors = statuses.map((status) => [status, { description: REASONS[status], content: FAULT }] as const);
-  const good = Object.entries(answers).map(
-    ([status, answer]) => [status, described(Number(status), answer, schemaOf)] as const,
-  );
   return {
     operationId: operationId(method, path),
     summary,
@@ -66,7 +64,7 @@ function operation(
     ...(body === undefined
       ? {}
       : { requestBody: { required: true, content: contents(schemaOf(body, "input"), takesForm ?? false) } }),
-    responses: Object.fromEntries([...good, ...errors]),
+    responses: Object.fromEntries([...answersOf(answer, schemaOf), ...errors]),
   };
 }
 
@@ -80,12 +78,25 @@ function operationId(method: string, path: string): string {
   return [method.toLowerCase(), ...words].join("_");
 }
 
-function described(status: number, answer: z.ZodType | OtherContent | null, schemaOf: SchemaOf): Json {
-  const description = REASONS[status] ?? "";
-  if (answer === null) return { description };
-  if ("contentType" in answer)
-    return { description: answer.description, content: { [answer.contentType]: { schema: { type: "string" } } } };
-  return { description, content: { "application/json": { schema: schemaOf(answer, "output") } } };
+const EVENTS: OtherContent = {
+  contentType: "text/event-stream",
+  description:
+    "Server-sent events; data is JSON with the fields type and at. Send the id of the last one as Last-Event-ID to continue; 204: all were sent",
+};
+
+/** What is not an error, by its status. */
+function answersOf(
+  { status = 200, output, events, bytes }: Pick<Offered, "status" | "output" | "events" | "bytes">,
+  schemaOf: SchemaOf,
+): (readonly [number, Json])[] {
+  const other = events === undefined ? bytes : EVENTS;
+  if (output !== undefined) {
+    const content = { "application/json": { schema: schemaOf(output, "output") } };
+    return [[status, { description: REASONS[status], content }]];
+  }
+  const content = { [other?.contentType ?? ""]: { schema: { type: "string" } } };
+  const whole = [status, { description: other?.description, content }] as const;
+  return events === undefined ? [whole] : [whole, [204, { description: REASONS[204] }]];
 }
 
 function contents(schema: Json, takesForm: boolean): Json {

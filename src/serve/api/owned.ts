@@ -6,9 +6,9 @@ import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
 import { EventIdError, type EventLogs } from "../../state/service/event-log.ts";
 import type { UploadFolder } from "../../state/service/upload-folder.ts";
-import { eventStream, HEARTBEAT_MS, lastEventId, type RouteAnswer } from "../http/answer.ts";
+import { eventStream, HEARTBEAT_MS, lastEventId } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
-import type { ServiceCaller } from "../http/route.ts";
+import type { Sent, ServiceCaller } from "../http/route.ts";
 import { permits } from "../http/router.ts";
 import type { Shares } from "../http/shares.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -59,7 +59,7 @@ export function refusePolicy(policy: string | undefined, caller: ServiceCaller):
     throw new ServiceFault(403, "FORBIDDEN", "another policy than the project's needs a token with the role admin");
 }
 
-/** The events of a run or a fleet, after the last one that the client has. It ends with the last. */
+/** The events of a run or a fleet, after the last one that the client has. It ends with the last. Null: there are no more. */
 export async function eventsOf(
   id: string,
   logs: EventLogs,
@@ -68,7 +68,7 @@ export async function eventsOf(
     gone,
     over,
   }: { readonly request: IncomingMessage; readonly gone: AbortSignal; readonly over: AbortSignal },
-): Promise<RouteAnswer> {
+): Promise<Sent | null> {
   if (!logs.has(id))
     throw new ServiceFault(409, "NO_EVENTS", "the service did not start it, or keeps its events no more");
   const from = lastEventId(request.headers["last-event-id"]);
@@ -78,12 +78,12 @@ export async function eventsOf(
   const first = await lines.next().catch((error: unknown) => {
     throw error instanceof EventIdError ? unknownEvent() : error;
   });
-  if (first.done) return { status: 204 };
+  if (first.done) return null;
   async function* all() {
     if (!first.done) yield first.value;
     yield* lines;
   }
-  return { status: 200, contentType: "text/event-stream; charset=utf-8", pieces: eventStream(all()) };
+  return { pieces: eventStream(all()) };
 }
 
 function unknownEvent(): ServiceFault {

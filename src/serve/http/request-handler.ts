@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import PQueue from "p-queue";
+import { ROUTES } from "../../operations/contract/routes.ts";
 import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFile, PageFiles } from "../page/page-files.ts";
@@ -135,7 +136,8 @@ async function handle(
   if (more !== undefined) throw new ServiceFault(400, "WRONG_REQUEST", "the URL has two queries");
   const file = request.method === "GET" || request.method === "HEAD" ? page.get(path) : undefined;
   if (file !== undefined) return sendPage(request, response, file, patience);
-  const isPublic = request.method === "GET" && path === "/v1/health";
+  const [healthMethod, healthPath] = ROUTES["host.health"];
+  const isPublic = request.method === healthMethod && path === healthPath;
   const caller = isPublic ? NOBODY : await authenticate(request);
   about.caller = caller.name;
   if (!isPublic && !known(request, caller)) throw tooMany(`${CONNECTIONS.each} connections are open with this token`);

@@ -1,8 +1,9 @@
 import type { IncomingMessage } from "node:http";
-import type { z } from "zod";
-import type { Role, Token } from "../../state/service/tokens.ts";
-import type { RouteAnswer } from "./answer.ts";
-import type { Status } from "./fault.ts";
+import type { Offered } from "../../operations/contract/operation.ts";
+import type { OperationName } from "../../operations/contract/routes.ts";
+import type { Answering, AnswerOf, Given } from "../../operations/contract/table.ts";
+import type { Role } from "../../state/service/roles.ts";
+import type { Token } from "../../state/service/tokens.ts";
 
 /** Who asks. */
 export interface ServiceCaller {
@@ -13,7 +14,7 @@ export interface ServiceCaller {
   readonly token: Token["id"] | null;
 }
 
-/** A request of a route, checked. */
+/** A request of an operation, checked. */
 export interface RouteCall<Params, Query, Body> {
   readonly params: Params;
   readonly query: Query;
@@ -21,58 +22,32 @@ export interface RouteCall<Params, Query, Body> {
   readonly caller: ServiceCaller;
   /** Aborted if the client has gone. */
   readonly gone: AbortSignal;
-  /** For what only some routes read: a form, and `Last-Event-ID`. */
+  /** For what only some operations read: a form, and `Last-Event-ID`. */
   readonly request: IncomingMessage;
   /** For bytes of the request that are kept in memory. @throws ServiceFault if the caller has its share of it */
   readonly take: (bytes: number) => void;
 }
 
-/** A body in another form than JSON, for the description. */
-export interface OtherContent {
-  readonly contentType: string;
-  readonly description: string;
+/** Bytes, as the contract describes them. */
+export interface Sent {
+  readonly pieces: AsyncIterable<Uint8Array | string>;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
-export interface RouteSpec<
-  Params extends z.ZodObject = z.ZodObject,
-  Query extends z.ZodObject = z.ZodObject,
-  Body extends z.ZodType = z.ZodType,
-> {
-  readonly method: "GET" | "POST" | "DELETE";
-  /** `/v1/runs/{run}` */
-  readonly path: string;
-  /** Null: also without a token. */
-  readonly role: Role | null;
-  /** Begins with a verb. */
-  readonly summary: string;
-  readonly params?: Params;
-  readonly query?: Query;
-  /** JSON. */
-  readonly body?: Body;
-  readonly maxBodyBytes?: number;
-  /** The same JSON as the part `request` of a form, with files. The route reads it itself. */
-  readonly takesForm?: boolean;
-  /** It waits for something, or its answer is a stream: a token has half of its connections for these. */
-  readonly isLasting?: boolean;
-  /** By status. Null: nothing. */
-  readonly answers: Readonly<Record<number, z.ZodType | OtherContent | null>>;
-  /** Errors that the route has beside those of all. */
-  readonly faults?: readonly Status[];
-}
+/** What a handler answers with. Null: all events were sent before. */
+type Handled<Name extends OperationName> =
+  Name extends Answering<"output"> ? AnswerOf<Name> : Name extends Answering<"events"> ? Sent | null : Sent;
 
-/** One route with what it does, whatever the types of its parts. */
-export interface Route extends RouteSpec {
-  handle(call: RouteCall<unknown, unknown, unknown>): Promise<RouteAnswer>;
-}
+type Handler<Name extends OperationName> = (
+  call: RouteCall<Given<Name, "params">, Given<Name, "query">, Given<Name, "body">>,
+) => Promise<Handled<Name>>;
 
-/** Keeps the types of the parts together. */
-export function route<
-  Params extends z.ZodObject = z.ZodObject<Record<never, never>>,
-  Query extends z.ZodObject = z.ZodObject<Record<never, never>>,
-  Body extends z.ZodType = z.ZodUndefined,
->(
-  spec: RouteSpec<Params, Query, Body>,
-  handle: (call: RouteCall<z.output<Params>, z.output<Query>, z.output<Body>>) => Promise<RouteAnswer>,
-): Route {
-  return { ...spec, handle: handle as Route["handle"] };
+/** What the operations of some rooms do: `Handlers<"runs">`. */
+export type Handlers<Room extends string> = {
+  readonly [Name in OperationName as Name extends `${Room}.${string}` ? Name : never]: Handler<Name>;
+};
+
+/** An operation with what it does, whatever the types of its parts. */
+export interface Route extends Offered {
+  handle(call: RouteCall<unknown, unknown, unknown>): Promise<unknown>;
 }

@@ -4,7 +4,7 @@ import { examine, firstFaults } from "../../json/parse-json.ts";
 import type { RouteAnswer } from "./answer.ts";
 import { ServiceFault } from "./fault.ts";
 import { contentTypeOf, hasBody, readJson } from "./multipart.ts";
-import type { Route, RouteCall, ServiceCaller } from "./route.ts";
+import type { Route, RouteCall, Sent, ServiceCaller } from "./route.ts";
 
 const MAX_BODY_BYTES = 1024 ** 2;
 
@@ -49,7 +49,8 @@ export class Router {
       throw new ServiceFault(403, "FORBIDDEN", `this needs a token with the role ${role}`);
     const params = checkedInput(route.params ?? NOTHING, decoded(rawParams), "path");
     const asked = checkedInput(route.query ?? NOTHING, single(query), "query");
-    return await route.handle({ ...asking, params, query: asked, body: await bodyOf(route, request, take) });
+    const body = await bodyOf(route, request, take);
+    return answerOf(route, await route.handle({ ...asking, params, query: asked, body }));
   }
 }
 
@@ -61,6 +62,13 @@ export function permits({ roles }: Pick<ServiceCaller, "roles">, role: string): 
 }
 
 const NOTHING = z.strictObject({});
+
+/** In the form that the contract promises. */
+function answerOf({ status = 200, output, bytes }: Route, value: unknown): RouteAnswer {
+  if (output !== undefined) return { status, json: value };
+  if (value === null) return { status: 204 };
+  return { status: 200, contentType: bytes?.contentType ?? "text/event-stream; charset=utf-8", ...(value as Sent) };
+}
 
 async function bodyOf(route: Route, request: IncomingMessage, take: (bytes: number) => void): Promise<unknown> {
   const { body, maxBodyBytes = MAX_BODY_BYTES, takesForm = false } = route;

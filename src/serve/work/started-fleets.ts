@@ -1,5 +1,6 @@
 import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { FleetSpec } from "../../fleet/model/item.ts";
+import type { EventOf } from "../../operations/contract/table.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import { listFleets } from "../../operations/fleets.ts";
 import { RequestError } from "../../operations/request-error.ts";
@@ -13,7 +14,6 @@ import type { Log } from "../logging/log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Fleets } from "../model/work.ts";
 import type { ServedProject } from "../projects/served-project.ts";
-import type { SentEvent } from "./started-runs.ts";
 
 /** They share the machine: more would only wait for each other. */
 const MAX_FLEETS = 16;
@@ -146,7 +146,7 @@ export class ServiceFleets implements Fleets {
 }
 
 /** An event of a fleet as clients get it: what an item printed is in the item itself. */
-function sentFleetEvent(event: FleetEvent, at = new Date().toISOString()): SentEvent {
+function sentFleetEvent(event: FleetEvent, at = new Date().toISOString()): EventOf<"fleets.events"> {
   switch (event.type) {
     case "started": {
       const { index, key, attempt, machine } = event;

@@ -1,4 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
+import type { EventOf } from "../../operations/contract/table.ts";
 import { runWorker, withArguments, workerNamed } from "../../operations/workers.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
@@ -8,12 +9,8 @@ import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
 import type { RunOrder, Runs } from "../model/work.ts";
 
-/** An event of a run as clients get it: JSON, without host paths. `at`: ISO 8601. */
-export interface SentEvent {
-  readonly type: string;
-  readonly at: string;
-  readonly [name: string]: unknown;
-}
+/** An event of a run as clients get it: JSON, without host paths. */
+type SentEvent = EventOf<"runs.events">;
 
 /** Makes the events of one tree of runs into what is sent. It keeps the rest of a character that is split between two pieces. */
 class RunEvents {
@@ -188,7 +185,8 @@ export class StartedRuns implements Runs {
   /** Only for a bug, or a host that fails. */
   #fail(run: string, error: Error): void {
     const log = this.#followed.get(run)?.log;
-    log?.write({ type: "failed", at: new Date().toISOString(), run } as SentEvent, true);
+    const failed: SentEvent = { type: "failed", at: new Date().toISOString(), run };
+    log?.write(failed, true);
     log?.end();
     this.#followed.delete(run);
     this.#log.error({ run, error: error.name }, "a run failed to run");

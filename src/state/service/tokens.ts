@@ -8,10 +8,7 @@ import { holdFile } from "../file-lock.ts";
 import { lockOwner } from "../owner.ts";
 import { makeClosedDir, makeStateDir } from "../state-dir.ts";
 import { statePaths } from "../state-paths.ts";
-
-/** What a token permits. Each but `metrics` includes `read`, which includes `metrics`; `admin` includes all. */
-export const ROLES = ["metrics", "read", "decide", "run", "admin"] as const;
-export type Role = (typeof ROLES)[number];
+import { ROLES, type Role } from "./roles.ts";
 
 /** A token of the service, without its value. */
 export interface Token {

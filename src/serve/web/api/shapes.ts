@@ -1,6 +1,28 @@
 // biome-ignore-all format: this file is made.
 /* What the service answers with. Made by scripts/page-shapes.ts from the OpenAPI document; not to be changed by hand. */
 
+export type AgentReport = {
+  readonly model: string;
+  readonly steps: number;
+  readonly tokens: {
+    readonly input: number;
+    readonly output: number;
+    readonly estimated: boolean;
+  };
+  /** Null: the project gives no price for some of it. */
+  readonly costUsd: number | null;
+  /** The id of a run. */
+  readonly continues?: string;
+};
+
+export type AllowedTraffic = {
+  readonly to: string;
+  readonly connections: number;
+  readonly requests: number;
+  readonly up: number;
+  readonly down: number;
+};
+
 export type AppliedChangeset = {
   /** The id of a changeset. */
   readonly id: string;
@@ -92,6 +114,10 @@ export type CalledRun = {
   readonly truncated: boolean;
   /** What it wrote in staged mounts; null if nothing. */
   readonly changeset: ReportedChangeset | null;
+  /** What it did on its network, as in its result; null without an allow list. */
+  readonly network: Readonly<Record<string, unknown>> | null;
+  /** What an agent used, as in its result. */
+  readonly agent: Readonly<Record<string, unknown>> | null;
   readonly attachments: readonly string[];
   readonly calls: readonly CalledRun[];
 };
@@ -109,6 +135,8 @@ export type Change = {
   readonly type: "file" | "directory" | "link";
   readonly outcome: string;
   readonly reason: string | null;
+  /** Of a file that was written. */
+  readonly bytes?: number | null;
   /** Why a program of the host would act on it by itself, so that no general yes covers it. */
   readonly hostExecuted?: string | null;
 };
@@ -122,6 +150,8 @@ export type Changeset = {
   readonly project: string;
   /** ISO 8601, UTC. */
   readonly createdAt: string;
+  /** The root of its tree of runs. */
+  readonly root: string;
   /** SHA-256 of what was shown. */
   readonly digest: string;
   readonly changes: readonly Change[];
@@ -139,6 +169,13 @@ export type ChangesetList = {
   readonly more: boolean;
 };
 
+export type DeniedTraffic = {
+  readonly to: string;
+  readonly count: number;
+  readonly reason: string;
+  readonly detail: string;
+};
+
 export type EarlierAttempt = {
   readonly attempt: number;
   readonly status: string;
@@ -147,9 +184,19 @@ export type EarlierAttempt = {
   readonly machine?: string;
   readonly exitCode: number | null;
   readonly error: RunError | null;
+  /** The last line of its standard error that is not empty. */
+  readonly stderrLine: string | null;
+  readonly startedAt: string | null;
   /** ISO 8601, UTC. */
   readonly endedAt: string;
   readonly durationMs: number;
+};
+
+export type Enforcement = {
+  readonly driver: string;
+  readonly requested: Readonly<Record<string, string>>;
+  readonly actual: Readonly<Record<string, string>>;
+  readonly socketMemory?: string;
 };
 
 export type ExplainedRun = {
@@ -296,6 +343,7 @@ export type FleetMachine = {
 };
 
 export type FleetSpec = {
+  readonly version: 1;
   readonly worker: string;
   /** Where its items come from, for people. */
   readonly source: string;
@@ -303,6 +351,9 @@ export type FleetSpec = {
   readonly concurrency: number | "auto";
   readonly reuse: string;
   readonly retries: number;
+  readonly maxFailures: number | null;
+  readonly timeoutMs: number | null;
+  readonly cache: boolean;
   /** Which other machines may run its items; null: none. */
   readonly machines?: {
     readonly needs: readonly string[];
@@ -317,11 +368,19 @@ export type Grant = {
   readonly project: string;
   /** The id of a run. */
   readonly run: string;
+  /** The root of its tree of runs. */
+  readonly root: string;
   readonly worker: string;
   readonly through: readonly string[];
   /** ISO 8601, UTC. */
   readonly grantedAt: string;
   readonly scope: string;
+  /** What was granted, as the worker knows it. */
+  readonly directory?: string;
+  /** Of a directory. */
+  readonly mode?: "read" | "write";
+  /** The host and port that were granted. */
+  readonly to?: string;
 };
 
 export type Held = {
@@ -345,6 +404,8 @@ export type ItemPage = {
 };
 
 export type ItemResult = {
+  readonly index: number;
+  readonly key: string;
   readonly attempt: number;
   readonly status: string;
   readonly run: string | null;
@@ -352,13 +413,19 @@ export type ItemResult = {
   readonly machine?: string;
   readonly exitCode: number | null;
   readonly error: RunError | null;
+  /** The last line of its standard error that is not empty. */
+  readonly stderrLine: string | null;
+  readonly startedAt: string | null;
   /** ISO 8601, UTC. */
   readonly endedAt: string;
   readonly durationMs: number;
   readonly output: unknown;
+  /** Its own: those of its line, or `path`. */
+  readonly fields: Readonly<Record<string, unknown>>;
   readonly memoryBytesPeak: number | null;
   readonly changeset?: {
     readonly id: string | null;
+    readonly counts: Readonly<Record<string, number>>;
   };
 };
 
@@ -423,6 +490,13 @@ export type Narrowing = {
   readonly to?: unknown;
 };
 
+export type NetworkReport = {
+  readonly allowed: readonly AllowedTraffic[];
+  readonly denied: readonly DeniedTraffic[];
+  /** Further hosts that are in none of the lists. */
+  readonly unlisted: number;
+};
+
 export type Problem = {
   readonly message: string;
 };
@@ -456,6 +530,8 @@ export type Question = {
   /** Of a call: its input as JSON, cut if it is long. */
   readonly input?: string;
   readonly command?: string;
+  /** The command line alone, if `command` shows more than it. */
+  readonly line?: string;
   /** The run is on this machine of the queue, which has written the texts. */
   readonly machine?: string;
   /** What programs of the host would act on by themselves: to be shown first. Only `once` covers it. */
@@ -497,6 +573,12 @@ export type ReportedChangeset = {
   readonly counts: Readonly<Record<string, number>>;
 };
 
+export type ResultUsage = {
+  readonly cpuMs: number | null;
+  readonly memoryBytesPeak: number | null;
+  readonly outOfMemory: boolean | null;
+};
+
 export type Review = {
   /** The id of a changeset. */
   readonly id: string;
@@ -508,6 +590,8 @@ export type Review = {
   readonly createdAt: string;
   /** SHA-256 of what was shown. */
   readonly digest: string;
+  /** The project's approval mode. */
+  readonly mode: string;
   /** How many changes can still be applied. */
   readonly waiting: number;
   readonly total: {
@@ -553,6 +637,9 @@ export type ReviewedPart = {
   readonly ruled: {
     readonly outcome: string;
     readonly reason: string;
+    readonly scope: string;
+    /** Of a denial: a user can still approve it. */
+    readonly unasked?: boolean;
   } | null;
 };
 
@@ -585,6 +672,10 @@ export type Run = {
   readonly truncated: boolean;
   /** What it wrote in staged mounts; null if nothing. */
   readonly changeset: ReportedChangeset | null;
+  /** What it did on its network, as in its result; null without an allow list. */
+  readonly network: Readonly<Record<string, unknown>> | null;
+  /** What an agent used, as in its result. */
+  readonly agent: Readonly<Record<string, unknown>> | null;
   readonly input: {
     readonly bytes: number;
     readonly sha256: string;
@@ -619,6 +710,7 @@ export type RunResult = {
   readonly worker: string;
   readonly status: string;
   readonly exitCode: number | null;
+  readonly signal: string | null;
   readonly output: unknown;
   readonly stdout: string;
   readonly stderr: string;
@@ -628,7 +720,13 @@ export type RunResult = {
   /** What it wrote in staged mounts; null if nothing. */
   readonly changeset: ReportedChangeset | null;
   readonly durationMs: number;
+  readonly usage: ResultUsage;
+  readonly network?: NetworkReport;
+  readonly agent?: AgentReport;
+  /** What its plan requested, and what its container reported before it began. */
+  readonly enforcement: Enforcement | null;
   readonly error: RunError | null;
+  readonly calls: readonly RunResult[];
 };
 
 export type Session = {
@@ -653,8 +751,12 @@ export type SessionTool = {
 
 export type SettledChange = {
   readonly path: string;
+  readonly kind: "create" | "modify" | "delete";
+  readonly type: "file" | "directory" | "link";
+  /** Of a file that was written. */
+  readonly bytes: number | null;
   readonly outcome: string;
-  readonly reason?: string | null;
+  readonly reason: string | null;
 };
 
 export type SettledSession = {
@@ -686,6 +788,10 @@ export type ShownFleet = {
   }[];
   /** Failed items by their last words; the 20 largest groups. */
   readonly failures: readonly FailureGroup[];
+  /** The ten that took longest. */
+  readonly slowest: readonly ItemResult[];
+  /** The last ten that failed, the newest first. */
+  readonly lastFailures: readonly ItemResult[];
   /** Items per second, of late; null: it does not run, or none ended. */
   readonly recentRate: number | null;
   readonly leftMs: number | null;
@@ -744,6 +850,10 @@ export type ToolAnswer = {
   readonly ok: true;
   readonly text: string;
   readonly data: Readonly<Record<string, unknown>>;
+  readonly image?: {
+    readonly mimeType: string;
+    readonly base64: string;
+  };
 };
 
 export type ToolRefusal = {

@@ -1,0 +1,120 @@
+import { z } from "zod";
+import { answer, operation } from "./operation.ts";
+import { approvalId, count, digest, grantId, inProject, projectName, runId, time } from "./terms.ts";
+
+const MAX_LISTED = 500;
+
+/** A place in the order of a list: a time, and the id of a question of that time. */
+export const APPROVAL_CURSOR = /^(\d{1,15}(?:\.\d{1,9})?)-([0-9a-f]{12})$/;
+
+const question = answer({
+  run: z.string(),
+  root: z.string(),
+  worker: z.string(),
+  through: z.array(z.string()).optional().describe("The workers from the root run down to this one"),
+  operations: z.array(z.string()),
+  paths: z.array(z.string()),
+  directory: z.string().optional().describe("Of a grant: what is requested"),
+  wider: z.array(z.string()).optional().describe("Of a grant: what may be granted instead, the nearest first"),
+  to: z.string().optional().describe("Of a grant: the host and port that are requested"),
+  reaches: z.array(z.string()).optional().describe("Of such a grant: what it reaches already"),
+  callee: z.string().optional(),
+  input: z.string().optional().describe("Of a call: its input as JSON, cut if it is long"),
+  command: z.string().optional(),
+  line: z.string().optional().describe("The command line alone, if `command` shows more than it"),
+  machine: z.string().optional().describe("The run is on this machine of the queue, which has written the texts"),
+  hostExecuted: z
+    .array(answer({ path: z.string(), why: z.string() }).meta({ id: "HostExecuted" }))
+    .optional()
+    .describe("What programs of the host would act on by themselves: to be shown first. Only `once` covers it"),
+  why: z.string().optional().describe("Often written by the worker, so it may be false"),
+  diff: z.string().optional().describe("A unified diff"),
+  lastingOnly: z.boolean().optional().describe("Nothing is done with the answer now"),
+  runs: z.int().optional().describe("How many runs wait for the answer, which is for all of them"),
+  waiting: z
+    .array(answer({ run: z.string(), root: z.string() }).meta({ id: "WaitingRun" }))
+    .optional()
+    .describe("Those runs, `run` first, each with the root of its tree"),
+})
+  .meta({ id: "Question" })
+  .describe("What is asked, by whom and why, with the diff; its texts may come from a worker");
+
+const approval = answer({
+  id: approvalId,
+  project: projectName,
+  state: z.enum(["waiting", "decided"]),
+  digest,
+  askedAt: time,
+  question,
+  lookAlike: z.array(z.string()).describe("What of its names may be taken for something else, in words"),
+  decidedAt: time.nullable(),
+  outcome: z.enum(["approved", "denied", "timed_out", "withdrawn"]).nullable(),
+  scope: z.enum(["once", "tree", "session"]).nullable(),
+  answers: z.array(z.enum(["once", "tree", "no"])).describe("What may be answered"),
+  at: z.enum(["terminal", "client", "program", "board"]).describe("Where else it is asked; board: nowhere"),
+  directory: z.string().nullable().describe("Of a grant: what was chosen in place of the requested one"),
+  by: z.string().nullable().describe("Who decided: the name of a token or of a user"),
+  via: z
+    .enum(["terminal", "client", "program", "command", "service"])
+    .nullable()
+    .describe("Where it was decided: where it was asked, with `corral approvals`, or here"),
+}).meta({ id: "Approval" });
+const inApproval = z.strictObject({ approval: approvalId });
+
+const grant = answer({
+  id: grantId,
+  project: projectName,
+  run: runId,
+  root: runId.describe("The root of its tree of runs"),
+  worker: z.string(),
+  through: z.array(z.string()),
+  grantedAt: time,
+  scope: z.string(),
+  directory: z.string().optional().describe("What was granted, as the worker knows it"),
+  mode: z.enum(["read", "write"]).optional().describe("Of a directory"),
+  to: z.string().optional().describe("The host and port that were granted"),
+}).meta({ id: "Grant" });
+
+export const approvalOperations = {
+  "approvals.list": operation("approvals.list", {
+    summary:
+      "List the questions that wait for a decision, the oldest first; or those that were decided, the newest first. Also those of other processes. `cursor` is `next` of the page before.",
+    query: z.strictObject({
+      ...inProject,
+      root: z.string().max(100).optional().describe("Only those that a run of this tree waits for"),
+      state: z.enum(["waiting", "decided"]).default("waiting"),
+      cursor: z.string().regex(APPROVAL_CURSOR, "must be `next` of a list of questions").optional(),
+      limit: count(1, MAX_LISTED).optional(),
+    }),
+    output: z
+      .object({ approvals: z.array(approval), next: z.string().nullable().describe("Null: there are no more") })
+      .meta({ id: "ApprovalPage" }),
+  }),
+  "approvals.show": operation("approvals.show", {
+    summary: "Show a question, and how it was decided.",
+    params: inApproval,
+    output: approval,
+    faults: [404],
+  }),
+  "approvals.decide": operation("approvals.decide", {
+    summary: "Decide on a question as it was shown. 409: another was faster, or it is not what was shown.",
+    params: inApproval,
+    body: z.strictObject({
+      answer: z.enum(["once", "tree", "no"]).describe("tree: until this tree of runs ends"),
+      digest,
+      directory: z.string().max(4096).optional().describe("Of a grant: one of wider, in place of the requested one"),
+    }),
+    output: approval,
+    faults: [404, 409, 415],
+  }),
+  "grants.list": operation("grants.list", {
+    summary: "List what running workers were granted beyond their files.",
+    output: z.object({ grants: z.array(grant) }),
+  }),
+  "grants.revoke": operation("grants.revoke", {
+    summary: "Revoke a grant. Tools lose it at once, and containers that have it are replaced.",
+    params: z.strictObject({ grant: grantId }),
+    output: z.object({ id: grantId, outcome: z.literal("revoked") }),
+    faults: [404],
+  }),
+} as const;
