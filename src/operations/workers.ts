@@ -1,4 +1,5 @@
 import { basename } from "node:path";
+import type { Readable } from "node:stream";
 import type { ModelMessage } from "ai";
 import { MAX_CONTINUED, transcriptFrom } from "../agent/continued.ts";
 import type { Transcripts } from "../agent/transcript.ts";
@@ -78,6 +79,8 @@ export interface WorkerRun {
   readonly words?: readonly string[];
   /** JSON for the worker's standard input, or for an agent to read; absent: none. */
   readonly input?: unknown;
+  /** What its command reads on standard input after `input`, as it comes. Absent: nothing. */
+  readonly stdin?: Readable;
   readonly attachments?: readonly AttachedPath[];
   /** For an agent: the id of a run of it that has ended, whose conversation is continued. */
   readonly continues?: string;
@@ -103,6 +106,7 @@ export async function runWorker(request: WorkerRun, env: RunEnvironment): Promis
     worker,
     words = [],
     input,
+    stdin,
     attachments = [],
     cwd,
     policy,
@@ -121,6 +125,7 @@ export async function runWorker(request: WorkerRun, env: RunEnvironment): Promis
       worker,
       words,
       input,
+      ...(stdin === undefined ? {} : { stdin }),
       attachments: files,
       signal,
       learnsNetwork,

@@ -1,3 +1,4 @@
+import type { Readable } from "node:stream";
 import type { AgentDefinition, WorkerDefinition } from "../declarations/worker/worker.ts";
 import { planLimits } from "../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -40,6 +41,8 @@ export interface RunRequest {
   readonly words?: readonly string[];
   /** JSON for the worker's standard input; `undefined`: none. */
   readonly input?: unknown;
+  /** What its command reads on standard input after `input`. It is passed on as it comes, and kept nowhere. Absent: nothing. */
+  readonly stdin?: Readable;
   readonly attachments?: readonly Attachment[];
   /** For an agent: the conversation of an earlier run. */
   readonly continues?: Continued;
@@ -57,6 +60,7 @@ export async function run(request: RunRequest, environment: RunEnvironment): Pro
     worker,
     words = [],
     input,
+    stdin,
     attachments = [],
     continues,
     learnsNetwork = false,
@@ -85,6 +89,7 @@ export async function run(request: RunRequest, environment: RunEnvironment): Pro
     words,
     callerSandbox: project,
     input,
+    ...(stdin === undefined ? {} : { stdin }),
     attachments,
     signal: AbortSignal.any([signal, stopped]),
     learnsNetwork,
@@ -184,7 +189,7 @@ async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork)
     sandbox: () => sandboxView(job, grantee.sandbox, plan),
     trouble: (detail) => env.emit({ type: "trouble", ...owner, detail }),
   });
-  cell.release(inputBytes(job.input));
+  cell.release(inputBytes(job.input), job.stdin);
   const bounds = { timeoutMs: deadline - begunAt, signal: job.signal, flooded, overDisk: opened.overDisk };
   const { exit, stopped: reason } = await supervise(cell, bounds);
   masked.end();

@@ -19,7 +19,8 @@ export interface Outcome {
 }
 
 export interface StartOptions {
-  readonly stdin?: string;
+  /** Null: it stays open, and is the test's to write. */
+  readonly stdin?: string | Uint8Array | null;
   readonly env?: Readonly<Record<string, string>>;
   /** The working directory, below the project's. */
   readonly cwd?: string;
@@ -71,7 +72,7 @@ export async function cliProject(spec: {
       stdio: "pipe",
     });
     child.stdin.on("error", () => {});
-    child.stdin.end(stdin);
+    if (stdin !== null) child.stdin.end(stdin);
     const ended = outcomeOf(child);
     running.set(child, ended);
     return { child, ended: ended.finally(() => running.delete(child)) };
@@ -82,7 +83,7 @@ export async function cliProject(spec: {
     start,
     corral: (args, { stdin = "", env = {}, cwd = "." } = {}) =>
       withinProcess(args, {
-        stdin,
+        stdin: String(stdin ?? ""),
         env: { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: stateDir, ...env },
         cwd: join(dir, cwd),
       }),

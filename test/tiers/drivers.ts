@@ -6,6 +6,7 @@
 const ABOUT_CELLS = [
   "test/attacks/",
   "test/agreement/",
+  "test/cli/standard-input.test.ts",
   "test/run/changes/staged-reaping.test.ts",
   "test/run/death-watch.test.ts",
   "test/run/reaping.test.ts",

@@ -1,6 +1,7 @@
-import { existsSync } from "node:fs";
+import { existsSync, fstatSync, statSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import type { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { TranscriptFolder } from "../../agent/transcript-folder.ts";
 import { noTerminal } from "../../approval/approver.ts";
@@ -23,7 +24,7 @@ import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { exitStatusOf } from "../terminal/exit-status.ts";
+import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import {
   colorsFor,
   printJson,
@@ -185,13 +186,14 @@ export async function runVerb(name: string | undefined, options: RunOptions, ter
   if (options.record !== undefined) refuseRecording(options.record, worker, terminal);
   if (options.learnNetwork) await refuseLearning(worker, project, options, terminal);
   const input = await readInput(options.input, terminal);
+  const stdin = isImplied && input === undefined ? passedInput(terminal) : null;
   const files = await attachedPaths(options.attach, terminal.cwd);
   using screen = await screenFor(terminal, options);
-  using stop = stoppable(terminal, (line) => screen.tell(line));
+  using stop = stoppable(terminal, (line) => screen.tell(line), { whileRead: true });
   await using tree = await treeOf(options.attachTree, files, { cwd: terminal.cwd, signal: stop.signal });
   const attachments = [...files, ...(tree?.attachments ?? [])];
   const { result, grants } = await ran(
-    { worker, words: options.words ?? [], input, attachments, policy },
+    { worker, words: options.words ?? [], input, ...(stdin === null ? {} : { stdin }), attachments, policy },
     project,
     options,
     {
@@ -208,7 +210,22 @@ export async function runVerb(name: string | undefined, options: RunOptions, ter
   if (options.record !== undefined) await recordRun(options.record, result, project, terminal);
   if (isImplied) tellWay(result, project.policyName, terminal);
   else await tellSuggestion(project, options.project, grants, terminal);
-  return exitStatusOf(result);
+  return stop.isUnread() ? EXIT.unread : exitStatusOf(result);
+}
+
+/**
+ * What a command without a declaration reads, as it would without Corral. Null at a terminal, on which Corral itself may ask, and which `corral shell`
+ * passes on; and where there is nothing to read.
+ */
+function passedInput(terminal: Terminal): Readable | null {
+  const { stdin } = terminal;
+  if (stdin.isTTY || isDevNull(stdin)) return null;
+  // What cannot be read, such as a directory, ends there.
+  return stdin.on("error", (error) => say(terminal, `corral: standard input cannot be read: ${error.message}`));
+}
+
+function isDevNull({ fd }: NodeJS.ReadStream & { readonly fd?: number }): boolean {
+  return fd !== undefined && fstatSync(fd).rdev === statSync("/dev/null").rdev;
 }
 
 /** Few runs attach a tree, and git is loaded only for these. */
@@ -240,7 +257,7 @@ interface Surroundings {
 }
 
 async function ran(
-  what: Pick<WorkerRun, "worker" | "words" | "input" | "attachments" | "policy">,
+  what: Pick<WorkerRun, "worker" | "words" | "input" | "stdin" | "attachments" | "policy">,
   project: Project,
   options: RunOptions,
   around: Surroundings,

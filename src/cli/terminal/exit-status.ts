@@ -13,6 +13,8 @@ export const EXIT = {
   refused: 126,
   cancelled: 130,
   outOfMemory: 137,
+  /** Nobody reads the output any more: as a shell tells SIGPIPE. */
+  unread: 141,
   /** A limit on output or disk was passed: as a shell tells SIGXFSZ, which is what a too large file is ended by. */
   tooMuch: 128 + constants.signals.SIGXFSZ,
 } as const;

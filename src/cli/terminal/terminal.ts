@@ -31,7 +31,7 @@ export function terminalOf(process: NodeJS.Process): ProcessTerminal {
   const stops = new Set<(signal: NodeJS.Signals) => void>();
   let fault: Error | null = null;
   let hungUp = false;
-  /** If the reader closes the output (`corral run … | head`), the work runs to its end. An error of writing ends it. */
+  /** If the reader closes the output (`corral map … | head`), the work runs to its end. An error of writing ends it. */
   const onError = (error: NodeJS.ErrnoException): void => {
     // A terminal that was closed is no lost output: the signal for it has already stopped the work.
     if (error.code === "EPIPE" || fault !== null || hungUp) return;
@@ -245,16 +245,41 @@ export type FleetScreen = Screen<FleetEvent, FleetSummary>;
 export interface Stop extends Disposable {
   readonly signal: AbortSignal;
   cancel(): void;
+  /** True once it was cancelled because nobody reads standard output any more. */
+  isUnread(): boolean;
 }
 
-/** The first SIGINT, SIGTERM or SIGHUP cancels and cleans up; the second exits at once. */
-export function stoppable(terminal: Terminal, tell: (line: string) => void): Stop {
+/**
+ * The first SIGINT, SIGTERM or SIGHUP cancels and cleans up; the second exits at once. `whileRead`: it is also cancelled when the reader of standard
+ * output has gone, which a write finds out.
+ */
+export function stoppable(
+  terminal: Terminal,
+  tell: (line: string) => void,
+  { whileRead = false }: { readonly whileRead?: boolean } = {},
+): Stop {
   const controller = new AbortController();
+  let isUnread = false;
   const cancel = (): void => controller.abort(new Error("it was cancelled"));
   const off = terminal.onStop(() => {
     if (controller.signal.aborted) terminal.exit(EXIT.cancelled);
     cancel();
     tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit now");
   });
-  return { signal: controller.signal, cancel, [Symbol.dispose]: off };
+  const onError = (error: NodeJS.ErrnoException): void => {
+    if (error.code !== "EPIPE" || isUnread || controller.signal.aborted) return;
+    isUnread = true;
+    cancel();
+    tell("corral: Nobody reads the output any more. Stopping and cleaning up");
+  };
+  if (whileRead) terminal.stdout.on("error", onError);
+  return {
+    signal: controller.signal,
+    cancel,
+    isUnread: () => isUnread,
+    [Symbol.dispose]: () => {
+      off();
+      terminal.stdout.off("error", onError);
+    },
+  };
 }

@@ -47,6 +47,7 @@ more. What it writes below --rw is shown as a diff at the
 end, and you are asked. Without a terminal it waits for
 \`corral changes apply\`; --apply asks nothing. If a folder of
 --rw below the working directory is missing, it is made.
+Its standard input is that of corral, but for a terminal.
 
 The worker's standard output is on standard output,
 everything else on standard error. A terminal gets text and
@@ -59,6 +60,7 @@ Exit status: the worker's own, or
   126  refused or denied
   130  cancelled
   137  killed for memory
+  141  nobody reads its output any more
   153  over a limit of output or disk
   128+n  ended by signal n
 ${examples(

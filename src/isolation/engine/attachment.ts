@@ -1,6 +1,7 @@
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import type Docker from "dockerode";
 import { GateStreams } from "../gate/gate-streams.ts";
+import { pour } from "../gate/pour.ts";
 import { GO } from "../gate/report.ts";
 
 /** Receives a piece of one stream. */
@@ -71,7 +72,7 @@ export interface AttachedStreams {
   /** The whole report; rejects if the cell ends, or prints too much, before the report is complete. */
   readonly report: Promise<string>;
   /** Opens the gate. A lasting input stays open until {@link AttachedStreams.close}, or until this process ends. */
-  release(input: Uint8Array): void;
+  release(input: Uint8Array, rest?: Readable): void;
   /** More of a lasting input. */
   write(text: string): void;
   /** True if the gate has reported that it became the worker. */
@@ -116,9 +117,9 @@ export async function attach(
     report: gate.report,
     ended,
     hasBegun: () => gate.hasBegun,
-    release(bytes) {
+    release(bytes, rest) {
       gate.release();
-      input.release(bytes);
+      input.release(bytes, rest);
     },
     write: (text) => input.write(text),
     close() {
@@ -146,9 +147,10 @@ class InputAtOnce {
     this.#shared = shared;
   }
 
-  release(bytes: Uint8Array): void {
-    if (bytes.length <= MAX_SHARED_BYTES) this.#shared.end(Buffer.concat([Buffer.from(GO), bytes]));
-    else void this.#releaseApart(bytes);
+  release(bytes: Uint8Array, rest?: Readable): void {
+    if (rest === undefined && bytes.length <= MAX_SHARED_BYTES)
+      this.#shared.end(Buffer.concat([Buffer.from(GO), bytes]));
+    else void this.#releaseApart(bytes, rest);
   }
 
   write(_text: string): void {
@@ -161,13 +163,14 @@ class InputAtOnce {
   }
 
   /** If the cell has ended already, its exit reports that. */
-  async #releaseApart(bytes: Uint8Array): Promise<void> {
+  async #releaseApart(bytes: Uint8Array, rest?: Readable): Promise<void> {
     const own = await (this.#container.attach(INPUT_ONLY) as Promise<unknown> as Promise<Duplex>).catch(() => null);
     if (own === null) return void this.#shared.destroy();
     this.#own = unread(own);
     if (this.#closed) return void own.destroy();
-    own.write(GO);
-    own.end(bytes);
+    const first = Buffer.concat([Buffer.from(GO), bytes]);
+    if (rest === undefined) own.end(first);
+    else pour(first, rest, own);
   }
 }
 
@@ -179,9 +182,10 @@ class LastingInput {
     this.#own = unread(own);
   }
 
-  release(bytes: Uint8Array): void {
-    this.#own.write(GO);
-    this.#own.write(bytes);
+  release(bytes: Uint8Array, rest?: Readable): void {
+    const first = Buffer.concat([Buffer.from(GO), bytes]);
+    if (rest === undefined) this.#own.write(first);
+    else pour(first, rest, this.#own);
   }
 
   write(text: string): void {

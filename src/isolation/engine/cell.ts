@@ -58,9 +58,9 @@ export function dockerCell({ docker, container, attachment, wait, enforcement, a
     id: container.id,
     enforcement,
     exit,
-    release(input) {
+    release(input, rest) {
       sampler.begin();
-      attachment.release(ahead.length === 0 ? input : Buffer.concat([ahead, input]));
+      attachment.release(ahead.length === 0 ? input : Buffer.concat([ahead, input]), rest);
     },
     listen,
     unnamedBytes: () => unnamedBytes(container),

@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
 import type { NetworkPlace } from "../../sandbox/network/rule.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 
@@ -6,8 +7,11 @@ import type { Enforcement } from "../plan/enforcement.ts";
 export interface Cell extends AsyncDisposable {
   readonly id: string;
   readonly enforcement: Enforcement;
-  /** Starts the worker, with `input` as its whole standard input. Once. */
-  release(input: Uint8Array): void;
+  /**
+   * Starts the worker, with `input` and then all of `rest` as its whole standard input. Once. `rest` is read as fast as the worker reads, and
+   * stays its caller's: it may have more when the worker has ended, and an error of it is its caller's to see, and the end of the input.
+   */
+  release(input: Uint8Array, rest?: Readable): void;
   /** Resolves when the cell has ended and all of its output was delivered. Never rejects. */
   readonly exit: Promise<CellExit>;
   /**

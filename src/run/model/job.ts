@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { Readable } from "node:stream";
 import type { ModelMessage } from "ai";
 import type { Spending } from "../../agent/spending.ts";
 import type { Blob } from "../../blobs/blob.ts";
@@ -164,6 +165,8 @@ export interface Job {
   /** Names of the workers from the root run to this one. */
   readonly path: readonly string[];
   readonly input: unknown;
+  /** What its command reads on standard input after `input`, such as Corral's own. Absent: nothing. It stays its giver's. */
+  readonly stdin?: Readable;
   readonly attachments: readonly Attachment[];
   readonly narrow: Narrow | null;
   /**
@@ -199,7 +202,7 @@ export interface Job {
 /** A job that a person or a program asks for: the first of its tree, under the project. */
 export function rootJob(
   asked: Pick<Job, "run" | "worker" | "callerSandbox" | "signal"> &
-    Partial<Pick<Job, "words" | "input" | "attachments" | "continues" | "learnsNetwork" | "appliesFailed">>,
+    Partial<Pick<Job, "words" | "input" | "stdin" | "attachments" | "continues" | "learnsNetwork" | "appliesFailed">>,
   delegation: { maxDepth: number; maxCalls: number },
 ): Job {
   return {

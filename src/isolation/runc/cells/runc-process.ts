@@ -1,4 +1,6 @@
+import type { Readable } from "node:stream";
 import { GateStreams } from "../../gate/gate-streams.ts";
+import { pour } from "../../gate/pour.ts";
 import { GO } from "../../gate/report.ts";
 import type { StartRequest } from "../../port/driver.ts";
 import { endStarters } from "../remains/remove-cell.ts";
@@ -15,7 +17,7 @@ export type RuncEnd =
 export interface RuncProcess {
   readonly streams: GateStreams;
   /** Opens the gate. A lasting input stays open until {@link RuncProcess.close}, or until this process ends. */
-  release(input: Uint8Array): void;
+  release(input: Uint8Array, rest?: Readable): void;
   /** More of a lasting input. */
   write(text: string): void;
   /** Settles when the process has ended and all output was delivered. Never rejects. */
@@ -82,10 +84,11 @@ export async function startRunc({
   return {
     streams,
     end,
-    release(input) {
+    release(input, rest) {
       streams.release();
       const first = Buffer.concat([Buffer.from(GO), input]);
-      if (isLasting) stdin.write(first);
+      if (rest !== undefined) pour(first, rest, stdin);
+      else if (isLasting) stdin.write(first);
       else stdin.end(first);
     },
     hasEnded: () => hasEnded,

@@ -313,9 +313,9 @@ function runcCell(parts: Parts): Cell {
     id,
     enforcement,
     exit,
-    release(input) {
+    release(input, rest) {
       sampler.begin();
-      process.release(ahead.length === 0 ? input : Buffer.concat([ahead, input]));
+      process.release(ahead.length === 0 ? input : Buffer.concat([ahead, input]), rest);
     },
     listen: (places, accept) => network.listen(namespace, places, accept),
     async unnamedBytes() {
