@@ -31,14 +31,15 @@ DO $do$ DECLARE
 BEGIN
   IF NOT pg_has_role(tables_owner, '@ROLE@', 'USAGE') THEN EXECUTE format('GRANT "@ROLE@" TO %s', tables_owner); END IF;
 END $do$;
--- A role may write its own settings, so any machine that uses it may have. Those that a pooler needs stay.
+-- A role may write its own settings, so any machine that uses it may have. Those that a pooler needs stay, and those of one
+-- transaction, which have no effect here: newer servers reset them with all others alone.
 DO $do$ DECLARE
   machines oid := (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = '@ROLE@');
   setting record;
 BEGIN
   FOR setting IN SELECT d.datname, split_part(c, '=', 1) AS name FROM pg_catalog.pg_db_role_setting s
     LEFT JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase, unnest(s.setconfig) AS c
-    WHERE s.setrole = machines AND c NOT IN (@POOLER_SETTINGS@)
+    WHERE s.setrole = machines AND c NOT IN (@POOLER_SETTINGS@) AND c NOT LIKE 'transaction\_%'
       AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings p WHERE p.name = split_part(c, '=', 1) AND p.context <> 'user') LOOP
     BEGIN
       EXECUTE format('ALTER ROLE %I %s RESET %I', '@ROLE@', 'IN DATABASE ' || quote_ident(setting.datname), setting.name);
