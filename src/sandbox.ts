@@ -38,7 +38,6 @@ export {
   type SandboxErrorCode,
   SuffixNotAllowedError,
 } from "./sandbox/errors.ts";
-export { SandboxPermissionEscalationError } from "./sandbox/escalation.ts";
 export type { Limits } from "./sandbox/limits.ts";
 export type { Access, Mode, Mount } from "./sandbox/mount.ts";
 export type { AllowedNetwork, Network, NetworkRule } from "./sandbox/network/rule.ts";
@@ -46,4 +45,4 @@ export type { Policy } from "./sandbox/policy.ts";
 export type { Derivation, Needs, Sandbox } from "./sandbox/sandbox.ts";
 export type { Violation, ViolationCode } from "./sandbox/violation.ts";
 export { parseVirtualPath, type VirtualPath } from "./sandbox/virtual-path.ts";
-export { describeViolation, describeViolations } from "./sandbox/wording.ts";
+export { describeViolation, describeViolations, SandboxPermissionEscalationError } from "./sandbox/wording.ts";

@@ -10,8 +10,8 @@ import {
   tool,
 } from "ai";
 import { charactersIn, isTooDeep } from "../json/parse-json.ts";
-import { formatDuration } from "../sandbox/units.ts";
 import type { RedactedPieces } from "../secrets/read-secret.ts";
+import { formatDuration } from "../text/amounts.ts";
 import {
   type AgentEvent,
   type AgentFailure,

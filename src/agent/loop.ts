@@ -1,6 +1,6 @@
 import type { ModelMessage } from "ai";
 import { charactersIn, parseJson } from "../json/parse-json.ts";
-import { formatBytes } from "../sandbox/units.ts";
+import { formatBytes } from "../text/amounts.ts";
 import { askAgain, type OnAsking, PATIENCE, type RetryDelays } from "./asked-again.ts";
 import { type AnsweredCall, resultMessages } from "./continued.ts";
 import type {

@@ -1,3 +1,4 @@
+import { present } from "../text/present.ts";
 import type { AgentToolAnswer, AskedCall, ModelAnswer } from "./events.ts";
 
 /** The run of a transcript. */
@@ -67,7 +68,7 @@ export class Transcript {
 
   async result({ id, tool }: AskedCall, { code, text, image }: AgentToolAnswer): Promise<void> {
     const shown = image && { mimeType: image.mimeType, bytes: Math.floor((image.base64.length * 3) / 4) };
-    await this.#add({ type: "result", id, tool, code, text, ...(shown === undefined ? {} : { image: shown }) });
+    await this.#add({ type: "result", id, tool, code, text, ...present({ image: shown }) });
   }
 
   async end(status: string, error: { readonly code: string; readonly message: string } | null): Promise<void> {

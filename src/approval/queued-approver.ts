@@ -183,8 +183,12 @@ export class QueuedApprover implements Approver, Shareable {
 
   #open(key: string, waiting: readonly Waiting[]): Group {
     const group: Group = {
-      ...{ key, waiting: new Map(waiting.map((one) => [one.request.run, one])), left: new AbortController() },
-      ...{ posted: null, timer: undefined, elsewhere: null },
+      key,
+      waiting: new Map(waiting.map((one) => [one.request.run, one])),
+      left: new AbortController(),
+      posted: null,
+      timer: undefined,
+      elsewhere: null,
     };
     this.#groups.add(group);
     this.#queue.add(group);

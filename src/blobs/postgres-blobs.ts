@@ -99,7 +99,9 @@ export class PostgresBlobs implements BlobStore {
 
   async #piece(digest: Digest, after: number, most: number): Promise<Piece | null> {
     const [found] = await this.#database.query<Piece>("SELECT * FROM corral.blob_piece($1, $2, $3)", [
-      ...[digest, after, most],
+      digest,
+      after,
+      most,
     ]);
     if (found === undefined) return null;
     // The server's word: another size than a number would not be compared with any.

@@ -3,9 +3,10 @@ import { dirname } from "node:path/posix";
 import { contentOf } from "../files/host/content.ts";
 import { codeOf, hasCode } from "../platform/errno.ts";
 import { askedOnApplying, comesBack } from "../sandbox/expand.ts";
-import { formatBytes } from "../sandbox/units.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 import type { SecretSearch } from "../secrets/read-secret.ts";
+import { formatBytes } from "../text/amounts.ts";
+import { present } from "../text/present.ts";
 import { changesApart } from "./diff.ts";
 import { type Change, type ChangedMount, type Changeset, placesAbove } from "./model/changeset.ts";
 import { BytesBudget, type Draft, inOrderOfApplying, judged, TooManyChanges } from "./scan/judge.ts";
@@ -222,7 +223,7 @@ export class Collecting {
         base,
         next,
         ...said,
-        ...(linkText === undefined ? {} : { linkText }),
+        ...present({ linkText }),
       };
       this.#found.push({ change, asks, isLeft, isOpen, isInView: view.mount.view !== undefined });
     }

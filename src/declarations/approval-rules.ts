@@ -2,7 +2,7 @@ import { z } from "zod";
 import { APPROVAL_OPERATIONS } from "../sandbox/approval.ts";
 import { parseTarget } from "../sandbox/network/rule.ts";
 import { parseVirtualPath } from "../sandbox/virtual-path.ts";
-import { present } from "./terms/present.ts";
+import { present } from "../text/present.ts";
 import { pattern } from "./worker/shell-rules.ts";
 import { byKind, map } from "./yaml/shape.ts";
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
+import { present } from "../text/present.ts";
 import { nameFault } from "./terms/names.ts";
-import { present } from "./terms/present.ts";
 import { parseTemplate } from "./terms/sandbox-form.ts";
 import { hostPath } from "./terms/terms.ts";
 import { byKind, duration, kindOf, map } from "./yaml/shape.ts";

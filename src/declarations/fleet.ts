@@ -1,11 +1,11 @@
 import { readdir } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { hasCode } from "../platform/errno.ts";
+import { present } from "../text/present.ts";
 import { type FleetManner, type FleetYaml, fleetYaml, type MachineNeeds, mannerOf } from "./fleet-yaml.ts";
 import { fileFault } from "./place/host-place.ts";
 import type { Project } from "./project.ts";
 import { nameFault } from "./terms/names.ts";
-import { present } from "./terms/present.ts";
 import { type Checked, checkShape } from "./yaml/check.ts";
 import { parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
 import { nearest } from "./yaml/issue.ts";

@@ -5,10 +5,10 @@ import type { Policy } from "../sandbox/policy.ts";
 import type { Needs, PathNeed, Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { present } from "../text/present.ts";
 import { resolveNetwork } from "./network/package-rules.ts";
 import type { RegistryMap } from "./network/registries/read-registries.ts";
 import { plantedLinkFault, resolveHostPlace } from "./place/host-place.ts";
-import { present } from "./terms/present.ts";
 import type { RawNeeds, RawPathNeed } from "./worker/exposure.ts";
 
 export interface ResolveContext {

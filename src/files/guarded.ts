@@ -2,9 +2,8 @@ import { canRead, canWrite, checkRead, readablePaths, writablePaths } from "../s
 import type { ChangeOperation } from "../sandbox/approval.ts";
 import { FileTooLargeError, NotFoundError, type SandboxError } from "../sandbox/errors.ts";
 import type { EntryKind } from "../sandbox/host-executed.ts";
-import { ROOTED_BASE } from "../sandbox/reserved.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import { below, covers, joinVirtual, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { below, covers, joinVirtual, ROOT, ROOTED_BASE, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { type AccessResolution, CheckedAccess, type ConsentNeed } from "./checked-access.ts";
 import { foresee } from "./foresee.ts";
 import {

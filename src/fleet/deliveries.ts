@@ -52,7 +52,10 @@ export class Deliveries implements AsyncDisposable {
     const { work, pause } = elsewhere;
     const onTrouble = (detail: string): void => onEvent({ type: "trouble", detail });
     this.#items = new ItemsElsewhere({
-      ...{ id, work, pause, stuck: this.#stuck.signal },
+      id,
+      work,
+      pause,
+      stuck: this.#stuck.signal,
       settle: (delivered) => this.#settleOrWait(delivered),
       onFailure: (error) => {
         this.#stuck.abort();

@@ -11,10 +11,11 @@ import { permissionOf, rootSandbox } from "../run/model/permission.ts";
 import { describeAll } from "../run/model/result.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import { formatDuration } from "../sandbox/units.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { announceFleet, countLiveFleets } from "../state/live-dir.ts";
 import { currentOwner, type Owner } from "../state/owner.ts";
+import { formatDuration } from "../text/amounts.ts";
+import { present } from "../text/present.ts";
 import type { FleetCache } from "./cache/fleet-cache.ts";
 import type { OnFleetEvent } from "./events.ts";
 import type { ItemExecutor } from "./item-result.ts";
@@ -337,7 +338,7 @@ async function dryItem(
   env: RunEnvironment,
 ): Promise<DryItem> {
   const { index, key, place, input, attachments } = item;
-  const about = { index, key, place, ...(input === undefined ? {} : { input }), attachments };
+  const about = { index, key, place, ...present({ input }), attachments };
   if (item.refusal !== undefined) return { ...about, mounts: null, problems: [item.refusal] };
   const reads = readByAll(sandbox, spec.reuse);
   const asked = { fleet: "dry-run", run: newRunId(), signal: new AbortController().signal, turn: async () => {} };

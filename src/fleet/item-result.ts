@@ -84,7 +84,11 @@ export function itemResult(
   const { exitCode, output, usage, changeset } = result;
   return {
     ...unrunResult(claimed, isPending(result) ? "pending" : result.status),
-    ...{ run: claimed.run, attempt: claimed.attempt, exitCode, output, error: explained(result, troubles) },
+    run: claimed.run,
+    attempt: claimed.attempt,
+    exitCode,
+    output,
+    error: explained(result, troubles),
     stderrLine: lastLines(result.stderr).at(-1) ?? null,
     startedAt: startedAt?.toISOString() ?? null,
     durationMs: startedAt === null ? 0 : Math.max(0, Date.now() - startedAt.getTime()),
@@ -146,18 +150,20 @@ export function cachedResult(item: Pick<ClaimedItem, "request">, { output }: Ite
 /** The result of an item that did not run. */
 export function unrunResult({ request }: Pick<ClaimedItem, "request">, status: string): ItemResult {
   return {
-    ...{
-      index: request.index,
-      key: request.key,
-      status,
-      run: null,
-      attempt: 0,
-      exitCode: null,
-      output: null,
-      error: null,
-    },
-    ...{ stderrLine: null, fields: request.fields ?? {} },
-    ...{ startedAt: null, endedAt: new Date().toISOString(), durationMs: 0, memoryBytesPeak: null },
+    index: request.index,
+    key: request.key,
+    status,
+    run: null,
+    attempt: 0,
+    exitCode: null,
+    output: null,
+    error: null,
+    stderrLine: null,
+    fields: request.fields ?? {},
+    startedAt: null,
+    endedAt: new Date().toISOString(),
+    durationMs: 0,
+    memoryBytesPeak: null,
   };
 }
 

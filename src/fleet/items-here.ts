@@ -7,7 +7,7 @@ import { bugText } from "../platform/errno.ts";
 import { type Attachment, type Job, newRunId } from "../run/model/job.ts";
 import { brokenResult, type RunResult, UnfinishedChanges, unstartedResult } from "../run/model/result.ts";
 import { ASK } from "../sandbox/approval.ts";
-import { formatBytes } from "../sandbox/units.ts";
+import { formatBytes } from "../text/amounts.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
 import { type Concurrency, type FleetLoop, type FleetParts, Semaphore } from "./fleet-parts.ts";
 import { cachedResult, type ItemExecutor, itemResult, lostText, unrunResult } from "./item-result.ts";

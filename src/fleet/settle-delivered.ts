@@ -8,6 +8,7 @@ import type { Job } from "../run/model/job.ts";
 import { permissionOf } from "../run/model/permission.ts";
 import type { ChangesetKeeper } from "../run/model/reported.ts";
 import { unstartedResult } from "../run/model/result.ts";
+import { present } from "../text/present.ts";
 import type { SettleChanges } from "./fleet-parts.ts";
 import { isPending } from "./item-result.ts";
 import { itemJob } from "./items/item-job.ts";
@@ -53,7 +54,7 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
       await using collected = await importChangeset({
         digest: changeset,
         store: blobs,
-        home: { sandbox, ...(job.makesBelow === undefined ? {} : { makesBelow: job.makesBelow }) },
+        home: { sandbox, ...present({ makesBelow: job.makesBelow }) },
         dir: join(env.ownerDir, `${run}.delivered`),
         maxBytes: sandbox.limits.diskBytes ?? sandbox.policy.maxLimits.diskBytes,
         of: changesOf(job, env),

@@ -6,6 +6,7 @@ import type { GitRepo } from "../declarations/git/repo.ts";
 import { hasCode } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { type Env, Redactor, readSecret, SecretUnavailable } from "../secrets/read-secret.ts";
+import { present } from "../text/present.ts";
 import { printableLine } from "../text/visible.ts";
 import { type GitCommand, type GitEnd, type GitProgram, runGit } from "./git-program.ts";
 import { GitRefusal } from "./tree-archive.ts";
@@ -26,7 +27,7 @@ const DEFAULT_USER = "git";
 async function accessTo(repo: GitRepo, env: Env, signal: AbortSignal): Promise<Access> {
   if (repo.protocol === "ssh") {
     const socket = env.SSH_AUTH_SOCK;
-    return { settings: [], env: socket === undefined ? {} : { SSH_AUTH_SOCK: socket }, redact: (text) => text };
+    return { settings: [], env: present({ SSH_AUTH_SOCK: socket }), redact: (text) => text };
   }
   if (repo.credentials === null) return { settings: [], env: {}, redact: (text) => text };
   const secret = await secretOf(repo, env, signal);

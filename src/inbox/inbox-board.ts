@@ -98,9 +98,13 @@ export class InboxBoard implements Board, Disposable {
     const { outcome, scope, directory = null } = decision;
     const isAnswer = outcome !== "timed_out";
     const end: QuestionEnd = {
-      ...{ digest: posted.digest, decidedAt: new Date().toISOString(), outcome },
-      ...{ scope: outcome === "approved" ? scope : null, directory },
-      ...{ by: isAnswer ? options.by : null, via: isAnswer && options.at !== "board" ? options.at : null },
+      digest: posted.digest,
+      decidedAt: new Date().toISOString(),
+      outcome,
+      scope: outcome === "approved" ? scope : null,
+      directory,
+      by: isAnswer ? options.by : null,
+      via: isAnswer && options.at !== "board" ? options.at : null,
     };
     this.#forget(id);
     try {

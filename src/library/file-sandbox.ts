@@ -13,11 +13,11 @@ import {
 } from "../sandbox/access.ts";
 import { derive } from "../sandbox/derive.ts";
 import { PathNotInSandboxError, type SandboxError } from "../sandbox/errors.ts";
-import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import type { Access } from "../sandbox/mount.ts";
 import type { Needs, Sandbox, ZoneNeed } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import { SandboxPermissionEscalationError } from "../sandbox/wording.ts";
 import {
   any,
   approvalMap,

@@ -7,6 +7,7 @@ import type { FileOperation } from "../files/model/refusals.ts";
 import { governingMount } from "../sandbox/access.ts";
 import { FileSystemError, PermissionError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { present } from "../text/present.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 
 export interface OpenFilesOptions {
@@ -132,7 +133,7 @@ async function whyDenied(
   { operation, path, consent, hostExecuted }: ConsentNeed,
   approve: OpenFilesOptions["approve"],
 ): Promise<string | null> {
-  const asked = { operation, path, ...(hostExecuted === undefined ? {} : { hostExecuted }) };
+  const asked = { operation, path, ...present({ hostExecuted }) };
   if (consent !== "ask" || (await approve?.(asked)) === true) return null;
   const why = approve === undefined ? "it needs approval, and no `approve` was given" : "it was not approved";
   return `${why}. Declare the directory with \`approval\`, or approve the change.`;

@@ -16,6 +16,7 @@ import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview, type Preview } from "../run/open/preview.ts";
 import { APPROVAL_MODE_NAMES, type ApprovalMode } from "../sandbox/approval.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
+import { present } from "../text/present.ts";
 import { any, checkKeys, type KeyChecks } from "./checked-request.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import {
@@ -163,9 +164,7 @@ export class OpenedProject implements AsyncDisposable {
     const place = { stateDir: this.stateDir, projectDir: definition.dir, engineEnv: options.engineEnv };
     this.runs = new ProjectRuns(place);
     this.fleets = new ProjectFleets(place, (start, { signal, onEvent }) =>
-      this.#ended((corral) =>
-        runFleet(corral, start, { stop: this.#until(signal), ...(onEvent === undefined ? {} : { onEvent }) }),
-      ),
+      this.#ended((corral) => runFleet(corral, start, { stop: this.#until(signal), ...present({ onEvent }) })),
     );
     this.changesets = new ProjectChangesets(
       place,
@@ -191,7 +190,7 @@ export class OpenedProject implements AsyncDisposable {
       const env = onEvent === undefined ? environment : { ...environment, emit: both(emit, onEvent) };
       const chosen = this.#policyOr(policy);
       const request = { worker: definition, input, attachments, cwd: process.cwd(), policy: chosen };
-      const earlier = continues === undefined ? {} : { continues };
+      const earlier = present({ continues });
       return await runWorker({ ...request, ...earlier, signal: this.#until(signal) }, env);
     });
   }

@@ -1,6 +1,5 @@
 import { isAbsolute, normalize } from "node:path/posix";
 import { mountNameFault } from "../declarations/terms/names.ts";
-import { present } from "../declarations/terms/present.ts";
 import {
   mountFromRoot,
   mountsFromPaths,
@@ -9,10 +8,11 @@ import {
   type RootPlace,
   withinCeilings,
 } from "../sandbox/declare.ts";
-import { SandboxPermissionEscalationError } from "../sandbox/escalation.ts";
 import { everyLimit, type Limits } from "../sandbox/limits.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import { BASELINE, type Policy } from "../sandbox/policy.ts";
+import { SandboxPermissionEscalationError } from "../sandbox/wording.ts";
+import { present } from "../text/present.ts";
 import {
   any,
   approvalMap,

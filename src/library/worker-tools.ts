@@ -6,6 +6,7 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../run/open-session.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
 import type { NetworkReport } from "../sandbox/network/judge.ts";
+import { present } from "../text/present.ts";
 import type { ToolResult } from "../tools/tool.ts";
 import type { AiTool, ToolImages } from "./ai-tools.ts";
 import { FileSandbox } from "./file-sandbox.ts";
@@ -70,7 +71,7 @@ export async function openTools(
 ): Promise<WorkerTools> {
   // Loaded only here: a program that only runs workers needs no `ai`.
   const { aiTools } = await import("./ai-tools.ts");
-  const opened = await openSession({ worker, signal, ...(policy === undefined ? {} : { policy }) }, env);
+  const opened = await openSession({ worker, signal, ...present({ policy }) }, env);
   if (!opened.ok) throw refusedError("WORKER_REFUSED", worker.name, opened.violations);
   const { session, run } = opened;
   let closing: Promise<SettledChanges | null> | null = null;

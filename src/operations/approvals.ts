@@ -13,6 +13,7 @@ import { RecordedApprover } from "../run/recorded/approver.ts";
 import type { Env } from "../secrets/read-secret.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
+import { present } from "../text/present.ts";
 import { printableLine } from "../text/visible.ts";
 import { APPROVAL_CURSOR } from "./contract/approvals.ts";
 import type { ApplyApproval, ApplyRequest } from "./foreseen-changes.ts";
@@ -226,11 +227,13 @@ export async function decideApproval(
   if (!isOffered || (directory !== undefined && answer === "no"))
     throw new RequestError("WRONG_ANSWER", id, "the directory is none of those that can be granted: see `wider`");
   const end: QuestionEnd = {
-    ...{ digest: stored.digest, decidedAt: new Date().toISOString() },
+    digest: stored.digest,
+    decidedAt: new Date().toISOString(),
     ...(answer === "no"
       ? { outcome: "denied" as const, scope: null, directory: null }
       : { outcome: "approved" as const, scope: answer, directory: directory ?? null }),
-    ...{ by, via },
+    by,
+    via,
   };
   if (!folder.end(id, end)) throw decidedError(folder.find(id) ?? stored);
   return approvalOf({ ...stored, end });
@@ -260,7 +263,7 @@ async function found(stateDir: string, asked: string, projects: readonly string[
 
 /** The newest first; those that wait come before all that do not. */
 async function known(stateDir: string, folders: readonly InboxFolder[], projects: readonly string[] | undefined) {
-  const filter = projects === undefined ? {} : { projects };
+  const filter = present({ projects });
   const all = { state: "waiting", limit: Number.POSITIVE_INFINITY, ...filter } as const;
   const waiting = (await listApprovals(stateDir, all, Number.POSITIVE_INFINITY)).toReversed();
   const ended = folders.flatMap((folder) => folder.ended().map((id) => ({ id, about: "decided" })));

@@ -5,6 +5,7 @@ import { auditKey, recordsBack, recordsOf, type SealedRecord } from "../audit/se
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
+import { present } from "../text/present.ts";
 import { printableLine } from "../text/visible.ts";
 import {
   chosenId,
@@ -52,7 +53,7 @@ export async function* auditRecords(
 ): AsyncGenerator<AuditRecords, void, undefined> {
   const { trail, key } = await trailOf(place);
   const run = filter.run === undefined ? undefined : await meantRun(filter.run, recordsOf(trail, key));
-  const fits = filterOf({ ...filter, ...(run === undefined ? {} : { run }) });
+  const fits = filterOf({ ...filter, ...present({ run }) });
   for await (const lines of recordsOf(trail, key)) {
     const sealed = lines.filter((line) => line !== null);
     yield { records: sealed.filter(fits), sealed: sealed.length, foreign: lines.length - sealed.length };

@@ -59,7 +59,9 @@ export async function foreseen({ changeset, waiting }: KeptChangeset): Promise<F
     const before = parts.get(path);
     const amount = amountOf(change, lines);
     parts.set(path, {
-      ...{ path, kind: before === undefined ? kind : "modify", type },
+      path,
+      kind: before === undefined ? kind : "modify",
+      type,
       indexes: [...(before?.indexes ?? []), index],
       lines: [...(before?.lines ?? []), ...lines],
       hostExecuted: apart.get(index) ?? before?.hostExecuted ?? null,

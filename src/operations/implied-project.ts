@@ -11,6 +11,7 @@ import { writeNewFiles } from "../files/host/new-files.ts";
 import { type CheckReport, check, checkDeclaration } from "../run/explain/check.ts";
 import { openPreview } from "../run/open/preview.ts";
 import type { ApprovalMode } from "../sandbox/approval.ts";
+import { present } from "../text/present.ts";
 import type { MachinePlace } from "./machine.ts";
 
 interface Kind {
@@ -125,7 +126,7 @@ function corralText(project: ImpliedProject): string {
     block({
       sandbox: {
         paths: Object.fromEntries(paths.map((path) => [path.name, pathOf(path)])),
-        ...(network === undefined ? {} : { network }),
+        ...present({ network }),
       },
     }),
     "",
@@ -163,7 +164,7 @@ function workerText(project: ImpliedProject): string {
     block({ image }),
     block({ command }),
     "# All that corral.yaml gives; a network must be asked for.",
-    block({ sandbox: { inherit: true, ...(network === undefined ? {} : { network }) } }),
+    block({ sandbox: { inherit: true, ...present({ network }) } }),
     ...(runsCommands
       ? [
           "# Commands of a session run without being asked about: they are in the container, and what they write is.",

@@ -13,6 +13,7 @@ import { inFleetSpan, openTracing } from "../platform/tracing.ts";
 import { describeAll } from "../run/model/result.ts";
 import type { Corral } from "../run/open/corral.ts";
 import { openPreview } from "../run/open/preview.ts";
+import { present } from "../text/present.ts";
 import type { FleetStart } from "./fleet-start.ts";
 import { fleetIn } from "./fleets.ts";
 import type { MachinePlace } from "./machine.ts";
@@ -139,8 +140,7 @@ export async function* mapItems(
       onEvent?.(event);
       tell(event);
     },
-    ...(drain === undefined ? {} : { drain }),
-    ...(signal === undefined ? {} : { stop: signal }),
+    ...present({ drain, stop: signal }),
   });
 }
 

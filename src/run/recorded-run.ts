@@ -5,7 +5,7 @@ import type { CellExit } from "../isolation/port/cell.ts";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { parseJson } from "../json/parse-json.ts";
 import { isHostTrouble } from "../platform/errno.ts";
-import { formatBytes, formatDuration } from "../sandbox/units.ts";
+import { formatBytes, formatDuration } from "../text/amounts.ts";
 import type { Records, RunEnvironment } from "./model/environment.ts";
 import type { BegunRun, RunHistory } from "./model/history.ts";
 import { type BoundedOutput, identityOf, type Job, outputError, type SchemaChecks } from "./model/job.ts";

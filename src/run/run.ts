@@ -2,6 +2,7 @@ import type { Readable } from "node:stream";
 import type { AgentDefinition, WorkerDefinition } from "../declarations/worker/worker.ts";
 import { planLimits } from "../isolation/plan/plan-for.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { present } from "../text/present.ts";
 import { type CallRequest, nameViolations } from "./calls/call.ts";
 import { Calls } from "./calls/calls.ts";
 import { openCell, supervise, workerCell } from "./cell/open-cell.ts";
@@ -82,7 +83,7 @@ export async function run(request: RunRequest, environment: RunEnvironment): Pro
     const at = { run, root: run, parent: null, worker: worker.name, attachments: names, ...said, ...earlier };
     return emitRefusal(env.emit, at, violations);
   }
-  const conversation = continues === undefined ? {} : { continues };
+  const conversation = present({ continues });
   const asked = {
     run,
     worker,

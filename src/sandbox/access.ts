@@ -9,7 +9,6 @@ import {
   SuffixNotAllowedError,
 } from "./errors.ts";
 import type { Access, Mount } from "./mount.ts";
-import { ROOTED_BASE } from "./reserved.ts";
 import {
   below,
   comparePaths,
@@ -18,6 +17,7 @@ import {
   type PathParse,
   parseVirtualPath,
   ROOT,
+  ROOTED_BASE,
   type VirtualPath,
 } from "./virtual-path.ts";
 

@@ -1,3 +1,4 @@
+import { present } from "../text/present.ts";
 import { canonicalMounts } from "./access.ts";
 import { type Narrowing, type WithNarrowings, whoTook, whoTookLimit, whoTookPolicy } from "./ancestry.ts";
 import type { ApprovalRules } from "./approval.ts";
@@ -8,7 +9,6 @@ import { askedBy, canonicalNetwork, meetNetwork, networkExcesses } from "./netwo
 import type { Network, NetworkExcess } from "./network/rule.ts";
 import { type Policy, policyWeaknesses, withinPolicy } from "./policy.ts";
 import { type Needs, type Sandbox, withheldApart } from "./sandbox.ts";
-import { projectSecrets } from "./secret-needs.ts";
 import type { Violation } from "./violation.ts";
 import { ROOT, type VirtualPath } from "./virtual-path.ts";
 
@@ -106,8 +106,7 @@ function namedMount(place: NamedPlace): Mount {
 function constraintsOf({ suffixes, maxFileBytes, approval, stage, discard }: Constraints): Constraints {
   return {
     ...(suffixes === undefined ? {} : { suffixes: canonicalSuffixes(suffixes) }),
-    ...(maxFileBytes === undefined ? {} : { maxFileBytes }),
-    ...(approval === undefined ? {} : { approval }),
+    ...present({ maxFileBytes, approval }),
     ...stagingOf({ stage, discard }),
   };
 }
@@ -189,4 +188,46 @@ function weaknesses(parent: Sandbox, asked: Policy | undefined): Violation[] {
   const lines = asked === undefined ? [] : policyWeaknesses(asked, parent.policy);
   if (asked === undefined || lines.length === 0) return [];
   return [{ code: "POLICY_WEAKER", asked: asked.name, has: parent.policy.name, lines, by: whoTookPolicy(parent) }];
+}
+
+/** Secrets that a worker has inside of its cell, by name. Absent from a sandbox: none. */
+export interface DerivedSecrets {
+  readonly given: Pick<Sandbox, "secrets">;
+  readonly violations: readonly Violation[];
+}
+
+/** Of the asked names, those that the caller has and `policy`, the worker's own, allows; any other is a violation. */
+export function deriveSecrets(parent: Sandbox, asked: readonly string[], policy: Policy): DerivedSecrets {
+  const has = parent.secrets ?? [];
+  const valid = allowsSecrets(policy) ? has : [];
+  const byPolicy = `policy ${policy.name}`;
+  const violations = asked
+    .filter((name) => !valid.includes(name))
+    .map((name): Violation => {
+      const by = has.includes(name) ? byPolicy : whoTookSecret(parent, name);
+      return { code: "SECRET_NOT_AVAILABLE", asked: name, by, valid };
+    });
+  return { given: asSecrets(asked.filter((name) => valid.includes(name))), violations };
+}
+
+/** What a project gives, as far as its policy allows it. */
+export function projectSecrets(
+  declared: readonly string[],
+  policy: Policy,
+): { readonly given: Pick<Sandbox, "secrets">; readonly narrowings: readonly Narrowing[] } {
+  if (declared.length === 0 || allowsSecrets(policy)) return { given: asSecrets(declared), narrowings: [] };
+  return { given: {}, narrowings: [{ by: `policy ${policy.name}`, kind: "secrets", from: [...declared], to: [] }] };
+}
+
+function allowsSecrets({ hardening }: Policy): boolean {
+  return hardening.secrets === "allowed";
+}
+
+/** In one order, so that the same secrets give the same plan. */
+function asSecrets(names: readonly string[]): Pick<Sandbox, "secrets"> {
+  return names.length === 0 ? {} : { secrets: [...new Set(names)].sort() };
+}
+
+function whoTookSecret(sandbox: Sandbox, name: string): string {
+  return whoTook(sandbox, (n) => n.kind === "secrets" && n.from.includes(name) && !n.to.includes(name));
 }

@@ -1,4 +1,4 @@
-import { formatBytes } from "./units.ts";
+import { formatBytes } from "../text/amounts.ts";
 
 export type SandboxErrorCode =
   | "PATH_NOT_IN_SANDBOX"

@@ -1,3 +1,4 @@
+import { present } from "../text/present.ts";
 import { canonicalMounts, carve, governingMount, select } from "./access.ts";
 import { type Narrowing, whoTookConsent } from "./ancestry.ts";
 import {
@@ -15,10 +16,9 @@ import { isHostExecutedRoot } from "./host-executed.ts";
 import { type Mode, type Mount, originOf } from "./mount.ts";
 import { canonicalNetwork } from "./network/network.ts";
 import type { NetworkRule } from "./network/rule.ts";
-import { isReserved } from "./reserved.ts";
 import { type Needs, type Sandbox, withheldApart } from "./sandbox.ts";
 import type { Violation } from "./violation.ts";
-import { covers, type VirtualPath } from "./virtual-path.ts";
+import { covers, isReserved, type VirtualPath } from "./virtual-path.ts";
 
 /** A directory granted to a running worker, with what its source shows of it. */
 export interface DirectoryGrant {
@@ -106,7 +106,7 @@ export function meetConstraints(a: Constraints, b: Constraints): Constraints {
   const suffixes = a.suffixes?.filter((suffix) => b.suffixes?.includes(suffix) ?? true) ?? b.suffixes;
   const sizes = [a.maxFileBytes, b.maxFileBytes].filter((size) => size !== undefined);
   return {
-    ...(suffixes === undefined ? {} : { suffixes }),
+    ...present({ suffixes }),
     ...(sizes.length === 0 ? {} : { maxFileBytes: Math.min(...sizes) }),
   };
 }

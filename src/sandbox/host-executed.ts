@@ -12,125 +12,85 @@ import { below, type VirtualPath } from "./virtual-path.ts";
 const ROWS: readonly { readonly why: string; readonly names: readonly string[] }[] = [
   {
     why: "git on this machine would run this",
-    names: [
-      ".husky",
-      ".githooks",
-      ".git-hooks",
-      ".lefthook",
-      ".pre-commit-config.yaml",
-      ".overcommit.yml",
-      ...lefthook(),
-    ],
+    names: [...listed(`.husky .githooks .git-hooks .lefthook .pre-commit-config.yaml .overcommit.yml`), ...lefthook()],
   },
   {
     why: "git on this machine would run what this names",
-    names: [
-      ".gitmodules",
-      ".gitconfig",
-      ".config/git",
-      ".hg/hgrc",
-      ".hg/hgrc-not-shared",
-      ".hg/sharedpath",
-      ".jj/repo/config.toml",
-    ],
+    names: listed(
+      `.gitmodules .gitconfig .config/git .hg/hgrc .hg/hgrc-not-shared .hg/sharedpath .jj/repo/config.toml`,
+    ),
   },
   {
     why: "an editor on this machine would run what this names",
-    names: [
-      ...[
-        ".vscode",
-        ".vscode-server",
-        "*.code-workspace",
-        ".vs",
-        ".idea",
-        ".fleet",
-        ".zed",
-        ".theia",
-        ".nova",
-        ".helix",
-      ],
-      ...[
-        ".vim",
-        ".vimrc",
-        ".gvimrc",
-        ".exrc",
-        ".nvimrc",
-        ".nvim.lua",
-        ".lvimrc",
-        ".emacs",
-        ".emacs.d",
-        ".dir-locals.el",
-      ],
-      ...[".config/nvim", ".config/emacs", ".config/helix", ".config/zed", ".config/Code"],
-    ],
+    names: listed(`
+      .vscode .vscode-server *.code-workspace .vs .idea .fleet .zed .theia .nova .helix .vim .vimrc .gvimrc .exrc
+      .nvimrc .nvim.lua .lvimrc .emacs .emacs.d .dir-locals.el .config/nvim .config/emacs .config/helix .config/zed
+      .config/Code
+    `),
   },
   {
     why: "an editor or a service would build and start a container as this says",
-    names: [".devcontainer", ".devcontainer.json", ".gitpod.yml", ".gitpod.Dockerfile"],
+    names: listed(`.devcontainer .devcontainer.json .gitpod.yml .gitpod.Dockerfile`),
   },
   {
     why: "an agent on this machine would run what this names",
-    names: [
-      ...[".mcp.json", "mcp.json", ".claude", ".claude.json", ".cursor", ".codex", ".gemini", ".windsurf", ".codeium"],
-      ...[".continue", ".cline", ".roo", ".roomodes", ".kiro", ".junie", ".amazonq", ".amp", ".goose", ".qwen"],
-      ...[".opencode", "opencode.json", "opencode.jsonc", ".aider.conf.yml", ".crush.json", "crush.json"],
-    ],
+    names: listed(`
+      .mcp.json mcp.json .claude .claude.json .cursor .codex .gemini .windsurf .codeium .continue .cline .roo
+      .roomodes .kiro .junie .amazonq .amp .goose .qwen .opencode opencode.json opencode.jsonc .aider.conf.yml
+      .crush.json crush.json
+    `),
   },
   {
     why: "a shell on this machine would run this",
-    names: [
-      ...[".envrc", ".direnv", ".direnvrc", ".config/direnv", ".autoenv", ".autoenv.zsh"],
-      ...[".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".inputrc", ".kshrc"],
-      ...[".mkshrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".cshrc", ".tcshrc", ".login", ".logout"],
-      ...[".config/fish", ".config/bash", ".config/zsh", ".zsh", ".oh-my-zsh", ".pam_environment", ".local/bin"],
-    ],
+    names: listed(`
+      .envrc .direnv .direnvrc .config/direnv .autoenv .autoenv.zsh .profile .bashrc .bash_profile .bash_login
+      .bash_logout .bash_aliases .inputrc .kshrc .mkshrc .zshrc .zshenv .zprofile .zlogin .zlogout .cshrc .tcshrc
+      .login .logout .config/fish .config/bash .config/zsh .zsh .oh-my-zsh .pam_environment .local/bin
+    `),
   },
   {
     why: "a version manager on this machine would run what this names",
-    names: [
-      ...[".tool-versions", "mise.toml", "mise.*.toml", ".mise.toml", ".mise.*.toml", "mise/config.toml", ".mise"],
-      ...[".config/mise", ".config/mise.toml", ".rtx.toml", ".asdfrc"],
-    ],
+    names: listed(`
+      .tool-versions mise.toml mise.*.toml .mise.toml .mise.*.toml mise/config.toml .mise .config/mise
+      .config/mise.toml .rtx.toml .asdfrc
+    `),
   },
   {
     why: "a package manager on this machine would run what this names",
-    names: [
-      ...[".npmrc", ".yarnrc", ".yarnrc.yml", ".yarn/releases", ".yarn/plugins", ".pnpmfile.cjs", ".pnpmfile.mjs"],
-      ...[".cargo/config", ".cargo/config.toml", "rust-toolchain", "rust-toolchain.toml"],
-    ],
+    names: listed(`
+      .npmrc .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins .pnpmfile.cjs .pnpmfile.mjs .cargo/config
+      .cargo/config.toml rust-toolchain rust-toolchain.toml
+    `),
   },
   {
     why: "a program on this machine would run this when it starts here",
-    names: [
-      ...[".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc", ".Rprofile", ".ghci", ".octaverc", ".pythonrc.py"],
-      ...[".ipython", ".jupyter", ".tmux.conf", ".screenrc", ".config/tmux", ".sqliterc", ".psqlrc"],
-    ],
+    names: listed(`
+      .gdbinit .lldbinit .pdbrc .irbrc .pryrc .Rprofile .ghci .octaverc .pythonrc.py .ipython .jupyter .tmux.conf
+      .screenrc .config/tmux .sqliterc .psqlrc
+    `),
   },
   {
     why: "the desktop or the system of this machine would run what this names",
-    names: [
-      ...[".config/autostart", ".config/systemd", ".config/environment.d", ".local/share/systemd", ".xprofile"],
-      ...[".xsession", ".xsessionrc", ".xinitrc", ".ssh", ".gnupg", ".aws/config", ".aws/credentials", ".kube"],
-      ...[".docker/config.json", ".docker/cli-plugins"],
-    ],
+    names: listed(`
+      .config/autostart .config/systemd .config/environment.d .local/share/systemd .xprofile .xsession .xsessionrc
+      .xinitrc .ssh .gnupg .aws/config .aws/credentials .kube .docker/config.json .docker/cli-plugins
+    `),
   },
   {
     why: "a CI service would run this after a push",
-    names: [
-      ...[
-        ".github/workflows",
-        ".github/actions",
-        ".gitea/workflows",
-        ".forgejo/workflows",
-        ".gitlab-ci.yml",
-        ".gitlab/ci",
-      ],
-      ...[".circleci", ".travis.yml", ".buildkite", ".drone.yml", ".woodpecker", ".woodpecker.yml", ".woodpecker.yaml"],
-      ...[".cirrus.yml", ".semaphore", ".builds", ".build.yml", ".appveyor.yml", "appveyor.yml", "azure-pipelines.yml"],
-      ...[".azure-pipelines", "bitbucket-pipelines.yml", "Jenkinsfile", ".teamcity"],
-    ],
+    names: listed(`
+      .github/workflows .github/actions .gitea/workflows .forgejo/workflows .gitlab-ci.yml .gitlab/ci .circleci
+      .travis.yml .buildkite .drone.yml .woodpecker .woodpecker.yml .woodpecker.yaml .cirrus.yml .semaphore .builds
+      .build.yml .appveyor.yml appveyor.yml azure-pipelines.yml .azure-pipelines bitbucket-pipelines.yml Jenkinsfile
+      .teamcity
+    `),
   },
 ];
+
+/** Names, with blanks between them. */
+function listed(names: string): string[] {
+  return names.trim().split(/\s+/);
+}
 
 function lefthook(): string[] {
   return ["lefthook", ".lefthook", "lefthook-local", ".lefthook-local"].flatMap((name) =>
@@ -185,7 +145,7 @@ export const FIRST_NAMES: readonly string[] = [
 const TELLING: ReadonlySet<string> = new Set([
   ...PATTERNS.flatMap(({ parts }) => parts),
   ...OF_REPOSITORY.keys(),
-  ...["modules", "worktrees", "objects", "info", "alternates", "head"],
+  ...listed("modules worktrees objects info alternates head"),
 ]);
 
 /** What kind of entry is at a path; a directory alone runs nothing. */

@@ -10,7 +10,7 @@ import {
   SandboxError,
   SuffixNotAllowedError,
 } from "../../src/sandbox/errors.ts";
-import { SandboxPermissionEscalationError } from "../../src/sandbox/escalation.ts";
+import { SandboxPermissionEscalationError } from "../../src/sandbox/wording.ts";
 
 const errors = [
   new PathNotInSandboxError("/x", ["/data", "/out"]),

@@ -4,9 +4,8 @@ import { canonicalMounts, governingMount, hostPathOf, select } from "../../src/s
 import type { Consent } from "../../src/sandbox/approval.ts";
 import { type DirectoryGrant, expand } from "../../src/sandbox/expand.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
-import { isReserved } from "../../src/sandbox/reserved.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
-import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";
+import { isReserved, type VirtualPath } from "../../src/sandbox/virtual-path.ts";
 import { project, roomy } from "./sandboxes.ts";
 
 const NAMES = ["a", "b", "a-b"];

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { accessOf, governingMount, select } from "../../src/sandbox/access.ts";
 import { type DirectoryGrant, expand } from "../../src/sandbox/expand.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
-import { isReserved } from "../../src/sandbox/reserved.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
+import { isReserved } from "../../src/sandbox/virtual-path.ts";
 import { at, child, mount, project, rooted, shown, zones } from "./sandboxes.ts";
 
 function granted(from: Sandbox, path: string, mode: DirectoryGrant["mode"], id = "g1"): DirectoryGrant {

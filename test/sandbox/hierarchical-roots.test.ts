@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { canRead, canWrite, checkRead, checkWrite, hostPathOf } from "../../src/sandbox/access.ts";
 import { PathNotInSandboxError } from "../../src/sandbox/errors.ts";
-import { SandboxPermissionEscalationError } from "../../src/sandbox/escalation.ts";
 import { parseVirtualPath } from "../../src/sandbox/virtual-path.ts";
+import { SandboxPermissionEscalationError } from "../../src/sandbox/wording.ts";
 import { at, child, refusals, rooted, shown, zones } from "./sandboxes.ts";
 
 describe("sandboxes of one root, derived level by level", () => {

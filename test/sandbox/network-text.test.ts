@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { NETWORK_TERMS, type NetworkExcess, type NetworkRule, shownRule } from "../../src/sandbox/network/rule.ts";
-import { excessText, networkText, networkTexts, ruleText } from "../../src/sandbox/network-text.ts";
+import { excessText, networkText, networkTexts, ruleText } from "../../src/sandbox/wording.ts";
 
 const whole: NetworkRule = {
   to: "a.org:443",

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatBytes, formatDuration } from "../../src/sandbox/units.ts";
+import { formatBytes, formatDuration } from "../../src/text/amounts.ts";
 
 describe("units", () => {
   it("use the largest unit that says it exactly", () => {

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
-import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import {
   type Change,
   type ChangedMount,

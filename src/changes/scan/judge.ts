@@ -1,8 +1,8 @@
 import { checkWrite } from "../../sandbox/access.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { type Change, type EntryFacts, linkTextFault, nameText, type RawName } from "../model/changeset.ts";
 import type { View } from "../view/view.ts";
 

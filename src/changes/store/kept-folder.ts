@@ -6,6 +6,7 @@ import { hasCode } from "../../platform/errno.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
+import { present } from "../../text/present.ts";
 import { type ApplicationOptions, applyChangeset, continueApplication } from "../apply/application.ts";
 import type { ApplyLimits, Settled } from "../apply/fitness.ts";
 import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";
@@ -93,7 +94,7 @@ export function stateOf(changeset: Changeset, outcome: ChangeOutcome, reason: st
     if (refusal !== null) return { index, outcome: "refused", reason: refusal };
     return { index, outcome, reason: reason === null ? null : reason.slice(0, MAX_REASON_CHARS) };
   });
-  const of = fleet === undefined ? {} : { fleet };
+  const of = present({ fleet });
   return { version, id, run, worker, project, createdAt, changes: outcomes, ...of };
 }
 

@@ -6,7 +6,7 @@ import { Descriptor, isRoot, pinned } from "../../files/host/descriptor.ts";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { codeOf, hasCode } from "../../platform/errno.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { type RawName, rawChild, rawPath, rawStat } from "../model/changeset.ts";
 import { type BaseNode, type BaseTree, CannotStage } from "./base-tree.ts";
 import { type HostUser, lentFiles } from "./lending.ts";

@@ -4,7 +4,7 @@ import { type Blob, type BlobStore, type Digest, putBytes } from "../../blobs/bl
 import { blobOf, piecesOf } from "../../blobs/file-content.ts";
 import { pathAsText } from "../../blobs/manifest.ts";
 import { codeOf } from "../../platform/errno.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { isVerdict } from "../apply/fitness.ts";
 import { type ChangeSlot, currentEntry, isAsItWas, OpenMounts, openContent } from "../apply/open-mounts.ts";
 import { type Change, type Changeset, type EntryFacts, rawNameOf } from "../model/changeset.ts";

@@ -9,6 +9,7 @@ import type {
 } from "../../operations/foreseen-changes.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { personAt } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -173,7 +174,7 @@ class Applying {
     const asked = (project: Project) => {
       person ??= personAt(project, { terminal, stop });
       return {
-        ...(options.approve === undefined ? {} : { approvalMode: options.approve }),
+        ...present({ approvalMode: options.approve }),
         person: person ?? noTerminal,
       };
     };
@@ -193,7 +194,7 @@ class Applying {
       approval: this.#agreed === null ? this.#approval : USER_APPROVED,
       signal: this.#stop.signal,
       ...(this.#agreed === null ? {} : { hostExecuted: [] }),
-      ...(digest === undefined ? {} : { digest }),
+      ...present({ digest }),
     });
     return this.#decided(done, target);
   }

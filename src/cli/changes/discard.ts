@@ -53,7 +53,8 @@ async function isConfirmed({ count, fleet }: Targets, { stdin, stderr }: Termina
       { value: true, label: "Yes, discard them" },
     ],
     initialValue: false,
-    ...{ input: stdin, output: stderr },
+    input: stdin,
+    output: stderr,
   });
   return !isCancel(answer) && answer;
 }

@@ -68,7 +68,8 @@ export async function ofFleet(
     how,
   );
   return {
-    ...{ fleet, count },
+    fleet,
+    count,
     async *each() {
       for await (const { index, key, run } of each()) yield { id: run, item: { index, key } };
     },

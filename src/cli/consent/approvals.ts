@@ -5,6 +5,7 @@ import { LATEST } from "../../operations/request-error.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
 import { userName } from "../../platform/user-name.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
@@ -71,7 +72,7 @@ export async function decideVerb(
   const answer = given ?? (approval.state === "waiting" ? await answered(approval, stateDir, terminal) : "no");
   if (answer === null) return EXIT.cancelled;
   const { digest = approval.digest, directory } = options;
-  const how = { answer, digest, by: userName(), via: "command", ...(directory === undefined ? {} : { directory }) };
+  const how = { answer, digest, by: userName(), via: "command", ...present({ directory }) };
   const decided = await decideApproval(stateDir, approval.id, how as Parameters<typeof decideApproval>[2]);
   if (options.json) printJson(terminal, decided);
   else say(terminal, `Question ${decided.id} is decided: ${endText(decided)}.`);
@@ -98,7 +99,11 @@ async function answered(approval: Approval, stateDir: string, terminal: Terminal
   const watching = decidedElsewhere(approval.id, stateDir, left.signal).then((isIt) => isIt && over.abort());
   try {
     const answer = await select<BoardAnswer>({
-      ...{ message, initialValue: "no", input: stdin, output: stderr, signal: over.signal },
+      message,
+      initialValue: "no",
+      input: stdin,
+      output: stderr,
+      signal: over.signal,
       options: [...approval.answers]
         .reverse()
         .map((value) => ({ value, label: labelOf(value, approval.question.runs) })),

@@ -11,6 +11,7 @@ import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/item
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
 import { itemsOfNamed } from "../../operations/fleet-start.ts";
 import { workerNamed } from "../../operations/workers.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
@@ -81,8 +82,7 @@ function fromOptions(name: string | undefined, project: Project, options: MapOpt
     attach: options.attach,
     ...(options.allowRead.length === 0 ? {} : { allowRead: options.allowRead }),
     ...(options.allowWrite.length === 0 ? {} : { allowWrite: options.allowWrite }),
-    ...(options.input === undefined ? {} : { input: options.input }),
-    ...(options.key === undefined ? {} : { key: options.key }),
+    ...present({ input: options.input, key: options.key }),
   };
   const { cwd } = terminal;
   const within = options.within.map((folder) => resolve(cwd, folder));

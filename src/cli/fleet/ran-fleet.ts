@@ -11,6 +11,7 @@ import { type FleetPlace, fleetJunit } from "../../operations/fleets.ts";
 import { runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, waitingBy } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -127,7 +128,7 @@ class EventLines implements AsyncDisposable {
       this.#tell("fleet_started", { items: event.items, done: event.done });
     } else if (event.type === "started") {
       const { index, key, attempt, machine } = event;
-      this.#tell("item_started", { index, key, attempt, ...(machine === undefined ? {} : { machine }) });
+      this.#tell("item_started", { index, key, attempt, ...present({ machine }) });
     } else if (event.type === "settled") {
       const { output: _, fields: __, ...result } = event.result;
       this.#tell("item_ended", { ...result, retryInMs: event.retryInMs });

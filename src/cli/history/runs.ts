@@ -3,6 +3,7 @@ import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-
 import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import { usageOfRun } from "../../operations/machine.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { agreesTo } from "../terminal/agrees.ts";
 import { countOf, dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
@@ -148,7 +149,7 @@ export async function listRunsVerb(options: ListOptions, terminal: Terminal): Pr
   const limit = options.limit === undefined ? DEFAULT_LISTED : countOf("--limit", options.limit);
   const filter = {
     limit: limit + 1,
-    ...(worker === undefined ? {} : { worker }),
+    ...present({ worker }),
     ...(status === undefined ? {} : { status: status.replaceAll(" ", "_") }),
     allProjects,
   };

@@ -6,11 +6,17 @@ import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explai
 import { LIMIT_NAMES } from "../../sandbox/limits.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { type ShownNetwork, urlInside } from "../../sandbox/network/rule.ts";
-import { networkText, networkTexts } from "../../sandbox/network-text.ts";
 import { HARDENING_LINES, type Policy } from "../../sandbox/policy.ts";
-import { formatBytes } from "../../sandbox/units.ts";
-import { hardeningText, limitAmount, limitText, type ShownNarrowing } from "../../sandbox/wording.ts";
+import {
+  hardeningText,
+  limitAmount,
+  limitText,
+  networkText,
+  networkTexts,
+  type ShownNarrowing,
+} from "../../sandbox/wording.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { branch } from "../run/tree.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";

@@ -20,6 +20,7 @@ import { openCorralFor } from "../../run/open/corral.ts";
 import { policiesOf } from "../../run/open/options.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
@@ -275,7 +276,7 @@ async function ran(
   await using corral = await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not everything could be reaped: ${reapTrouble}`);
-  const earlier = options.continue === undefined ? {} : { continues: options.continue };
+  const earlier = present({ continues: options.continue });
   const how = { cwd: terminal.cwd, learnsNetwork: options.learnNetwork ?? false };
   const appliesFailed = options.applyFailed ?? false;
   const request = { ...what, ...earlier, ...how, appliesFailed, signal: stop.signal };

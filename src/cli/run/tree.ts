@@ -3,7 +3,7 @@ import type { AgentEvent } from "../../agent/events.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult, RunStatus } from "../../run/model/result.ts";
-import { formatDuration } from "../../sandbox/units.ts";
+import { formatDuration } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 
 /** Characters of one line of what an agent says, and of what it calls a tool with. */

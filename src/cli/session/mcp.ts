@@ -6,6 +6,7 @@ import { deniedLine } from "../../operations/wording/quoted-lines.ts";
 import { workerSandbox } from "../../operations/workers.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { present } from "../../text/present.ts";
 import { personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { declaredWorker } from "../declared/declared-worker.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
@@ -59,7 +60,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
     new McpConnection({
       worker,
       workers: project.workers,
-      ...(policy === undefined ? {} : { policy }),
+      ...present({ policy }),
       environment: corral.environment,
       routes,
       otherwise,

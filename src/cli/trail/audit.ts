@@ -7,6 +7,7 @@ import {
   type ProjectPlace,
   verifyAudit,
 } from "../../operations/audit.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import { columns, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
@@ -165,8 +166,7 @@ export async function auditVerb(options: AuditOptions, terminal: Terminal): Prom
 
 function filterFrom({ run, type, since }: AuditOptions): AuditFilter {
   return {
-    ...(run === undefined ? {} : { run }),
-    ...(type === undefined ? {} : { type }),
+    ...present({ run, type }),
     ...(since === undefined ? {} : { since: dateOf("--since", since) }),
   };
 }

@@ -1,6 +1,6 @@
 import type { TranscriptEntry } from "../../agent/transcript.ts";
 import { listTranscripts, readTranscript } from "../../operations/audit.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, projectPlaceOf } from "../terminal/arguments.ts";
 import { printList, type Terminal } from "../terminal/terminal.ts";

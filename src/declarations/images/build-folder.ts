@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { sha256 } from "../../platform/sha256.ts";
 import { openRegular } from "../../platform/write-file.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 
 /** More than any Dockerfile has. */
 const MAX_BASES = 50;

@@ -3,7 +3,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { sha256 } from "../../platform/sha256.ts";
 import { openRegular } from "../../platform/write-file.ts";
-import { present } from "../terms/present.ts";
+import { present } from "../../text/present.ts";
 import { hostPath } from "../terms/terms.ts";
 import { map } from "../yaml/shape.ts";
 

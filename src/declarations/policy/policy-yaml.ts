@@ -10,8 +10,8 @@ import {
   hardeningRow,
   type Policy,
 } from "../../sandbox/policy.ts";
+import { present } from "../../text/present.ts";
 import { policyRules } from "../terms/network.ts";
-import { present } from "../terms/present.ts";
 import { amountOf, limitKeys } from "../terms/terms.ts";
 import { checkShape } from "../yaml/check.ts";
 import { parseYaml, type YamlDocument } from "../yaml/document.ts";

@@ -10,6 +10,7 @@ import {
 } from "../../sandbox/declare.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import { resolveNetwork } from "../network/package-rules.ts";
 import type { RegistryMap } from "../network/registries/read-registries.ts";
 import { plantedLinkFault, resolveHostPlace } from "../place/host-place.ts";
@@ -20,7 +21,6 @@ import type { Problem } from "../yaml/problem.ts";
 import { byKind, later, map, namedMap } from "../yaml/shape.ts";
 import { MAX_SECRETS, mountNameFault, named, nameFault } from "./names.ts";
 import { network } from "./network.ts";
-import { present } from "./present.ts";
 import {
   constraints,
   constraintsOf,

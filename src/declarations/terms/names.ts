@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isReservedName } from "../../sandbox/reserved.ts";
+import { isReservedName } from "../../sandbox/virtual-path.ts";
 import type { SecretSource } from "../../secrets/read-secret.ts";
 import { nearest } from "../yaml/issue.ts";
 import { map, namedMap } from "../yaml/shape.ts";

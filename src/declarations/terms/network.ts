@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { type NetworkRule, PACKAGE_KINDS } from "../../sandbox/network/rule.ts";
+import { present } from "../../text/present.ts";
 import {
   headerFault,
   type PackagePreset,
@@ -13,7 +14,6 @@ import {
 } from "../network/rule-terms.ts";
 import { byKind, map, namedMap, size } from "../yaml/shape.ts";
 import { nameFault } from "./names.ts";
-import { present } from "./present.ts";
 import { hostPath } from "./terms.ts";
 
 /** The most rules of one list. */

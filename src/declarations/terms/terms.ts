@@ -1,10 +1,9 @@
 import { z } from "zod";
 import { type ApprovalRules, CONSENTS } from "../../sandbox/approval.ts";
 import { LIMIT_NAMES, LIMITS, type LimitName, type LimitRow, type Limits } from "../../sandbox/limits.ts";
-import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
-import { parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { hidesHome, isReserved, parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import { byKind, duration, map, size } from "../yaml/shape.ts";
-import { present } from "./present.ts";
 
 /** Who decides about an operation. Files written before 0.2 say `preApproved` for `pre_approved`; both are read. */
 export const consent = z.preprocess((raw) => (raw === "preApproved" ? "pre_approved" : raw), z.enum(CONSENTS));

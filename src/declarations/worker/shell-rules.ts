@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { present } from "../terms/present.ts";
+import { present } from "../../text/present.ts";
 import { consent } from "../terms/terms.ts";
 import { byKind, map } from "../yaml/shape.ts";
 

@@ -1,9 +1,9 @@
 import { basename } from "node:path";
+import { present } from "../../text/present.ts";
 import type { Environment } from "../images/environment-inputs.ts";
 import type { ImageSource } from "../images/image-yaml.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { nameFault } from "../terms/names.ts";
-import { present } from "../terms/present.ts";
 import { needProblems } from "../terms/sandbox-form.ts";
 import { constraintsOf, limitsOf } from "../terms/terms.ts";
 import { type Checked, checkShape } from "../yaml/check.ts";

@@ -149,7 +149,17 @@ export class HttpConnection {
     const { redactor } = secrets;
     const replacements = rule.packages === undefined || rule.artifacts !== undefined ? [] : rewrites;
     const fault = await exchange({
-      ...{ head, target, rule, line, request, response, waits, set, redactor, replacements, secure: isSecure },
+      head,
+      target,
+      rule,
+      line,
+      request,
+      response,
+      waits,
+      set,
+      redactor,
+      replacements,
+      secure: isSecure,
       whole: redactor !== null || rule.artifacts !== undefined || replacements.length > 0,
       urls: (text) => insideUrls(network, text),
       agent: this.#upstreams.agentFor(JSON.stringify([target, isSecure, rule.addresses]), () =>

@@ -1,7 +1,7 @@
 import { sha256 } from "../../platform/sha256.ts";
 import { NotFoundError } from "../../sandbox/errors.ts";
-import { formatBytes } from "../../sandbox/units.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { editedContent } from "../edit/edited-content.ts";
 import { ListingDraft } from "../list/listing.ts";
 import {

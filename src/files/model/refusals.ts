@@ -6,7 +6,7 @@ import {
   PermissionError,
   SandboxError,
 } from "../../sandbox/errors.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 
 export type FileOperation =
   | "read"

@@ -1,5 +1,5 @@
 import type { SandboxError } from "../../sandbox/errors.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { MAX_EDIT_BYTES, type ReadOptions, type ReadResult } from "../model/files.ts";
 import { notText, unfit } from "../model/refusals.ts";
 import { type ByteSource, readAll, readText, withHead } from "./read-text.ts";

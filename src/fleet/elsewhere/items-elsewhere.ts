@@ -11,8 +11,17 @@ import { QuestionsElsewhere } from "./questions-elsewhere.ts";
 
 /** What a run can end as. The rest is the coordinator's word alone: `cached`, `pending`, and what a person decides. */
 const STATUSES = [
-  ...["succeeded", "failed", "signaled", "oom_killed", "refused", "denied", "lost"],
-  ...["timed_out", "cancelled", "output_limit", "disk_limit"],
+  "succeeded",
+  "failed",
+  "signaled",
+  "oom_killed",
+  "refused",
+  "denied",
+  "lost",
+  "timed_out",
+  "cancelled",
+  "output_limit",
+  "disk_limit",
 ];
 const MAX_TEXT = 64 * 1024;
 const text = z.string().max(MAX_TEXT);

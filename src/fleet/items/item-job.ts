@@ -9,6 +9,7 @@ import { type Attachment, type Job, type Narrow, rootJob } from "../../run/model
 import { checkRead, hostPathOf, parsePathIn } from "../../sandbox/access.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import type { ItemAttachment, ItemRequest, ItemTemplate, ManifestItem, Reuse } from "../model/item.ts";
 
 const CHUNK_BYTES = 1024 * 1024;
@@ -94,8 +95,10 @@ export function itemJob(
 ): Job {
   const attachments = item.attachments.map(
     ({ name, path, sent }): Attachment => ({
-      ...{ name, host: attachedHost(path, caller, isElsewhere === true), asked: path },
-      ...(sent === undefined ? {} : { sent }),
+      name,
+      host: attachedHost(path, caller, isElsewhere === true),
+      asked: path,
+      ...present({ sent }),
     }),
   );
   const asked = { run, worker, callerSandbox: caller, signal, attachments, input: item.input };
@@ -104,8 +107,8 @@ export function itemJob(
     narrow: narrowOf(item, reads),
     makesBelow: sandbox,
     turn,
-    ...(begin === undefined ? {} : { begin }),
-    fleet: { id: fleet, item: item.index, ...(database === undefined ? {} : { store: database }) },
+    ...present({ begin }),
+    fleet: { id: fleet, item: item.index, ...present({ store: database }) },
   };
 }
 

@@ -7,6 +7,7 @@ import { kindOf } from "../../declarations/yaml/shape.ts";
 import { contentOf } from "../../files/host/content.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { jsonFaultOffset, parseJson } from "../../json/parse-json.ts";
+import { present } from "../../text/present.ts";
 import type { ManifestItem } from "../model/item.ts";
 import { ItemsError, withPathFields } from "./item-fields.ts";
 import { MAX_LINE_BYTES, type ManifestLine, manifestFault, manifestLines, manifestLineText } from "./manifest-lines.ts";
@@ -200,7 +201,7 @@ export async function* readItems(source: ItemSource, reading: ItemReading): Asyn
   for await (const { record, file, place } of entriesOf(source, reading)) {
     reading.signal.throwIfAborted();
     const fields = withPathFields(record, folder);
-    yield { index, fields, record, place: place ?? `item ${index}`, ...(file === undefined ? {} : { file }) };
+    yield { index, fields, record, place: place ?? `item ${index}`, ...present({ file }) };
     index += 1;
   }
   if (index === 0 && !reading.allowEmpty) throw new ItemsError(`${nameOf(source)} ${NO_ITEMS}`);

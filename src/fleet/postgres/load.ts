@@ -210,7 +210,11 @@ async function insert(
        SELECT $1, * FROM unnest($2::int[], $5::text[], $6::text[], $7::text[], $8::text[]))
      UPDATE corral.fleets SET total = total + cardinality($2::int[]) WHERE id = $1`,
     [
-      ...[fleet, positions, batch.map(({ request }) => request.key), hashes, batch.map(({ json }) => json)],
+      fleet,
+      positions,
+      batch.map(({ request }) => request.key),
+      hashes,
+      batch.map(({ json }) => json),
       batch.map(({ request: { fields } }) => (fields === undefined ? null : JSON.stringify(fields))),
       batch.map(({ request: { allowWrite } }) => (allowWrite === undefined ? null : JSON.stringify(allowWrite))),
       batch.map(({ request }) => attachedTo(request)),
@@ -247,8 +251,12 @@ export async function replaceFailed(
        WHERE f.project = $1 AND f.name = $2 AND f.owner = $3 AND i.fleet = f.id AND i.position = a.position
          AND i.failed = 1 AND i.state = 'done' AND r.fleet = f.id AND r.position = a.position`,
       [
-        ...[project, name, self, batch.rows.map(({ request: { index } }) => index)],
-        ...[batch.rows.map(({ json }) => json), batch.rows.map(({ request }) => attachedTo(request))],
+        project,
+        name,
+        self,
+        batch.rows.map(({ request: { index } }) => index),
+        batch.rows.map(({ json }) => json),
+        batch.rows.map(({ request }) => attachedTo(request)),
       ],
     );
   }

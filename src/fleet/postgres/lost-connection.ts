@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { present } from "../../text/present.ts";
 import { QueueError, type WhileAway } from "../model/queue.ts";
 
 const ADDRESS = "`queue:` or CORRAL_QUEUE";
@@ -120,7 +121,10 @@ export interface Persistence {
 }
 
 export const PERSISTENCE: Persistence = {
-  ...{ away: null, maxWaitMs: 60_000, sayAfterMs: 10_000, lockMs: 10_000 },
+  away: null,
+  maxWaitMs: 60_000,
+  sayAfterMs: 10_000,
+  lockMs: 10_000,
   maxAnswerBytes: 256 * 1024 ** 2,
 };
 
@@ -178,7 +182,7 @@ export class Retries {
   async #pause(ms: number): Promise<void> {
     const { away } = this.#how;
     const signal = this.#reported === null ? undefined : away?.over;
-    await sleep(ms, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+    await sleep(ms, undefined, present({ signal })).catch(() => {});
   }
 
   /** A network that carries nothing may also report nothing: when the wait is over, an attempt does not wait for it either. */

@@ -124,8 +124,14 @@ export class PostgresMembership implements Membership {
       text === undefined ? null : bounded(text, HEAD_CHARS, TAIL_CHARS),
     );
     const told = await this.#deliveries.add<Taken>([
-      ...[fleet, index, attempt, json, stdout ?? null, stderr ?? null],
-      ...[changeset, JSON.stringify(more ?? null)],
+      fleet,
+      index,
+      attempt,
+      json,
+      stdout ?? null,
+      stderr ?? null,
+      changeset,
+      JSON.stringify(more ?? null),
     ]);
     this.#held.delete(nameOf(fleet, index, attempt));
     return told;
@@ -133,7 +139,11 @@ export class PostgresMembership implements Membership {
 
   async giveBack(fleet: string, index: number, attempt: number, afterMs: number): Promise<Taken> {
     const told = await this.#told("SELECT corral.machine_give_back($1, $2, $3, $4, $5) AS told", [
-      ...[this.id, fleet, index, attempt, afterMs],
+      this.id,
+      fleet,
+      index,
+      attempt,
+      afterMs,
     ]);
     this.#held.delete(nameOf(fleet, index, attempt));
     return told;
@@ -144,10 +154,7 @@ export class PostgresMembership implements Membership {
     if (held.length === 0 && performance.now() > this.#mayHaveMoreUntil) return [];
     const rows = await this.#ask<{ fleet: string; item: number; attempt: number; why: Withdrawn["why"] }>(
       "SELECT * FROM corral.machine_withdrawn($1, $2, $3, $4)",
-      [
-        ...[this.id, held.map(({ fleet }) => fleet), held.map(({ index }) => index)],
-        held.map(({ attempt }) => attempt),
-      ],
+      [this.id, held.map(({ fleet }) => fleet), held.map(({ index }) => index), held.map(({ attempt }) => attempt)],
     );
     for (const { fleet, item, attempt, why } of rows)
       if (why === "fenced") this.#held.delete(nameOf(fleet, item, attempt));

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import type pg from "pg";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 
 /** Makes clients, and can end the connections of all that have not ended. */
 export interface OpenClients {

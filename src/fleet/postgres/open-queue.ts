@@ -28,7 +28,9 @@ export async function openQueue(
     return owner !== null && whether(owner, self);
   };
   return await PostgresStore.open(await connectServer(url, SCHEMA, { ...PERSISTENCE, away }), {
-    ...{ project, self: newStoreOwner(formatOwner(self)), database: serverText(url) },
+    project,
+    self: newStoreOwner(formatOwner(self)),
+    database: serverText(url),
     begunDir: projectPaths(stateDir, projectDir).begun,
     isDead: asked(isDead),
     isAlive: asked(isAlive),

@@ -104,7 +104,9 @@ export class PostgresQueue implements FleetQueue {
       cacheKey: isWhole ? cacheKey : null,
       cause: causeOf(result),
       machine: result.machine ?? null,
-      ...{ json, stdout, stderr },
+      json,
+      stdout,
+      stderr,
     };
     return await writes.add<Taken>({ kind: "settle", fleet, index, attempt, ending }, urgency);
   }

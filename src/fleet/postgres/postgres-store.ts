@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { removeLines } from "../../state/live-dir.ts";
+import { present } from "../../text/present.ts";
 import type {
   EarlierAttempt,
   FailureGroup,
@@ -124,7 +125,7 @@ function earlierOf({ attempt, status, json }: FailedRow): EarlierAttempt {
   const kept = JSON.parse(json ?? "{}") as Partial<ItemResult>;
   const { run = null, exitCode = null, error = null, stderrLine = null, startedAt = null } = kept;
   const { endedAt = "", durationMs = 0, machine } = kept;
-  const ran = machine === undefined ? {} : { machine };
+  const ran = present({ machine });
   return { attempt, status, run, ...ran, exitCode, error, stderrLine, startedAt, endedAt, durationMs };
 }
 

@@ -54,8 +54,12 @@ export async function textsOf(
        AND (q.position, q.attempt, q.number) IN (SELECT * FROM unnest($4::int[], $5::int[], $6::int[]))
      ORDER BY q.asked_at, q.position, q.number`,
     [
-      ...[project, fleet, self],
-      ...[names.map(({ index }) => index), names.map(({ attempt }) => attempt), names.map(({ number }) => number)],
+      project,
+      fleet,
+      self,
+      names.map(({ index }) => index),
+      names.map(({ attempt }) => attempt),
+      names.map(({ number }) => number),
     ],
   );
   return rows.map(({ request, ...row }) => ({ ...row, fleet, request: JSON.parse(request) as ItemRequest }));
@@ -81,7 +85,12 @@ export function questionsBy(db: Connection, machine: string): AsksCoordinators {
   return {
     async ask({ fleet, index, attempt, number }, json) {
       const [row] = await db.query<{ told: string }>("SELECT corral.machine_ask($1, $2, $3, $4, $5, $6) AS told", [
-        ...[machine, fleet, index, attempt, number, json],
+        machine,
+        fleet,
+        index,
+        attempt,
+        number,
+        json,
       ]);
       if (row?.told === "taken") return { ok: true };
       return { ok: false, reason: row?.told ?? "the queue did not answer" };
@@ -94,7 +103,11 @@ export function questionsBy(db: Connection, machine: string): AsksCoordinators {
         Pick<Answered, "fleet" | "attempt"> & { item: number; question: number; answer: string }
       >("SELECT * FROM corral.machine_answers($1)", [machine]);
       return rows.map(({ fleet, item, attempt, question, answer }) => ({
-        ...{ fleet, index: item, attempt, number: question, json: answer },
+        fleet,
+        index: item,
+        attempt,
+        number: question,
+        json: answer,
       }));
     },
   };

@@ -138,8 +138,13 @@ export class PostgresWork implements WorkStore {
   async settleWaiting(fleet: string, results: readonly ItemResult[]): Promise<readonly number[]> {
     const { db, project, self } = this.#scope;
     const rows = await db.query<{ position: number }>(SETTLE_WAITING, [
-      ...[project, fleet, self, results.map(({ index }) => index), results.map(({ status }) => status)],
-      ...[results.map(({ endedAt }) => msOf(endedAt)), results.map((result) => boundedResult(result).json)],
+      project,
+      fleet,
+      self,
+      results.map(({ index }) => index),
+      results.map(({ status }) => status),
+      results.map(({ endedAt }) => msOf(endedAt)),
+      results.map((result) => boundedResult(result).json),
     ]);
     return rows.map(({ position }) => position);
   }

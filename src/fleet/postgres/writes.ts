@@ -41,8 +41,13 @@ function requeued(scope: Scope, fleet: number, writes: readonly WriteOf<"requeue
   return {
     text: REQUEUE,
     values: [
-      ...[fleet, writes.map(({ index }) => index), writes.map(({ attempt }) => attempt)],
-      ...[writes.map(({ waitMs }) => waitMs), scope.now(), AT_ONCE, scope.self],
+      fleet,
+      writes.map(({ index }) => index),
+      writes.map(({ attempt }) => attempt),
+      writes.map(({ waitMs }) => waitMs),
+      scope.now(),
+      AT_ONCE,
+      scope.self,
       writes.map(({ isWithdrawn }) => (isWithdrawn ? 1 : 0)),
     ],
   };
@@ -52,10 +57,15 @@ function begun({ self }: Scope, fleet: number, writes: readonly WriteOf<"begin">
   return {
     text: BEGIN,
     values: [
-      ...[fleet, writes.map(({ index }) => index), writes.map(({ attempt }) => attempt)],
-      ...[writes.map((write) => write.begun.json), writes.map((write) => write.begun.cacheKey)],
-      ...[writes.map((write) => write.begun.isPrinted), writes.map((write) => write.begun.stdout)],
-      ...[writes.map((write) => write.begun.stderr), self],
+      fleet,
+      writes.map(({ index }) => index),
+      writes.map(({ attempt }) => attempt),
+      writes.map((write) => write.begun.json),
+      writes.map((write) => write.begun.cacheKey),
+      writes.map((write) => write.begun.isPrinted),
+      writes.map((write) => write.begun.stdout),
+      writes.map((write) => write.begun.stderr),
+      self,
     ],
   };
 }
@@ -65,11 +75,20 @@ function settled({ self }: Scope, fleet: number, writes: readonly WriteOf<"settl
   return {
     text: SETTLE,
     values: [
-      ...[fleet, writes.map(({ index }) => index), writes.map(({ attempt }) => attempt)],
-      ...[column(({ status }) => status), column(({ code }) => code), column(({ failed }) => failed)],
-      ...[column(({ endedAt }) => endedAt), column(({ durationMs }) => durationMs), column(({ cacheKey }) => cacheKey)],
-      ...[column(({ cause }) => cause), column(({ json }) => json)],
-      ...[column(({ stdout }) => stdout), column(({ stderr }) => stderr), column(({ machine }) => machine)],
+      fleet,
+      writes.map(({ index }) => index),
+      writes.map(({ attempt }) => attempt),
+      column(({ status }) => status),
+      column(({ code }) => code),
+      column(({ failed }) => failed),
+      column(({ endedAt }) => endedAt),
+      column(({ durationMs }) => durationMs),
+      column(({ cacheKey }) => cacheKey),
+      column(({ cause }) => cause),
+      column(({ json }) => json),
+      column(({ stdout }) => stdout),
+      column(({ stderr }) => stderr),
+      column(({ machine }) => machine),
       self,
     ],
   };
@@ -107,8 +126,13 @@ function claimStep(
     statement: {
       text: CLAIM,
       values: [
-        ...[fleet, scope.now(), attempts.length, scope.self],
-        ...[attempts.map(({ run }) => run), attempts.map(({ cell }) => cell), again],
+        fleet,
+        scope.now(),
+        attempts.length,
+        scope.self,
+        attempts.map(({ run }) => run),
+        attempts.map(({ cell }) => cell),
+        again,
       ],
     },
     done(rows) {

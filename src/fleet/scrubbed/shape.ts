@@ -2,9 +2,8 @@ import { ASK } from "../../sandbox/approval.ts";
 import { deliveryOf } from "../../sandbox/expand.ts";
 import { asksForHostExecuted } from "../../sandbox/host-executed.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import { isInMemory } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { below, covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { below, covers, isInMemory, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 /** One folder that an item writes: below which of the cell's writable mounts, and its real place on the host. */
 export interface ItemOutput {

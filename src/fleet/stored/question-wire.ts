@@ -3,6 +3,7 @@ import type { ApprovalRequest, Decision } from "../../approval/approver.ts";
 import { examine } from "../../json/parse-json.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { APPROVAL_OPERATIONS } from "../../sandbox/approval.ts";
+import { present } from "../../text/present.ts";
 
 /* What a machine and a coordinator write to each other about a question. Each reads it as if an attacker had written it. */
 
@@ -30,7 +31,17 @@ export type WireQuestion = z.infer<typeof question>;
 export function questionJson(asked: ApprovalRequest): string {
   const { worker, through, operations, paths, to, callee, input, command, line, why, diff } = asked;
   return JSON.stringify({
-    ...{ worker, through, operations, paths, to, callee, input, command, line, why, diff },
+    worker,
+    through,
+    operations,
+    paths,
+    to,
+    callee,
+    input,
+    command,
+    line,
+    why,
+    diff,
   });
 }
 
@@ -65,7 +76,7 @@ export function parsedAnswer(question: string, json: string): Decision | null {
   const parsed = examine(answer, jsonOf(json));
   if (!parsed.success || parsed.data.question !== sha256(question)) return null;
   const { outcome, scope, reason, by } = parsed.data;
-  return { outcome, scope, reason, ...(by === undefined ? {} : { by }) };
+  return { outcome, scope, reason, ...present({ by }) };
 }
 
 function jsonOf(json: string): unknown {

@@ -51,10 +51,20 @@ export function resultFrom(row: ResultRow): ItemResult {
   if (row.json !== null)
     return { ...NEWER, ...(JSON.parse(row.json) as Omit<ItemResult, "fields" | "stderrLine">), fields };
   return {
-    ...{ stderrLine: null, fields },
-    ...{ index: row.position, key: row.key, status: row.status, run: null, attempt: row.attempt, exitCode: null },
-    ...{ output: null, error: { code: row.status, message: row.why ?? "the fleet was cancelled" } },
-    ...{ startedAt: null, endedAt: new Date(row.ended_at).toISOString(), durationMs: 0, memoryBytesPeak: null },
+    stderrLine: null,
+    fields,
+    index: row.position,
+    key: row.key,
+    status: row.status,
+    run: null,
+    attempt: row.attempt,
+    exitCode: null,
+    output: null,
+    error: { code: row.status, message: row.why ?? "the fleet was cancelled" },
+    startedAt: null,
+    endedAt: new Date(row.ended_at).toISOString(),
+    durationMs: 0,
+    memoryBytesPeak: null,
   };
 }
 

@@ -137,7 +137,12 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots,
       fleet: {
         worker: worker.name,
         attempt: attemptWith({
-          ...{ fleet: offer.fleet, job, cells, troubles, sent, questions },
+          fleet: offer.fleet,
+          job,
+          cells,
+          troubles,
+          sent,
+          questions,
           agreed: agreementDigest(agreement),
         }),
         async [Symbol.asyncDispose]() {

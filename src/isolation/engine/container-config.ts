@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type Docker from "dockerode";
 import { z } from "zod";
+import { present } from "../../text/present.ts";
 import { collectSockets, heldBytes } from "../disk/unnamed-files.ts";
 import { gateCommand } from "../gate/report.ts";
 import { type ControlGroup, findControlGroup, socketBytes } from "../kernel/control-group.ts";
@@ -131,7 +132,7 @@ export function containerConfig(
       // A first process of the worker's user is its own init: the worker could signal any other process of its user.
       Init: plan.serves !== true && plan.startsCommands !== true,
       IpcMode: "private",
-      ...(hardening.runtime === undefined ? {} : { Runtime: hardening.runtime }),
+      ...present({ Runtime: hardening.runtime }),
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,
       // Not `NanoCpus`: the Engine rejects a value above the number of processors of the machine.

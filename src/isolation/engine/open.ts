@@ -16,6 +16,7 @@ import { within } from "../../platform/within.ts";
 import type { Env } from "../../secrets/read-secret.ts";
 import { currentOwner, KEY_BYTES, loadSealKey } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
+import { present } from "../../text/present.ts";
 import { closedGate, knownClosedGate } from "../gate/gate-streams.ts";
 import {
   type EnginePort,
@@ -206,7 +207,7 @@ const WITHOUT_TLS = { ...KEPT_OPEN, servername: "" };
 function withShortUrls(docker: Docker): Docker {
   const create = docker.createContainer.bind(docker);
   const createContainer = ({ name, ...config }: Docker.ContainerCreateOptions): Promise<Docker.Container> =>
-    create({ _query: name === undefined ? {} : { name }, _body: config } as Docker.ContainerCreateOptions);
+    create({ _query: present({ name }), _body: config } as Docker.ContainerCreateOptions);
   return Object.assign(docker, { createContainer });
 }
 

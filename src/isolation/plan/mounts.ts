@@ -1,10 +1,9 @@
 import { join } from "node:path/posix";
 import { deliveryOf } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
-import { isReserved, ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { below, ROOT } from "../../sandbox/virtual-path.ts";
+import { below, isReserved, ROOT, ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import { environmentMounts, type PlannedEnvironment, refuseHiddenEnvironments } from "./environments.ts";
 import {
   ATTACHMENTS_PATH,

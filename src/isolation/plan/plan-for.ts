@@ -1,7 +1,8 @@
 import { join, normalize } from "node:path/posix";
-import { ROOTED_BASE } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import { environmentVariables } from "./environments.ts";
 import { type MountRequest, planMounts } from "./mounts.ts";
 import { networkEnvironment, planNetwork } from "./network.ts";
@@ -109,7 +110,7 @@ export function planFor(request: PlanRequest): Planning {
       root: run.root,
       parent: run.parent,
       worker: worker.name,
-      ...(run.project === undefined ? {} : { project: run.project }),
+      ...present({ project: run.project }),
       policy: sandbox.policy.name,
       image: { name: image.name, id: image.id },
       ...(environments.length === 0
@@ -124,7 +125,7 @@ export function planFor(request: PlanRequest): Planning {
       ...(isSession && !startsCommands ? { keeper: keeperBeside(user) } : {}),
       mounts,
       tmpfs,
-      ...(secrets === undefined ? {} : { secrets }),
+      ...present({ secrets }),
       network,
       limits,
       hardening: sandbox.policy.hardening,

@@ -12,6 +12,7 @@ import { governingMount } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import { printable } from "../../text/visible.ts";
 import type { Tool, ToolResult } from "../../tools/tool.ts";
 import { type ClientExchange, ClientToolUse, type Round, Slots } from "./call.ts";
@@ -94,7 +95,7 @@ class SandboxSession implements AsyncDisposable {
       {
         worker,
         signal: NEVER,
-        ...(policy === undefined ? {} : { policy }),
+        ...present({ policy }),
         narrow(sandbox) {
           // A root that is the whole machine excludes nothing.
           if (hosts === null || hosts.includes("/")) return null;

@@ -12,10 +12,11 @@ import { ATTACHMENTS_PATH, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
 import { MAX_TIMER_MS } from "../../platform/within.ts";
 import { readablePaths, writablePaths } from "../../sandbox/access.ts";
-import { ROOTED_BASE } from "../../sandbox/reserved.ts";
 import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
-import { formatBytes, formatDuration } from "../../sandbox/units.ts";
+import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import { currentOwner, formatOwner } from "../../state/owner.ts";
+import { formatBytes, formatDuration } from "../../text/amounts.ts";
+import { present } from "../../text/present.ts";
 import { shownOnly } from "../../tools/exec-hints/wording.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
 import { pinAttachments } from "../cell/attachment-pins.ts";
@@ -253,7 +254,7 @@ async function worked(
         mismatch: worker.output === "json" ? (env.schemas.by(worker.outputSchema) ?? (() => null)) : null,
         transcript,
         emit: (act) => env.emit({ type: "agent", ...identityOf(job), act }),
-        ...(env.models.patience === undefined ? {} : { patience: env.models.patience }),
+        ...present({ patience: env.models.patience }),
         asking: () => measuredAsk(job, env),
         unmet: ({ tool, input }, { code, text }) => session.recordUnmet(tool, input, code ?? "", text),
       },

@@ -3,6 +3,7 @@ import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { toolNameOf } from "../../declarations/worker/worker-yaml.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { present } from "../../text/present.ts";
 import type { CallToolRequest } from "../../tools/hands.ts";
 import { inputSchemaOf, type Tool, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
@@ -58,8 +59,7 @@ function workerTool({ name, description, inputSchema = {} }: WorkerDefinition, s
       required: "type" in inputSchema ? ["input"] : [],
       additionalProperties: false,
       // What its parts point to is looked for from the top of the whole schema.
-      ...($defs === undefined ? {} : { $defs }),
-      ...(definitions === undefined ? {} : { definitions }),
+      ...present({ $defs, definitions }),
     },
     parallel: true,
     async run(raw, signal) {
@@ -82,5 +82,5 @@ function called(result: ToolResult): AgentToolAnswer {
 
 function answerOf(result: ToolResult): AgentToolAnswer {
   if (!result.ok) return { ok: false, code: result.code, text: result.message };
-  return { ok: true, code: null, text: result.text, ...(result.image === undefined ? {} : { image: result.image }) };
+  return { ok: true, code: null, text: result.text, ...present({ image: result.image }) };
 }

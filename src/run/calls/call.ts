@@ -10,6 +10,7 @@ import { ConstraintError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import type { RunConsent } from "../model/environment.ts";
 import type { Attachment, Job, Narrow } from "../model/job.ts";
 
@@ -165,7 +166,7 @@ function locate(path: string, { job, sandbox, hidden }: Caller): Omit<Attachment
   const refusal = checkRead(sandbox, parsed.path, size === null ? {} : { size });
   if (refusal instanceof ConstraintError) return refusal.reason;
   const { host, view } = carve(mount, parsed.path);
-  return { host, ...(view === undefined ? {} : { view }) };
+  return { host, ...present({ view }) };
 }
 
 function readableFor(job: Job, sandbox: Sandbox): string[] {

@@ -4,8 +4,8 @@ import type { Anchor } from "../../isolation/plan/mounts.ts";
 import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
 import { type PinRefusal, type Pins, pinSources } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { formatBytes } from "../../sandbox/units.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import type { CellHost } from "../model/environment.ts";
 import type { Attachment, Job } from "../model/job.ts";
 

@@ -10,6 +10,7 @@ import { boundedText, examine, firstFaults, OpenBytes, parseJson } from "../../j
 import { bugText } from "../../platform/errno.ts";
 import { createServer } from "../../platform/http.ts";
 import { StateDirError } from "../../state/state-dir.ts";
+import { present } from "../../text/present.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import type { CallRequest } from "../calls/call.ts";
 import { type AccessAnswer, type AccessRequest, parseAccessBody } from "../grants/access-request.ts";
@@ -59,7 +60,7 @@ function narrowOf(raw: NonNullable<z.infer<typeof callBody>["narrow"]>): NonNull
   return {
     ...(raw.allow_read === undefined ? {} : { allowRead: [raw.allow_read].flat() }),
     ...(raw.allow_write === undefined ? {} : { allowWrite: [raw.allow_write].flat() }),
-    ...(raw.readonly === undefined ? {} : { readonly: raw.readonly }),
+    ...present({ readonly: raw.readonly }),
   };
 }
 

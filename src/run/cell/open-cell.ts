@@ -13,6 +13,7 @@ import { type AllowedNetwork, type NetworkPlaces, networkPlaces } from "../../sa
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { SecretUnavailable } from "../../secrets/read-secret.ts";
+import { present } from "../../text/present.ts";
 import { type CellHost, Disposables, type Records } from "../model/environment.ts";
 import type { CellUse, RunIdentity } from "../model/events.ts";
 import type { StopReason } from "../model/result.ts";
@@ -316,7 +317,7 @@ async function watchDisk(
     inTransit,
     onFailure: (error) =>
       trouble(`the cell is ended, since its disk usage cannot be measured: ${(error as Error).message}`),
-    ...(baseline === undefined ? {} : { baseline }),
+    ...present({ baseline }),
   });
 }
 

@@ -10,6 +10,7 @@ import type { Mount } from "../../sandbox/mount.ts";
 import { shownNetwork } from "../../sandbox/network/rule.ts";
 import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { present } from "../../text/present.ts";
 import type { CellHost } from "../model/environment.ts";
 import { inCell, type Job } from "../model/job.ts";
 import { type MakeAsk, type ShownEnvironment, unmadeViolation } from "../model/worker-images.ts";
@@ -129,9 +130,7 @@ async function plannedWith(
       gate,
       files,
       ...(socket === undefined ? {} : { socket: socket.path }),
-      ...(outputDir === undefined ? {} : { output: outputDir }),
-      ...(commandsDir === undefined ? {} : { commands: commandsDir }),
-      ...(items === undefined ? {} : { items }),
+      ...present({ output: outputDir, commands: commandsDir, items }),
       environments,
     },
     orchestratorUid: process.getuid?.() ?? 0,

@@ -5,6 +5,7 @@ import type { Collected } from "../../changes/collect.ts";
 import { changesApart, DIFF_LIMITS, shownChangeset } from "../../changes/diff.ts";
 import { type Change, only, placesAbove } from "../../changes/model/changeset.ts";
 import type { HostExecuted } from "../../sandbox/approval.ts";
+import { present } from "../../text/present.ts";
 import type { Declared, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 
@@ -149,7 +150,7 @@ function requestFor(
     run,
     root,
     worker: worker.name,
-    ...(path === undefined ? {} : { through: path }),
+    ...present({ through: path }),
     operations,
     paths: changes.map((change) => change.path),
     ...(hostExecuted.length === 0 ? {} : { hostExecuted }),

@@ -7,6 +7,7 @@ import { ASK } from "../../sandbox/approval.ts";
 import { deliveryOf } from "../../sandbox/expand.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { present } from "../../text/present.ts";
 import type { CellHost } from "../model/environment.ts";
 import type { Attachment, Job } from "../model/job.ts";
 
@@ -67,6 +68,6 @@ export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Prom
     overlays: env.overlays,
     isRefused: (host) => refusalOf(host, env.refusedSources) !== null,
     signal: job.signal,
-    ...(job.makesBelow === undefined ? {} : { makesBelow: job.makesBelow }),
+    ...present({ makesBelow: job.makesBelow }),
   });
 }

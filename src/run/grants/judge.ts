@@ -3,9 +3,8 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { accessOf, carve, governingMount, hostBelow, select } from "../../sandbox/access.ts";
 import { expand } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
-import { hidesHome, isReserved } from "../../sandbox/reserved.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { hidesHome, isReserved, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { GrantMode } from "../model/grantee.ts";
 import { holds, hostSource } from "./source.ts";
 

@@ -8,6 +8,7 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
+import { present } from "../../text/present.ts";
 import type { DirectoryGrantRecord, Grantee } from "../model/grantee.ts";
 import { type Refused, refuse } from "./judge.ts";
 import { holds } from "./source.ts";
@@ -170,8 +171,8 @@ function throughCaller(mount: Mount, caller: Grantee | null): Mount {
   const rest = originOf(mount).slice(originOf(seen).length).replace(/^\//, "");
   const path = joinVirtual(seen.path, rest);
   const { view, granted } = carve(seen, path);
-  const mark = granted === undefined ? {} : { granted };
-  return { ...mount, ...mark, host: hostBelow(seen, path), ...(view === undefined ? {} : { view }) };
+  const mark = present({ granted });
+  return { ...mount, ...mark, host: hostBelow(seen, path), ...present({ view }) };
 }
 
 function byOf({ reason }: Decision): string {

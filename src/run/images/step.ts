@@ -2,8 +2,8 @@ import type { Environment, EnvironmentInput } from "../../declarations/images/en
 import { type EngineImages, type FoundImage, ImageBuildError } from "../../isolation/port/images.ts";
 import { lendTree } from "../../isolation/sources/lent-tree.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import { formatBytes } from "../../sandbox/units.ts";
 import { closeTree, findEnvironment, prepareEnvironment } from "../../state/stored-environments.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import type { MakeAsk, PartOfImage, ShownEnvironment } from "../model/worker-images.ts";
 
 /** Raise it if a recipe changes what an environment holds. */

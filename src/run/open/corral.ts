@@ -19,6 +19,7 @@ import { Masking, namedSecrets } from "../../secrets/read-secret.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
 import { currentOwner, readSealKey } from "../../state/owner.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
+import { present } from "../../text/present.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
 import { finishInterrupted, recordingApplied, type ToldFinish } from "../changes/settle.ts";
 import { GrantLedger } from "../grants/ledger.ts";
@@ -79,8 +80,11 @@ function sharedApprover(
   if (isShareable(approver)) approver.shareOn(board);
   if (!waits) return approver;
   const elsewhere = new QueuedApprover({
-    ...{ ask: null, timeoutMs, atOnce: MAX_AT_ONCE, at: "board" },
-    ...(onWaiting === undefined ? {} : { onPosted: onWaiting }),
+    ask: null,
+    timeoutMs,
+    atOnce: MAX_AT_ONCE,
+    at: "board",
+    ...present({ onPosted: onWaiting }),
   });
   elsewhere.shareOn(board);
   return {

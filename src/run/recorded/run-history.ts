@@ -10,6 +10,7 @@ import { sha256 } from "../../platform/sha256.ts";
 import { LiveRuns } from "../../state/live-dir.ts";
 import { loadSealKey, lockOwner } from "../../state/owner.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
+import { present } from "../../text/present.ts";
 import type { Emit, RunEvent } from "../model/events.ts";
 import type { BegunRun, ClosedSession, History, RunHistory } from "../model/history.ts";
 import { inputBytes } from "../model/job.ts";
@@ -86,7 +87,7 @@ export class ProjectHistory implements History, AsyncDisposable {
 
   #headOf({ run, kind, worker, words = [], input, attachments, continues }: BegunRun) {
     const { keep, projectDir: project } = this.#place;
-    const earlier = continues === undefined ? {} : { continues };
+    const earlier = present({ continues });
     const names = attachments.slice(0, MAX_NAMES).map(({ name }) => cut(name));
     const said = words.length === 0 ? {} : { arguments: words.slice(0, MAX_NAMES).map((word) => cut(word)) };
     return {

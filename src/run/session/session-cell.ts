@@ -7,7 +7,7 @@ import type { Plan } from "../../isolation/plan/plan.ts";
 import { canStartCommands } from "../../isolation/plan/plan-for.ts";
 import type { SessionCell } from "../../isolation/port/cell.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import type { ExecFacts } from "../../tools/exec-hints/wording.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { BrokerService } from "../cell/broker.ts";

@@ -11,6 +11,7 @@ import { canonicalMounts } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import type {
   AccessToolAnswer,
   AccessToolRequest,
@@ -88,7 +89,7 @@ function attachmentMount({ name, host, identity }: Attachment): Mount & { readon
     host,
     mode: "ro",
     approval: { write: "blocked", delete: "blocked" },
-    ...(identity === undefined ? {} : { identity }),
+    ...present({ identity }),
   };
 }
 

@@ -6,7 +6,7 @@ import type { GuardedFiles } from "../../files/guarded.ts";
 import { type DiskBaseline, DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
 import { type PinnedSource, pinSources } from "../../isolation/sources/pin.ts";
-import { formatBytes } from "../../sandbox/units.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { type CellHost, Disposables } from "../model/environment.ts";
 

@@ -1,3 +1,4 @@
+import { present } from "../../text/present.ts";
 import { type Network, type NetworkRule, PACKAGE_KINDS, type PackageKind } from "./rule.ts";
 
 /** What a cell needs so that package tools use the hosts of its presets. */
@@ -115,9 +116,7 @@ const SETUPS: Readonly<Record<PackageKind, Setup>> = {
     const none = named("nosumdb");
     return {
       env: {
-        ...(proxies === undefined ? {} : { GOPROXY: proxies }),
-        ...(sumdb === undefined ? {} : { GOSUMDB: sumdb }),
-        ...(none === undefined ? {} : { GONOSUMDB: none }),
+        ...present({ GOPROXY: proxies, GOSUMDB: sumdb, GONOSUMDB: none }),
       },
     };
   },

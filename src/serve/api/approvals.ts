@@ -1,10 +1,10 @@
-import { present } from "../../declarations/terms/present.ts";
 import { type Approval, decideApproval, pageOfApprovals, showApproval } from "../../operations/approvals.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { listGrants, revokeGrant } from "../../operations/grants.ts";
 import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
 import type { LiveGrant } from "../../state/live-grants.ts";
+import { present } from "../../text/present.ts";
 import type { Handlers } from "../http/route.ts";
 import type { Served } from "./owned.ts";
 

@@ -1,5 +1,6 @@
 import { unknownChangeset } from "../../operations/changesets.ts";
 import { MAX_CHANGESETS } from "../../operations/contract/changesets.ts";
+import { present } from "../../text/present.ts";
 import type { Handlers } from "../http/route.ts";
 import { tarOf } from "../http/tar.ts";
 import type { Served } from "./owned.ts";
@@ -38,7 +39,7 @@ export function changesetHandlers({ projects, changesets }: Served): Handlers<"c
     },
     async "changesets.apply"({ params: { changeset }, body: { digest, only, which, hostExecuted = [] }, caller }) {
       await owned(changeset);
-      const what = { ...(only === undefined ? {} : { only }), ...(which === undefined ? {} : { which }) };
+      const what = { ...present({ only, which }) };
       const how = { approval: "agreed", digest, by: caller.name, hostExecuted } as const;
       return await changesets.apply(changeset, { ...how, ...what });
     },

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SealedRecord } from "../../audit/seal.ts";
-import { present } from "../../declarations/terms/present.ts";
 import { countWaiting } from "../../operations/approvals.ts";
 import { auditPage } from "../../operations/audit.ts";
 import { CONTRACT } from "../../operations/contract/table.ts";
 import type { QueueMachines } from "../../operations/fleets.ts";
 import { examineMachine } from "../../operations/machine.ts";
+import { present } from "../../text/present.ts";
 import { withoutHostPaths } from "../http/answer.ts";
 import type { Handlers, Route } from "../http/route.ts";
 import { permits } from "../http/router.ts";

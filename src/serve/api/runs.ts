@@ -5,6 +5,7 @@ import type { AnswerOf, Given } from "../../operations/contract/table.ts";
 import { runOutput } from "../../operations/run-output.ts";
 import { listRuns, stopRun } from "../../operations/runs.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { present } from "../../text/present.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
 import type { Handlers } from "../http/route.ts";
@@ -29,7 +30,7 @@ export function runHandlers(served: Served): Handlers<"runs"> {
         ended: () => Promise<void>,
       ) => {
         const { worker, arguments: words, input, policy = null, continues } = given;
-        const more = continues === undefined ? {} : { continues };
+        const more = present({ continues });
         const id = await runs.start({ project, worker, words, input, attachments, policy, ...more, ended });
         return { run: id, project: project.name };
       };
@@ -58,8 +59,7 @@ export function runHandlers(served: Served): Handlers<"runs"> {
     async "runs.list"({ query: { project, limit = 50, worker, status, calls } }) {
       const filter = {
         limit: limit + 1,
-        ...(worker === undefined ? {} : { worker }),
-        ...(status === undefined ? {} : { status }),
+        ...present({ worker, status }),
       };
       const lists = await Promise.all(
         projects.chosen(project).map(async (one) => {
@@ -97,7 +97,7 @@ export function runHandlers(served: Served): Handlers<"runs"> {
     async "runs.output"({ params, query: { stream, lines, follow }, gone }) {
       const { project } = await ownedRun(projects, params.run);
       const signal = AbortSignal.any([gone, over]);
-      const how = { streams: [stream], follow, signal, ...(lines === undefined ? {} : { lines }) } as const;
+      const how = { streams: [stream], follow, signal, ...present({ lines }) } as const;
       return { pieces: bytesOf(await runOutput(project.place, params.run, how)) };
     },
   };

@@ -8,6 +8,7 @@ import { runFleet } from "../../operations/run-fleet.ts";
 import type { Corral } from "../../run/open/corral.ts";
 import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
 import type { StartedFleets as FleetRecord } from "../../state/service/started-fleets.ts";
+import { present } from "../../text/present.ts";
 import type { HidePaths } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
@@ -150,7 +151,7 @@ function sentFleetEvent(event: FleetEvent, at = new Date().toISOString()): Event
   switch (event.type) {
     case "started": {
       const { index, key, attempt, machine } = event;
-      return { type: "started", at, index, key, attempt, ...(machine === undefined ? {} : { machine }) };
+      return { type: "started", at, index, key, attempt, ...present({ machine }) };
     }
     case "settled": {
       const { index, key, status, run, attempt, exitCode, error, durationMs, changeset = null, machine } = event.result;
@@ -167,7 +168,7 @@ function sentFleetEvent(event: FleetEvent, at = new Date().toISOString()): Event
         error,
         durationMs,
         changeset,
-        ...(machine === undefined ? {} : { machine }),
+        ...present({ machine }),
         retryInMs,
       };
     }

@@ -4,6 +4,7 @@ import { runWorker, withArguments, workerNamed } from "../../operations/workers.
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
+import { present } from "../../text/present.ts";
 import { type HidePaths, hiddenIn } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
@@ -170,7 +171,7 @@ export class StartedRuns implements Runs {
         environment.emit(event);
       };
       const request = { worker, words, input, attachments, cwd: project.dir, policy, signal: this.#over };
-      const earlier = continues === undefined ? {} : { continues };
+      const earlier = present({ continues });
       return await runWorker({ ...request, ...earlier }, { ...environment, emit });
     });
   }

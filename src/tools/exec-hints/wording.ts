@@ -1,7 +1,7 @@
 import { type NotShown, notShownText } from "../../files/model/files.ts";
 import { allowedText } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
-import { formatBytes, formatDuration } from "../../sandbox/units.ts";
+import { formatBytes, formatDuration } from "../../text/amounts.ts";
 import { type ExecOutcome, failuresOf, type SandboxFailure } from "./failures.ts";
 
 const MAX_HINTS = 4;

@@ -2,7 +2,7 @@ import { accessSync, constants } from "node:fs";
 import { mkdtemp, realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { isReserved } from "../../../src/sandbox/reserved.ts";
+import { isReserved } from "../../../src/sandbox/virtual-path.ts";
 import { at } from "../../sandbox/sandboxes.ts";
 
 /** A folder of its own outside of `/tmp`, `/root` and their like: what is the container's own cannot be granted. */

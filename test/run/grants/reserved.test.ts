@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { mountNameFault } from "../../../src/declarations/terms/names.ts";
 import { planMounts } from "../../../src/isolation/plan/mounts.ts";
-import { isReserved } from "../../../src/sandbox/reserved.ts";
 import type { Violation } from "../../../src/sandbox/violation.ts";
+import { isReserved } from "../../../src/sandbox/virtual-path.ts";
 import { at, mount, project } from "../../sandbox/sandboxes.ts";
 
 const CANDIDATES =

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { present } from "../../../text/present.ts";
 import { gateCommand } from "../../gate/report.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
 import { cgroupPlace, type RuncOptions } from "../model/layout.ts";
@@ -123,7 +124,7 @@ export function ociProcess(
       ...inheritedLimits(),
     ],
     noNewPrivileges: hardening.noNewPrivileges,
-    ...(apparmor === undefined ? {} : { apparmorProfile: apparmor }),
+    ...present({ apparmorProfile: apparmor }),
     oomScoreAdj: 0,
   };
 }

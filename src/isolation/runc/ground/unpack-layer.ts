@@ -155,7 +155,7 @@ class LayerFilter {
     const type = typeOf(header);
     this.#judgeAbove(above);
     const { size, mtime, linkname, devmajor, devminor } = header;
-    const passed: Entry = { ...{ name: path, type, size, mtime, devmajor, devminor }, ...metadataOf(header) };
+    const passed: Entry = { name: path, type, size, mtime, devmajor, devminor, ...metadataOf(header) };
     if (type === "symlink") passed.linkname = linkname;
     if (type === "link") {
       passed.linkname = pathOf(linkname);

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { present } from "../../../../text/present.ts";
 import { printable } from "../../../../text/visible.ts";
 import type { Fleet, ShownItem } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
@@ -47,7 +48,7 @@ function Details({
 }) {
   const now = useNow();
   const { input, attachments, fields = {} } = request;
-  const given = { ...(Object.keys(fields).length > 0 ? { fields } : {}), ...(input === undefined ? {} : { input }) };
+  const given = { ...(Object.keys(fields).length > 0 ? { fields } : {}), ...present({ input }) };
   return (
     <>
       <p class="item-line">

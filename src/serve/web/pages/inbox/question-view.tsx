@@ -75,7 +75,9 @@ export function QuestionView({
     "Inbox",
     mayNow
       ? ANSWERS.filter((one) => may.includes(one.answer)).map(({ answer: one, text, key }) => ({
-          ...{ keys: key, does: text, act: () => void answer(one) },
+          keys: key,
+          does: text,
+          act: () => void answer(one),
         }))
       : [],
   );

@@ -12,10 +12,12 @@ import { RunView } from "./run-view.tsx";
 const EVERY_MS = 3000;
 const LIMITS = [50, 200, 500];
 const LARGEST = 500;
-const STATUSES = [
-  ...["running", "succeeded", "failed", "refused", "denied", "cancelled", "timed_out", "signaled", "oom_killed"],
-  ...["output_limit", "disk_limit", "lost", "interrupted", "closed"],
-];
+const STATUSES = `
+  running succeeded failed refused denied cancelled timed_out signaled oom_killed output_limit disk_limit lost
+  interrupted closed
+`
+  .trim()
+  .split(/\s+/);
 
 /** The history, with filters that are in the address, so that a list can be kept as a bookmark. */
 function RunList({ query }: { readonly query: Readonly<Record<string, string>> }) {
