@@ -68,8 +68,9 @@ function withModeline(path: string, text: string): string {
 
 /** A host path that a command line gives to a command. */
 export interface ImpliedPath {
-  /** Its place is `/NAME`. */
   readonly name: string;
+  /** Where it is in the cell: `/NAME`, or another that no name can be. */
+  readonly place: string;
   /** As typed: relative to the working directory. */
   readonly path: string;
   readonly mode: "ro" | "rw";
@@ -90,6 +91,13 @@ export interface ImpliedProject {
   /** Rules of a network, and presets. */
   readonly allow: readonly string[];
   readonly packages: readonly string[];
+  /** Packages of Debian beside what the image has. */
+  readonly apt: readonly string[];
+  /** As typed, by their keys in a worker's file. */
+  readonly limits: Readonly<Record<string, string>>;
+  readonly env: Readonly<Record<string, string>>;
+  /** Null: `/`. */
+  readonly workdir: string | null;
   readonly policy: string;
   readonly approval: ApprovalMode;
   /** True for a session: its commands are typed by who opened it, or by the model of an MCP client. */
@@ -136,17 +144,20 @@ function corralText(project: ImpliedProject): string {
   ].join("\n");
 }
 
-function pathOf({ path, mode, create }: ImpliedPath) {
-  return mode === "ro" ? { root: path, mode } : { root: path, mode, ...(create ? { create } : {}), stage: true };
+function pathOf({ name, place, path, mode, create }: ImpliedPath) {
+  const at = place === `/${name}` ? {} : { at: place };
+  if (mode === "ro") return { root: path, ...at, mode };
+  return { root: path, ...at, mode, ...(create ? { create } : {}), stage: true };
 }
 
 const OWN_FILE = "corral.yaml";
 
 /** Where the command could leave a project. */
 function ownPlaces(paths: readonly ImpliedPath[]): string[] {
-  return paths.flatMap(({ name, mode, file }) => {
+  return paths.flatMap(({ place, mode, file }) => {
     if (mode === "ro") return [];
-    return file === null ? [`/${name}/${OWN_FILE}`] : file === OWN_FILE ? [`/${name}`] : [];
+    // In a rule, `*` and `?` of a name match themselves too: no less is denied.
+    return file === null ? [`${place}/${OWN_FILE}`] : file === OWN_FILE ? [place] : [];
   });
 }
 
@@ -157,14 +168,17 @@ function ownRule(paths: readonly string[]) {
 }
 
 function workerText(project: ImpliedProject): string {
-  const { image, command, runsCommands } = project;
+  const { image, command, runsCommands, apt, limits, env, workdir } = project;
   const network = networkOf(project);
   return [
     "---",
     block({ image }),
     block({ command }),
+    ...(apt.length === 0 ? [] : [block({ environment: { apt } })]),
+    ...(isEmpty(limits) ? [] : [block({ limits: Object.fromEntries(Object.entries(limits).map(asNumber)) })]),
+    ...(isEmpty(env) ? [] : [block({ env })]),
     "# All that corral.yaml gives; a network must be asked for.",
-    block({ sandbox: { inherit: true, ...present({ network }) } }),
+    block({ sandbox: { inherit: true, ...present({ working_dir: workdir ?? undefined, network }) } }),
     ...(runsCommands
       ? [
           "# Commands of a session run without being asked about: they are in the container, and what they write is.",
@@ -174,6 +188,15 @@ function workerText(project: ImpliedProject): string {
     "---",
     "",
   ].join("\n");
+}
+
+function isEmpty(map: Readonly<Record<string, string>>): boolean {
+  return Object.keys(map).length === 0;
+}
+
+/** Limits that are counts are numbers in a file. */
+function asNumber([key, typed]: readonly [string, string]): readonly [string, string | number] {
+  return [key, /^\d+(\.\d+)?$/.test(typed) ? Number(typed) : typed];
 }
 
 function networkOf({ allow, packages }: ImpliedProject) {

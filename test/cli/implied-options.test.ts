@@ -8,15 +8,28 @@ let dir: string;
 
 beforeAll(async () => {
   dir = await realpath(await mkdtemp(join(tmpdir(), "corral-implied-")));
-  for (const folder of ["inbox", "out", "a=b", "etc", "two words", "deep/inbox"])
+  for (const folder of [
+    "inbox",
+    "out",
+    "a=b",
+    "etc",
+    "two words",
+    "two-words",
+    "ünï (1)",
+    ".hidden",
+    "語",
+    "deep/inbox",
+    "back\\slash",
+  ])
     await mkdir(join(dir, folder), { recursive: true });
   await writeFile(join(dir, "one.pdf"), "");
   await symlink("inbox", join(dir, "linked"));
 });
 afterAll(() => rm(dir, { recursive: true }));
 
+const here = () => ({ cwd: dir, env: { HERE: "has\na = value" } });
 const paths = async (options: Parameters<typeof impliedProject>[0]) =>
-  (await impliedProject(options, ["ls"], dir)).paths;
+  (await impliedProject(options, ["ls"], here())).paths;
 
 describe("--ro and --rw", () => {
   it("name a mount by the last part of its real path, or by what follows `=`", async () => {
@@ -28,6 +41,20 @@ describe("--ro and --rw", () => {
     expect(await paths({ ro: ["linked"] })).toMatchObject([{ name: "inbox", path: "linked" }]);
     expect(await paths({ ro: ["one.pdf"] })).toMatchObject([{ name: "one.pdf", file: "one.pdf" }]);
     expect(await paths({ ro: ["/"] }), "which the rules for all mounts refuse").toMatchObject([{ name: "host" }]);
+  });
+
+  it("have the place that the name says, whatever it is; then a name is made of it", async () => {
+    expect(await paths({ ro: ["two words", "two-words", "ünï (1)", "a=b", ".hidden", "語"] })).toMatchObject([
+      { name: "two-words", place: "/two words" },
+      { name: "two-words-2", place: "/two-words" },
+      { name: "uni-1", place: "/ünï (1)" },
+      { name: "a-b", place: "/a=b" },
+      { name: "hidden", place: "/.hidden" },
+      { name: "folder", place: "/語" },
+    ]);
+    expect(await paths({ ro: ["inbox=My Documents"] })).toMatchObject([
+      { name: "My-Documents", place: "/My Documents" },
+    ]);
   });
 
   it("make a missing folder below the working directory, and no other", async () => {
@@ -42,8 +69,10 @@ describe("--ro and --rw", () => {
       "another --ro or --rw has the name inbox; write PATH=NAME, such as --ro deep/inbox=in",
     ],
     [{ ro: ["etc"] }, 'the name "etc" is reserved: it would hide a system directory of the cell; write PATH=NAME'],
-    [{ ro: ["two words"] }, "write PATH=NAME, such as --ro 'two words'=in"],
-    [{ ro: ["a=b"] }, 'the name "a=b" must be 1 to 64 letters'],
+    [{ ro: ["back\\slash"] }, "write PATH=NAME, such as --ro 'back\\slash'=in"],
+    [{ env: ["NOT_HERE"] }, "--env NOT_HERE: there is no such variable here; write NAME=VALUE"],
+    [{ name: "a b" }, "--name a b: a worker's name must be"],
+    [{ name: "a", save: "b" }, "use either --save or --name"],
     [{ ro: [""] }, "its value is empty"],
     [{ ro: ["\u001b[2J\u202e"] }, /^[\x20-\x7e]*$/],
     [{ apply: true, approve: "auto_deny" as const }, "use either --apply or --approve"],
@@ -53,15 +82,25 @@ describe("--ro and --rw", () => {
   });
 });
 
+it("has limits as they are typed, and variables of their own or of here", async () => {
+  const options = { timeout: "5m", cpus: "2", env: ["A=b=c", "EMPTY=", "HERE"], workdir: "/inbox", name: "x" };
+  expect(await impliedProject(options, ["ls"], here())).toMatchObject({
+    limits: { timeout: "5m", cpus: "2" },
+    env: { A: "b=c", EMPTY: "", HERE: "has\na = value" },
+    workdir: "/inbox",
+    name: "x",
+  });
+});
+
 it("is under the strictest policy if none is named", async () => {
-  expect(await impliedProject({}, null, dir)).toMatchObject({
+  expect(await impliedProject({}, null, here())).toMatchObject({
     policy: "untrusted",
     image: "corral/base",
     approval: "interactive",
     name: "session",
     runsCommands: true,
   });
-  expect(await impliedProject({ policy: "default", apply: true }, ["ls"], dir)).toMatchObject({
+  expect(await impliedProject({ policy: "default", apply: true }, ["ls"], here())).toMatchObject({
     policy: "default",
     approval: "approve_all",
   });

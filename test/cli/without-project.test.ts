@@ -42,6 +42,23 @@ describe("a command without a project", () => {
     expect(JSON.parse(trail.stdout)).toMatchObject({ arguments: ["sh", "-c", "cat; cat /attachments/x"] });
   });
 
+  it("has the limits, variables, folder and name that are said", async () => {
+    await mkdir(here("My Documents (1)"));
+    const { status, stdout, stderr } = await run(
+      ...["--ro", "My Documents (1)", "--workdir", "/My Documents (1)", "--env", "A=b c", "--name", "reader"],
+      ...["--timeout", "2s", "--pids", "20", "--memory", "100m", "--", "sh", "-c", 'pwd; echo "$A"; sleep 60'],
+    );
+    expect(stdout).toBe("/My Documents (1)\nb c\n");
+    expect(stderr).toMatch(/reader.* 2s/);
+    expect(status).toBe(124);
+    const more = await run("--memory", "3g", "--", "true");
+    expect(more).toMatchObject({ status: 126, stderr: expect.stringContaining("Ask for at most 2 GiB") });
+    expect(await run("--cpus", "x", "--", "true")).toMatchObject({
+      status: 2,
+      stderr: expect.stringMatching(/^corral: --cpus x: must be/),
+    });
+  });
+
   it("changes nothing without consent: what it wrote waits, and one command applies it", async () => {
     const { status, stderr } = await run(...copies);
     expect(status).toBe(126);

@@ -11,11 +11,15 @@ const BASIC: ImpliedProject = {
   image: "corral/documents",
   command: ["pdftotext", "/inbox/a.pdf", "/out/a.txt"],
   paths: [
-    { name: "inbox", path: "./inbox", mode: "ro", create: false, file: null },
-    { name: "out", path: "./out", mode: "rw", create: true, file: null },
+    { name: "inbox", place: "/inbox", path: "./inbox", mode: "ro", create: false, file: null },
+    { name: "out", place: "/out", path: "./out", mode: "rw", create: true, file: null },
   ],
   allow: [],
   packages: [],
+  apt: [],
+  limits: {},
+  env: {},
+  workdir: null,
   policy: "untrusted",
   approval: "interactive",
   runsCommands: false,
@@ -60,13 +64,33 @@ describe("the texts of a project that a command line implies", () => {
         const { yaml, worker } = read({
           ...BASIC,
           command,
-          paths: [{ name: "in", path: root, mode: "ro", create: false, file: null }],
+          paths: [{ name: "in", place: "/in", path: root, mode: "ro", create: false, file: null }],
         });
         expect(worker.command).toEqual(command.map((one) => one.toWellFormed()));
         expect(yaml.sandbox?.paths?.get("in")?.root).toBe(root);
       }),
       { numRuns: 50 },
     );
+  });
+
+  it("have limits, variables, packages, and a folder with any name at its place", () => {
+    const { yaml, worker } = read({
+      ...BASIC,
+      apt: ["jq"],
+      limits: { timeout: "10m", cpus: "0.5", pids: "9" },
+      env: { A: "1", B: "x: {y}\n---" },
+      workdir: "/My Documents",
+      paths: [
+        { name: "My-Documents", place: "/My Documents", path: "My Documents", mode: "rw", create: true, file: null },
+      ],
+    });
+    expect(yaml.sandbox?.paths?.get("My-Documents")).toMatchObject({ root: "My Documents", at: "/My Documents" });
+    expect(yaml.approval.rules).toMatchObject([{ paths: ["/My Documents/corral.yaml"] }]);
+    expect(worker).toMatchObject({
+      env: { A: "1", B: "x: {y}\n---" },
+      environment: { apt: ["jq"] },
+      needs: { limits: { timeoutMs: 600_000, cpus: 0.5, pids: 9 }, workingDir: "/My Documents" },
+    });
   });
 
   it("end the front matter where it ends, whatever a command says", () => {
@@ -77,7 +101,7 @@ describe("the texts of a project that a command line implies", () => {
   it("deny a corral.yaml at the top of what the command may write", () => {
     expect(read(BASIC).yaml.approval.rules).toMatchObject([{ decide: "deny", paths: ["/out/corral.yaml"] }]);
     const one = (file: string) =>
-      read({ ...BASIC, paths: [{ name: "f", path: file, mode: "rw", create: false, file }] });
+      read({ ...BASIC, paths: [{ name: "f", place: "/f", path: file, mode: "rw", create: false, file }] });
     expect(one("corral.yaml").yaml.approval.rules).toMatchObject([{ decide: "deny", paths: ["/f"] }]);
     expect(one("notes.txt").yaml.approval.rules).toEqual([]);
   });

@@ -14,10 +14,11 @@ import {
 } from "../../operations/implied-project.ts";
 import { withArguments, workerNamed } from "../../operations/workers.ts";
 import { shellWord } from "../../platform/shell-word.ts";
+import { parseVirtualPath } from "../../sandbox/virtual-path.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { type ImpliedOptions, impliedOptionsIn } from "./given-options.ts";
+import { type ImpliedOptions, impliedOptionsIn, limitsIn } from "./given-options.ts";
 import { namedPath } from "./named-path.ts";
 
 /** The image without `--image`. */
@@ -27,27 +28,47 @@ const BASE_IMAGE = "corral/base";
 export async function impliedProject(
   options: ImpliedOptions,
   command: readonly string[] | null,
-  cwd: string,
+  { cwd, env }: Pick<Terminal, "cwd" | "env">,
 ): Promise<ImpliedProject> {
   const { image = BASE_IMAGE, ro = [], rw = [], allow = [], packages = [], policy = IMPLIED_POLICY, save } = options;
   if (options.apply && options.approve !== undefined) throw new UsageError("use either --apply or --approve");
   if (command?.[0] === "") throw new UsageError("the command after -- has an empty name");
-  const fault = save === undefined ? null : nameFault(save);
-  if (fault !== null) throw new UsageError(`--save ${printableLine(save ?? "", 80)}: a worker's name ${fault}`);
+  for (const [option, name] of [["--save", save] as const, ["--name", options.name] as const]) {
+    const fault = name === undefined ? null : nameFault(name);
+    if (fault !== null) throw new UsageError(`${option} ${printableLine(name ?? "", 80)}: a worker's name ${fault}`);
+  }
+  if (save !== undefined && options.name !== undefined)
+    throw new UsageError("use either --save or --name: a saved worker has the name of its file");
   const paths: ImpliedPath[] = [];
   for (const [mode, raws] of [["ro", ro] as const, ["rw", rw] as const])
     for (const raw of raws) paths.push(await impliedPath(raw, mode, paths, cwd));
   return {
-    name: save ?? (command === null ? "session" : impliedName(command)),
+    name: save ?? options.name ?? (command === null ? "session" : impliedName(command)),
     image,
     command: command ?? ["sh"],
     paths,
     allow,
     packages,
+    apt: options.apt ?? [],
+    limits: limitsIn(options),
+    env: variables(options.env ?? [], env),
+    workdir: options.workdir ?? null,
     policy,
     approval: options.apply ? "approve_all" : (options.approve ?? "interactive"),
     runsCommands: command === null,
   };
+}
+
+/** @throws UsageError */
+function variables(given: readonly string[], env: Terminal["env"]): Readonly<Record<string, string>> {
+  const values = new Map<string, string>();
+  for (const raw of given) {
+    const [, name = raw, value = env[raw]] = /^([^=]*)=(.*)$/s.exec(raw) ?? [];
+    if (value === undefined)
+      throw new UsageError(`--env ${printableLine(raw, 100)}: there is no such variable here; write NAME=VALUE`);
+    values.set(name, value);
+  }
+  return Object.fromEntries(values);
 }
 
 async function impliedPath(
@@ -72,13 +93,35 @@ async function impliedPath(
   if (kind === "missing" && !isMade)
     throw new UsageError(`${told}: there is no such folder; only one below the working directory is made`);
   // The whole file system has no name; that no worker gets it is said by the rules for all mounts.
-  const name = named.name ?? (basename(real) || "host");
-  const fault = mountNameFault(name);
+  const last = named.name ?? (basename(real) || "host");
   const advice = `write PATH=NAME, such as --${mode} ${shellWord(printableLine(path, 200))}=${mode === "ro" ? "in" : "out"}`;
-  if (fault !== null) throw new UsageError(`${told}: the name ${JSON.stringify(name)} ${fault}; ${advice}`);
-  if (others.some((other) => other.name === name))
-    throw new UsageError(`${told}: another --ro or --rw has the name ${name}; ${advice}`);
-  return { name, path, mode, create: isMade, file: kind === "file" ? basename(real) : null };
+  if (others.some(({ place }) => place === `/${last}`))
+    throw new UsageError(`${told}: another --ro or --rw has the name ${printableLine(last, 200)}; ${advice}`);
+  const name = mountName(last, others);
+  const fault = mountNameFault(name) ?? placeFault(last);
+  if (fault !== null) throw new UsageError(`${told}: the name ${JSON.stringify(last)} ${fault}; ${advice}`);
+  return { name, place: `/${last}`, path, mode, create: isMade, file: kind === "file" ? basename(real) : null };
+}
+
+/** Most names are good for a mount as they are. Others stay its place, `/My Documents`, and it has a name that is made of them. */
+function mountName(last: string, others: readonly ImpliedPath[]): string {
+  if (nameFault(last) === null && others.every(({ name }) => name !== last)) return last;
+  const plain = last
+    .normalize("NFKD")
+    .replaceAll(/\p{M}/gu, "")
+    .replaceAll(/[^A-Za-z0-9_-]+/g, "-")
+    .slice(0, 40);
+  const made = plain.replaceAll(/^-+|-+$/g, "") || "folder";
+  const names = [made, ...others.map((_, index) => `${made}-${index + 2}`)];
+  return names.find((name) => others.every((other) => other.name !== name)) ?? made;
+}
+
+/** What is wrong with a name that becomes a place in the cell and stands in rules, or null. */
+function placeFault(last: string): string | null {
+  if (!last.isWellFormed() || last.includes("\ufffd")) return "is not UTF-8";
+  const parsed = parseVirtualPath(`/${last}`);
+  if (!parsed.ok) return parsed.reason;
+  return parsed.path === `/${last}` ? null : "is no name of a folder";
 }
 
 /** What a command line names: a worker of a project, or a command and what it gets. */
@@ -118,7 +161,7 @@ async function impliedWorker(
   terminal: Terminal,
 ): Promise<DeclaredWorker> {
   const { cwd, env } = terminal;
-  const implied = await impliedProject(options, command, cwd);
+  const implied = await impliedProject(options, command, terminal);
   const load = () => loadDeclaredProject(cwd, impliedTexts(implied), env);
   let project = await load().catch((error: unknown) => {
     if (!(error instanceof DeclarationError)) throw error;
@@ -135,9 +178,13 @@ async function impliedWorker(
 }
 
 /** A mistake by the option that made it. */
-function told({ path, message }: Problem, { image, allow, packages, policy, paths }: ImpliedProject): string {
-  const [, list = "", at = ""] = /^sandbox\.network\.(allow|packages)\.(\d+)/.exec(path) ?? [];
-  const said = { allow, packages }[list]?.[Number(at)];
+function told(
+  { path, message }: Problem,
+  { image, allow, packages, apt, limits, policy, paths, workdir }: ImpliedProject,
+): string {
+  const [, list = "", at = ""] = /^(?:sandbox\.network|environment)\.(allow|packages|apt)\.(\d+)/.exec(path) ?? [];
+  const said = { allow, packages, apt }[list]?.[Number(at)];
+  const [, section = "", key = ""] = /^(limits|env)\.([^.]+)$/.exec(path) ?? [];
   const mount = paths.find(({ name }) => path.startsWith(`sandbox.paths.${name}.`));
   const option =
     said !== undefined
@@ -148,7 +195,13 @@ function told({ path, message }: Problem, { image, allow, packages, policy, path
           ? `--image ${image}`
           : path === "policy"
             ? `--policy ${policy}`
-            : path;
+            : path === "sandbox.working_dir"
+              ? `--workdir ${workdir}`
+              : section === "limits"
+                ? `--${key} ${limits[key]}`
+                : section === "env"
+                  ? `--env ${key}`
+                  : path;
   return `${printableLine(option, 200)}: ${message}`;
 }
 
