@@ -15,6 +15,7 @@ import {
   type OpenEngineRequest,
 } from "./port/engine.ts";
 import { BASE_NAME, type EngineImages, IMAGE_PREFIX, ImageBuildError } from "./port/images.ts";
+import { runtimesToTry } from "./runc/ground/conditions.ts";
 import { type ProbeNeeds, Runc, type Usable } from "./runc/open.ts";
 
 /** The driver beside the Engine's. */
@@ -133,18 +134,19 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
   const choice = driverChoice(engineEnv);
   const made = looksOnly ? Promise.resolve() : makeStateDir(stateDir);
   const { ground, maker, seccomp, examined, ...engine } = await openDockerEngine(request, made);
-  const runc = new Runc({ stateDir, maker, seccomp, ground });
   const needs: ProbeNeeds = {
     image: () => engine.driver.imageFacts(`${IMAGE_PREFIX}/${BASE_NAME}`),
     gate: () => engine.gate(),
     triesAgain,
   };
+  const runtimes = runtimesToTry(engineEnv.CORRAL_OCI_RUNTIME);
+  const runc = new Runc({ stateDir, maker, seccomp, ground, needs, runtimes });
   let asked: Promise<Chosen> | null = null;
   const choose = async (use: DriverUse): Promise<Chosen> => {
     if (choice === "engine")
       return { driving: { driver: "engine", why: "CORRAL_DRIVER is engine" }, cells: null, demanded: true };
     if (choice === "auto" && use === "runs") return BY_DEFAULT;
-    asked ??= looksOnly ? foreseen(choice, runc) : usableOr(runc, needs).then((usable) => chosenBy(choice, usable));
+    asked ??= looksOnly ? foreseen(choice, runc) : usableOr(runc).then((usable) => chosenBy(choice, usable));
     return await asked;
   };
   const driverFor = (use: DriverUse): Driver =>
@@ -173,11 +175,11 @@ const BY_DEFAULT: Chosen = {
 };
 
 /** What is missing for the probe is a reason, too. */
-async function usableOr(runc: Runc, needs: ProbeNeeds): Promise<Usable> {
+async function usableOr(runc: Runc): Promise<Usable> {
   try {
-    return await runc.usable(needs);
+    return await runc.usable();
   } catch (error) {
-    if (error instanceof ImageBuildError) return { ok: false, reason: error.message };
+    if (error instanceof ImageBuildError) return { ok: false, why: `runc cannot make cells here: ${error.message}` };
     throw error;
   }
 }
@@ -186,11 +188,10 @@ async function usableOr(runc: Runc, needs: ProbeNeeds): Promise<Usable> {
 function chosenBy(choice: DriverChoice, usable: Usable): Chosen {
   const demanded = choice === "runc";
   if (usable.ok) {
-    const why = demanded ? "CORRAL_DRIVER is runc" : "a first cell was what was planned";
+    const why = demanded ? `CORRAL_DRIVER is runc, and ${usable.why}` : usable.why;
     return { driving: { driver: "runc", why }, cells: usable.cells, demanded };
   }
-  const why = `runc cannot make cells here: ${usable.reason}`;
-  return { driving: { driver: demanded ? null : "engine", why }, cells: null, demanded };
+  return { driving: { driver: demanded ? null : "engine", why: usable.why }, cells: null, demanded };
 }
 
 /** For what only looks: nothing is tried. */

@@ -8,18 +8,20 @@ import { bothDrivers, openEngine as openPort } from "../../src/isolation/open-en
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type CellMaker, type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
 import type { EngineFacts } from "../../src/isolation/port/images.ts";
-import { conditionsFor } from "../../src/isolation/runc/ground/conditions.ts";
+import { conditionsFor, runtimesToTry } from "../../src/isolation/runc/ground/conditions.ts";
 import {
   probeCell,
   probeConditions,
   rememberedProbe,
   rememberProbe,
 } from "../../src/isolation/runc/ground/probe-cell.ts";
+import { Runc as Cells } from "../../src/isolation/runc/open.ts";
 import { makeOwnerDir } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
+import { mount } from "../sandbox/sandboxes.ts";
 import { cellOf } from "./engine/engine.ts";
-import { openRunc, type Runc } from "./runc/runc.ts";
+import { isCrun, openRunc, RUNTIME, type Runc } from "./runc/runc.ts";
 
 let runc: Runc;
 beforeAll(async () => {
@@ -29,7 +31,8 @@ afterAll(() => runc[Symbol.asyncDispose]());
 
 const undisturbed = { signal: new AbortController().signal, onOutput: () => {} };
 const BY_DEFAULT = { driver: "engine", why: "the default, since Docker's tools show its containers" };
-const TRIED = { driver: "runc", why: "a first cell was what was planned" };
+const TRIED = { driver: "runc", why: `a first cell of ${RUNTIME} was what was planned` };
+const PROBE = isCrun ? "probe-crun.json" : "probe.json";
 const FACTS: EngineFacts = {
   isLocal: true,
   version: "20.10",
@@ -39,13 +42,16 @@ const FACTS: EngineFacts = {
 };
 
 async function portFor(driver: string | undefined, stateDir = runc.stateDir) {
-  return await openPort({ stateDir, engineEnv: { ...process.env, CORRAL_DRIVER: driver } });
+  return await openPort({
+    stateDir,
+    engineEnv: { ...process.env, CORRAL_OCI_RUNTIME: RUNTIME, CORRAL_DRIVER: driver },
+  });
 }
 
 /** What the machine's own conditions are, as the probe remembers them. */
 async function conditionsHere(): Promise<string> {
   const { ground } = await openDockerEngine({ stateDir: runc.stateDir, engineEnv: process.env });
-  const judged = conditionsFor(ground.facts);
+  const judged = conditionsFor(ground.facts, RUNTIME);
   if (!judged.ok) throw new Error(judged.reason);
   return probeConditions(judged.conditions, ground.facts.version);
 }
@@ -72,7 +78,7 @@ describe("CORRAL_DRIVER", () => {
       return cell.enforcement.driver;
     };
     expect(await made(port.driver)).toBe("engine");
-    expect(existsSync(join(statePaths(stateDir).runc, "probe.json"))).toBe(false);
+    expect(existsSync(join(statePaths(stateDir).runc, PROBE))).toBe(false);
     expect(await made(port.itemCells)).toBe("runc");
   });
 
@@ -84,10 +90,10 @@ describe("CORRAL_DRIVER", () => {
   it("prefer-runc takes the Engine if the first cell was not as planned, says why, and takes runc if it is made again", async () => {
     const stateDir = join(runc.dir, "auto");
     await mkdir(stateDir, { mode: 0o700 });
-    const file = join(statePaths(stateDir).runc, "probe.json");
+    const file = join(statePaths(stateDir).runc, PROBE);
     await rememberProbe(file, await conditionsHere(), { ok: false, reason: "seccomp: found absent" }, Date.now());
     const port = await portFor("prefer-runc", stateDir);
-    const why = "runc cannot make cells here: seccomp: found absent";
+    const why = `${RUNTIME} cannot make cells here: seccomp: found absent`;
     expect(await port.driving("runs")).toEqual({ driver: "engine", why });
     expect(await (await portFor("auto", stateDir)).driving("items")).toEqual({ driver: "engine", why });
     const { plan, pins } = await runc.plan({ command: ["sleep", "60"] });
@@ -100,8 +106,11 @@ describe("CORRAL_DRIVER", () => {
   });
 
   it("runc makes a first cell to see that it is as planned, once, and remembers it", async () => {
-    expect(await (await portFor("runc")).driving("runs")).toEqual({ driver: "runc", why: "CORRAL_DRIVER is runc" });
-    const file = join(statePaths(runc.stateDir).runc, "probe.json");
+    expect(await (await portFor("runc")).driving("runs")).toEqual({
+      driver: "runc",
+      why: `CORRAL_DRIVER is runc, and ${TRIED.why}`,
+    });
+    const file = join(statePaths(runc.stateDir).runc, PROBE);
     const before = await readFile(file, "utf8");
     expect(JSON.parse(before)).toMatchObject({ ok: true });
     await (await portFor("runc")).driving("runs");
@@ -112,10 +121,10 @@ describe("CORRAL_DRIVER", () => {
   it("runc starts nothing anywhere if the first cell was not as planned, and says why", async () => {
     const stateDir = join(runc.dir, "failed");
     await mkdir(stateDir, { mode: 0o700 });
-    const file = join(statePaths(stateDir).runc, "probe.json");
+    const file = join(statePaths(stateDir).runc, PROBE);
     await rememberProbe(file, await conditionsHere(), { ok: false, reason: "seccomp: found absent" }, Date.now());
     const port = await portFor("runc", stateDir);
-    const why = "runc cannot make cells here: seccomp: found absent";
+    const why = `${RUNTIME} cannot make cells here: seccomp: found absent`;
     expect(await port.driving("runs")).toEqual({ driver: null, why });
     const { plan, pins } = await runc.plan({ command: ["true"] });
     await expect(port.driver.start({ plan, pins, ...undisturbed })).rejects.toThrow(why);
@@ -145,6 +154,53 @@ describe("CORRAL_DRIVER", () => {
     expect((await driver.reap()).cells).toContain(plan.run);
     expect(await runc.traces(plan.run)).toEqual([]);
     await cell[Symbol.asyncDispose]();
+  });
+});
+
+const AGREED = { write: "pre_approved", delete: "pre_approved" } as const;
+
+describe("the runtimes of one machine", () => {
+  async function ofRuntimes(...runtimes: string[]): Promise<Cells> {
+    const { maker, ground, seccomp } = await openDockerEngine({ stateDir: runc.stateDir, engineEnv: process.env });
+    const port = await portFor("engine");
+    const image = () => port.driver.imageFacts("corral/base");
+    const needs = { image, gate: () => port.gate(), triesAgain: false };
+    return new Cells({ stateDir: runc.stateDir, maker, seccomp, ground, needs, runtimes });
+  }
+
+  it("are tried in their order, and what is known of each that cannot be used is said", async () => {
+    const why = "/nowhere/crun cannot make cells here: the program /nowhere/crun was not found";
+    const usable = await (await ofRuntimes("/nowhere/crun", "runc")).usable();
+    expect(usable).toMatchObject({
+      ok: true,
+      why: expect.stringContaining(`a first cell of runc was what was planned; ${why}`),
+    });
+    const none = await (await ofRuntimes("/nowhere/crun")).usable();
+    expect(none).toEqual({ ok: false, why: expect.stringContaining(why) });
+    expect(runtimesToTry("/opt/crun")).toEqual(["/opt/crun"]);
+    expect(runtimesToTry("").at(-1)).toBe("runc");
+  });
+
+  it("are crun, runc or the path of one of them", async () => {
+    const why = expect.stringContaining("CORRAL_OCI_RUNTIME must be crun, runc or the path of one of them");
+    for (const asked of ["runsc", "bin/crun", "/usr/bin/env"])
+      expect(await (await ofRuntimes(asked)).usable()).toEqual({ ok: false, why });
+  });
+
+  it.skipIf(!isCrun)("share the work: runc makes the cells that crun cannot", async () => {
+    const both = await ofRuntimes(RUNTIME, "runc");
+    const usable = await both.usable();
+    if (!usable.ok) throw new Error(usable.why);
+    const madeBy = async (inner: string): Promise<string> => {
+      const [outer, other] = [await runc.folder("outer"), await runc.folder("outer/inner")];
+      const mounts = [mount("/outer", "rw", { host: outer, approval: AGREED }), mount(inner, "ro", { host: other })];
+      const { plan, pins } = await runc.plan({ command: ["true"], mounts });
+      expect(await both.objection(plan)).toBeNull();
+      await using cell = cellOf(await usable.cells.start({ plan, pins, ...undisturbed }));
+      return existsSync(join(runc.paths.state, cell.id, "state.json")) ? "runc" : "crun";
+    };
+    expect(await madeBy("/other")).toBe("crun");
+    expect(await madeBy("/outer/inner")).toBe("runc");
   });
 });
 

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { finished } from "node:stream/promises";
@@ -111,7 +111,8 @@ export async function shownCell(stateDir: string, run: string): Promise<ShownCel
     async texts() {
       // The one that waits for its end is outside of its groups, and has the bundle in mounts of its own.
       const keeper = await parentOf(pid());
-      const files = [folder.labels, join(notes, "state.json"), ...(await Promise.all(keeper.map(configOf)))];
+      const noted = readdirSync(notes).map((name) => join(notes, name));
+      const files = [folder.labels, ...noted, ...(await Promise.all(keeper.map(configOf)))];
       return [
         ...(await Promise.all(files.map((file) => readFile(file, "latin1")))),
         ...(await shownProcesses([...pids(), ...keeper])),

@@ -17,8 +17,9 @@ export async function giveGate(stateDir: string): Promise<void> {
   if (taken === undefined) return;
   await linkTree(statePaths(taken).gate, statePaths(stateDir).gate);
   const ofProbe = (dir: string): string => join(statePaths(dir).runc, "probe.json");
+  const ofCrun = (dir: string): string => join(statePaths(dir).runc, "probe-crun.json");
   const ofImages = (dir: string): string => statePaths(dir).examinedImages;
-  for (const remembered of [ofProbe, ofImages]) {
+  for (const remembered of [ofProbe, ofCrun, ofImages]) {
     const [theirs, ours] = [remembered(taken), remembered(stateDir)];
     if (!existsSync(theirs) || existsSync(ours)) continue;
     await mkdir(dirname(ours), { recursive: true, mode: 0o700 });

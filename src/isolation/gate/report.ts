@@ -93,6 +93,8 @@ export interface GateReport {
 
 export interface ReportedMount {
   readonly path: string;
+  /** What of its file system is seen there: a path in that. */
+  readonly root: string;
   readonly readOnly: boolean;
   readonly type: string;
   readonly options: readonly string[];
@@ -169,6 +171,7 @@ function parseMount(line: string): ReportedMount {
   const options = (fields[5] ?? "").split(",");
   return {
     path: decodedMountField(fields[4] ?? ""),
+    root: decodedMountField(fields[3] ?? ""),
     readOnly: options.includes("ro"),
     type: after.split(" ")[0] ?? "",
     options,

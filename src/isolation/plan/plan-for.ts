@@ -30,16 +30,20 @@ export function refusalFrom(message: string, plan: Plan): Violation | null {
   // A source that was swapped after the check shows here if it cannot be mounted, else in the verification.
   const isOwn = plan.mounts.some(({ origin, host }) => origin === "corral" && isNamed(host, message));
   if (isOwn || !CANNOT_MOUNT.test(message)) return null;
-  const granted = plan.mounts.filter((mount) => mount.origin !== "corral").map((mount) => mount.path);
-  const named = granted.filter((path) => message.includes(`"${path}"`) || message.includes(`${path}:`));
-  const path = (named.length > 0 ? named : granted).join(", ");
+  const granted = plan.mounts.filter(({ origin }) => origin !== "corral");
+  const named = granted.filter(
+    ({ path, host }) => [`"${path}"`, `${path}:`].some((each) => message.includes(each)) || isNamed(host, message),
+  );
+  const path = (named.length > 0 ? named : granted).map((mount) => mount.path).join(", ");
   const reason = "it was removed or replaced while the cell was starting";
   return granted.length === 0 ? null : { code: "MOUNT_SOURCE_REFUSED", path, reason };
 }
 
 /** True for the path itself, and not for one that begins like it. */
 function isNamed(path: string, message: string): boolean {
-  return [`${path}"`, `${path}:`, `${path} `].some((each) => message.includes(each)) || message.endsWith(path);
+  return (
+    [`${path}"`, `${path}\``, `${path}:`, `${path} `].some((each) => message.includes(each)) || message.endsWith(path)
+  );
 }
 
 /** Errors for a runtime that the engine does not have, and for limits that are too small for it. */
@@ -47,7 +51,7 @@ const CANNOT_ENFORCE = /unknown (or invalid )?runtime|minimum memory limit|cpu[ 
 
 /** Errors for a mount whose source is gone, or whose mount point is missing and cannot be made. */
 const CANNOT_MOUNT =
-  /\b(mount|mounting|bind source)\b.*(does not exist|not a directory|no such file or directory|read-only file system)/is;
+  /\b(mount|mounting|bind source|cannot stat)\b.*(does not exist|not a directory|no such file or directory|read-only file system)/is;
 
 /** What the Engine reports of an image. `volumes` are its VOLUME declarations, which would be writable disk outside the plan. */
 export interface ImageFacts {

@@ -9,7 +9,7 @@ import { NameFileSet } from "../network/name-files.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
 import type { CellUsageNow, ServingCell, SessionCell } from "../port/cell.ts";
-import type { CellInfo, Start, StartRequest } from "../port/driver.ts";
+import { type CellInfo, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { EngineGround } from "../port/images.ts";
 import type { Maker } from "../port/labels.ts";
 import { asServingCell, ServingReplies } from "../serving/serving-cell.ts";
@@ -17,11 +17,11 @@ import { Launchers } from "./cells/launchers.ts";
 import { OciFilters } from "./cells/oci-seccomp.ts";
 import { runcSession } from "./cells/session.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
-import { type Conditions, conditionsFor } from "./ground/conditions.ts";
+import { type Conditions, conditionsFor, type JudgedGround } from "./ground/conditions.ts";
 import { type Probed, probeCell, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-cell.ts";
 import { UnpackedImages } from "./ground/unpacked-images.ts";
 import { reapRuncCells, recordedCells, usageOfCell } from "./ledger/reap-cells.ts";
-import { notForRunc, type RuncCells, type RuncOptions, type RuncPaths, runcPaths } from "./model/layout.ts";
+import { notForCrun, notForRunc, type RuncCells, type RuncOptions, type RuncPaths, runcPaths } from "./model/layout.ts";
 
 export interface RuncRequest {
   readonly stateDir: string;
@@ -29,6 +29,9 @@ export interface RuncRequest {
   /** As in `RuncOptions`. */
   readonly seccomp: string;
   readonly ground: EngineGround;
+  readonly needs: ProbeNeeds;
+  /** In the order in which they are tried: see `runtimesToTry`. */
+  readonly runtimes: readonly string[];
 }
 
 /** What a probe needs. Both reject with the reason if it is missing. */
@@ -40,25 +43,36 @@ export interface ProbeNeeds {
   readonly triesAgain: boolean;
 }
 
-export type Usable = { readonly ok: true; readonly cells: RuncCells } | { readonly ok: false; readonly reason: string };
+/** `why`: for people, in one sentence. */
+export type Usable =
+  | { readonly ok: true; readonly cells: RuncCells; readonly why: string }
+  | { readonly ok: false; readonly why: string };
 
-/** Cells of runc for one state directory. What dead processes left is found and removed also where none can be made. */
+/**
+ * Cells of an OCI runtime for one state directory: of the first that can make a plan's cell. What dead processes left is found and removed
+ * also where none can be made.
+ */
 export class Runc {
   readonly images: UnpackedImages;
   readonly #request: RuncRequest;
   readonly #paths: RuncPaths;
+  readonly #runtimes: readonly TriedRuntime[];
 
   constructor(request: RuncRequest) {
     this.#request = request;
-    const { stateDir, maker, ground } = request;
+    const { stateDir, maker, ground, runtimes } = request;
     this.#paths = runcPaths(stateDir);
     const { images: dir, layers: layersDir } = this.#paths;
     this.images = new UnpackedImages({ dir, layersDir, ground, owner: maker.owner });
+    this.#runtimes = runtimes.map((name) => new TriedRuntime(name, request, this.images));
   }
 
-  /** Why such a plan is for the Engine; null if its cells can be made here, if any can. */
+  /** Why such a plan is for the Engine; null if its cells can be made here. */
   async objection(plan: Plan): Promise<string | null> {
-    return notForRunc(plan) ?? (await this.images.objection(plan.image.id));
+    const against = notForRunc(plan) ?? (await this.images.objection(plan.image.id));
+    if (against !== null) return against;
+    const found = await this.#first(plan);
+    return found.ok ? null : found.why;
   }
 
   async list(): Promise<CellInfo[]> {
@@ -77,41 +91,131 @@ export class Runc {
   }
 
   /** Whether cells can be made here: what this machine has, and what came of a cell that was tried, now or before. */
-  async usable(needs: ProbeNeeds): Promise<Usable> {
-    const judged = conditionsFor(this.#request.ground.facts);
-    if (!judged.ok) return judged;
-    const cells = this.#cellsUnder(judged.conditions);
-    const probed = await this.#probed(judged.conditions, cells, needs);
-    return probed.ok ? { ok: true, cells } : probed;
+  async usable(): Promise<Usable> {
+    const found = await this.#first(null);
+    return found.ok ? { ...found, cells: this.#cells() } : found;
   }
 
   /** The same without trying anything: `null` if that is only found out by a first cell. */
   async known(): Promise<Usable | null> {
-    const judged = conditionsFor(this.#request.ground.facts);
-    if (!judged.ok) return judged;
-    const { conditions } = judged;
-    const before = await rememberedProbe(this.#probeFile(), this.#probeConditions(conditions), Date.now());
-    return before?.ok ? { ok: true, cells: this.#cellsUnder(conditions) } : before;
+    const failed: Failed[] = [];
+    for (const runtime of this.#runtimes) {
+      const known = await runtime.known();
+      if (known === null) return null;
+      if (known.ok) return { ok: true, cells: this.#cells(), why: chosenBecause(runtime, failed) };
+      failed.push({ name: runtime.name, reason: known.reason });
+    }
+    return { ok: false, why: noneBecause(failed) };
   }
 
-  async #probed(conditions: Conditions, cells: RuncCells, needs: ProbeNeeds): Promise<Probed> {
-    const file = this.#probeFile();
-    const of = this.#probeConditions(conditions);
-    const before = needs.triesAgain ? null : await rememberedProbe(file, of, Date.now());
-    if (before !== null) return before;
+  /** The first runtime that can make cells here, and this plan's if there is one. */
+  async #first(plan: Plan | null): Promise<Usable> {
+    const failed: Failed[] = [];
+    for (const runtime of this.#runtimes) {
+      const against = plan === null ? null : runtime.objection(plan);
+      const tried = against === null ? await runtime.usable() : { ok: false as const, reason: against };
+      if (tried.ok) return { ok: true, cells: tried.cells, why: chosenBecause(runtime, failed) };
+      failed.push({ name: runtime.name, reason: tried.reason });
+    }
+    return { ok: false, why: noneBecause(failed) };
+  }
+
+  /** Each plan's by the runtime that can make it. */
+  #cells(): RuncCells {
+    const cellsFor = async (plan: Plan): Promise<RuncCells> => {
+      const found = await this.#first(plan);
+      if (!found.ok) throw new EngineTrouble(found.why);
+      return found.cells;
+    };
+    return {
+      start: async (request) => await (await cellsFor(request.plan)).start(request),
+      startSession: async (request) => await (await cellsFor(request.plan)).startSession(request),
+      startServing: async (request) => await (await cellsFor(request.plan)).startServing(request),
+    };
+  }
+}
+
+interface Failed {
+  readonly name: string;
+  readonly reason: string;
+}
+
+function chosenBecause({ name }: TriedRuntime, failed: readonly Failed[]): string {
+  return [`a first cell of ${name} was what was planned`, ...failed.map(whyNot)].join("; ");
+}
+
+function noneBecause(failed: readonly Failed[]): string {
+  const [first] = failed;
+  const isOne = first !== undefined && failed.every(({ reason }) => reason === first.reason);
+  return isOne
+    ? whyNot({ ...first, name: failed.map(({ name }) => name).join(" and ") })
+    : failed.map(whyNot).join("; ");
+}
+
+function whyNot({ name, reason }: Failed): string {
+  return `${name} cannot make cells here: ${reason}`;
+}
+
+type Tried = { readonly ok: true; readonly cells: RuncCells } | { readonly ok: false; readonly reason: string };
+
+/** One runtime, and what came of its first cell. */
+class TriedRuntime {
+  readonly name: string;
+  readonly #request: RuncRequest;
+  readonly #images: UnpackedImages;
+  readonly #judged: JudgedGround;
+  #tried: Promise<Tried> | null = null;
+
+  constructor(name: string, request: RuncRequest, images: UnpackedImages) {
+    this.name = name;
+    this.#request = request;
+    this.#images = images;
+    this.#judged = conditionsFor(request.ground.facts, name);
+  }
+
+  objection(plan: Plan): string | null {
+    return this.#isCrun() ? notForCrun(plan) : null;
+  }
+
+  #isCrun(): boolean {
+    return this.#judged.ok && this.#judged.conditions.programs.runtime.kind === "crun";
+  }
+
+  async usable(): Promise<Tried> {
+    this.#tried ??= this.#try();
+    return await this.#tried;
+  }
+
+  async known(): Promise<Probed | null> {
+    return this.#judged.ok
+      ? await rememberedProbe(this.#file(), this.#conditions(this.#judged.conditions), Date.now())
+      : this.#judged;
+  }
+
+  async #try(): Promise<Tried> {
+    if (!this.#judged.ok) return this.#judged;
+    const { needs } = this.#request;
+    const cells = this.#cells(this.#judged.conditions);
+    const before = needs.triesAgain ? null : await this.known();
+    const probed = before ?? (await this.#probed(cells, this.#judged.conditions));
+    return probed.ok ? { ok: true, cells } : probed;
+  }
+
+  async #probed(cells: RuncCells, conditions: Conditions): Promise<Probed> {
+    const { needs } = this.#request;
     const [image, gate] = [await needs.image(), await needs.gate()];
     if (image === null) return { ok: false, reason: "the image for a first cell is not built" };
     const probed = await probeCell(cells, image, gate, randomBytes(6).toString("hex"));
-    await rememberProbe(file, of, probed, Date.now());
+    await rememberProbe(this.#file(), this.#conditions(conditions), probed, Date.now());
     return probed;
   }
 
-  #cellsUnder({ programs, apparmor }: Conditions): RuncCells {
+  #cells({ programs, apparmor }: Conditions): RuncCells {
     const { stateDir, maker, seccomp } = this.#request;
     return runcCells({
       maker,
-      paths: this.#paths,
-      images: this.images,
+      paths: runcPaths(stateDir),
+      images: this.#images,
       seccomp,
       namesDir: statePaths(stateDir).names,
       programs,
@@ -119,12 +223,12 @@ export class Runc {
     });
   }
 
-  #probeConditions(conditions: Conditions): string {
+  #conditions(conditions: Conditions): string {
     return probeConditions(conditions, this.#request.ground.facts.version);
   }
 
-  #probeFile(): string {
-    return join(statePaths(this.#request.stateDir).runc, "probe.json");
+  #file(): string {
+    return join(statePaths(this.#request.stateDir).runc, this.#isCrun() ? "probe-crun.json" : "probe.json");
   }
 }
 

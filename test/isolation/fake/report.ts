@@ -54,7 +54,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
 }
 
 function reported(path: string, readOnly: boolean, type: string): ReportedMount {
-  return { path, readOnly, type, options: [readOnly ? "ro" : "rw", "nosuid", "nodev"], superOptions: [] };
+  return { path, root: "/", readOnly, type, options: [readOnly ? "ro" : "rw", "nosuid", "nodev"], superOptions: [] };
 }
 
 function reportedTmpfs({ path, bytes, exec }: PlannedTmpfs): ReportedMount {

@@ -10,6 +10,7 @@ describe("reading a gate's report", () => {
     expect(report.mounts[0]).toMatchObject({ path: "/", readOnly: true, type: "overlay" });
     expect(report.mounts.find(({ path }) => path === "/tmp")).toEqual({
       path: "/tmp",
+      root: "/",
       readOnly: false,
       type: "tmpfs",
       options: ["rw", "nosuid", "nodev", "noexec", "relatime"],

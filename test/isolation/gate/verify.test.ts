@@ -75,6 +75,13 @@ describe("a cell that is what was planned", () => {
     expect(violations(altered(SOUND_REPORT, "== directory\nentered\n", ""))).toEqual(refused);
   });
 
+  it("may hide a file of the kernel behind the null device of this machine, and behind no other of its devices", () => {
+    const hidden = (device: string): string =>
+      altered(SOUND_REPORT, /^118 .*$/m, `118 169 0:5 /${device} /proc/keys ro - devtmpfs devtmpfs rw`);
+    expect(violations(hidden("null"))).toEqual([]);
+    expect(missing(hidden("sda"))).toEqual([expect.stringContaining("and also /proc/keys")]);
+  });
+
   it("may keep a capability that its policy keeps", () => {
     const capabilities = ["CAP_KILL", "CAP_CHOWN"];
     const keeping = { ...plan, hardening: { ...plan.hardening, capabilities } };

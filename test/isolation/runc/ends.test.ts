@@ -170,7 +170,7 @@ until [ -e "/sys/fs/cgroup/pids/corral/$id" ] || [ -e "/sys/fs/cgroup/corral/$id
     if (text !== null) await writeFile(path, text);
     if (text !== null) await chmod(path, 0o755);
     const { plan, pins } = await runc.plan({ command: ["true"] });
-    const driver = runc.driverWith({ programs: { runc: path, init: "/usr/bin/docker-init" } });
+    const driver = runc.driverWith({ programs: { runtime: { kind: "runc", path }, init: "/usr/bin/docker-init" } });
     const start = driver.start({ plan, pins, onOutput: () => {}, signal: new AbortController().signal });
     await expect(start).rejects.toThrow(reason);
     expect(await runc.traces(plan.run)).toEqual([]);
@@ -181,7 +181,7 @@ until [ -e "/sys/fs/cgroup/pids/corral/$id" ] || [ -e "/sys/fs/cgroup/corral/$id
     for (const more of [
       { images: { use: async () => null } },
       { images: { use: async () => ({ dir: "/no", layers: ["such"], mark: "", [Symbol.dispose]: () => {} }) } },
-      { programs: { runc: "/usr/sbin/runc", init: "/no/such/init" } },
+      { programs: { runtime: { kind: "runc" as const, path: "/usr/sbin/runc" }, init: "/no/such/init" } },
     ]) {
       const { plan, pins } = await runc.plan({ command: ["true"] });
       const request = { plan, pins, onOutput: () => {}, signal: new AbortController().signal };

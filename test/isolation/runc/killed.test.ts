@@ -45,7 +45,8 @@ function remains({ stateDir, sealKey, paths }: Places): string[] {
   const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
   return [
     ...groupsOf(prefix),
-    ...namesIn(paths.state).map((name) => `notes ${name}`),
+    // crun keeps translated filters there, whoever's cells they are for.
+    ...namesIn(paths.state).flatMap((name) => (name === ".cache" ? [] : [`notes ${name}`])),
     // One without labels is removed when it is old.
     ...namesIn(paths.cells).filter((name) => !name.startsWith(".")),
     ...namesIn(paths.launchers),
@@ -68,7 +69,7 @@ const POINTS: Readonly<Record<string, (places: Places, victim: Orchestrator) => 
   "has started what starts runc": ({ paths }) => namesIn(paths.launchers).length > 0,
   "has started runc, which has made the control groups": ({ sealKey }) => groupsOf(cellId(sealKey, "")).length > 0,
   "has started runc, which has written its notes": ({ paths }) =>
-    globSync(join(paths.state, "*/state.json")).length > 0,
+    globSync(join(paths.state, "*/{state.json,status}")).length > 0,
   "has cells at work": (_, { lines }) => lines.some(({ began }) => began !== undefined),
 };
 

@@ -14,7 +14,11 @@ import { runcCells } from "../../../src/isolation/runc/open.ts";
 import { giveImages } from "../../tiers/give-gate.ts";
 import { openEngine } from "../engine/engine.ts";
 
-/** The real runc, with images, plans and a state directory as the tests of the Engine's driver have them. */
+/** Which runtime makes the cells of these tests: `CORRAL_OCI_RUNTIME`, or runc. */
+export const RUNTIME = process.env.CORRAL_OCI_RUNTIME || "runc";
+export const isCrun = RUNTIME !== "runc" && /crun[^/]*$/.test(RUNTIME);
+
+/** The real runtime, with images, plans and a state directory as the tests of the Engine's driver have them. */
 export type Runc = Awaited<ReturnType<typeof openRunc>>;
 
 export async function openRunc() {
@@ -25,7 +29,7 @@ export async function openRunc() {
   const { images: dir, layers: layersDir } = paths;
   // What this machine's cells are made with, AppArmor too.
   const { ground } = await openDockerEngine({ stateDir: engine.stateDir, engineEnv: {} });
-  const judged = conditionsFor(ground.facts);
+  const judged = conditionsFor(ground.facts, RUNTIME);
   if (!judged.ok) throw new Error(judged.reason);
   const { programs, apparmor } = judged.conditions;
   const images = new UnpackedImages({ dir, layersDir, ground, owner: engine.maker.owner });

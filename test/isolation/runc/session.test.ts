@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KEEP_COMMAND } from "../../../src/isolation/plan/plan.ts";
 import type { ExecExit, ExecRequest, SessionCell } from "../../../src/isolation/port/cell.ts";
-import { openRunc, type Runc } from "./runc.ts";
+import { isCrun, openRunc, type Runc } from "./runc.ts";
 
 let runc: Runc;
 beforeAll(async () => {
@@ -41,7 +41,8 @@ async function ran(cell: SessionCell, script: string, more: Partial<ExecRequest>
 
 const ended = (code: number) => ({ kind: "exited", code, cellAlive: true, outOfMemory: false });
 
-describe("a session in a cell of runc", () => {
+// A cell with a keeper is none of crun: `notForCrun`.
+describe.skipIf(isCrun)("a session in a cell of runc", () => {
   it("runs commands one after another as the worker's user, with their input, variables and directory", async () => {
     const { cell, run } = await session();
     const first = await ran(cell, "cat; echo err >&2; echo $X; pwd; id -u; exit 3", {

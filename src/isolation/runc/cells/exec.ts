@@ -8,7 +8,7 @@ import type { ControlGroup } from "../../kernel/control-group.ts";
 import { gateOf, type Plan, type PlannedUser } from "../../plan/plan.ts";
 import type { Exec, ExecRequest, TerminalSize } from "../../port/cell.ts";
 import { EngineTrouble } from "../../port/driver.ts";
-import type { CellPaths, RuncOptions } from "../model/layout.ts";
+import { type CellPaths, type RuncOptions, runtimeWords } from "../model/layout.ts";
 import { ociProcess } from "./oci-config.ts";
 import { asByTheEngine } from "./passed-on.ts";
 import { errorsIn } from "./runc-process.ts";
@@ -49,7 +49,8 @@ export async function runcExec(
   const oomKillsBefore = group.oomKills();
   const argv = [
     ...asByTheEngine(gateOf(plan)),
-    programs.runc,
+    programs.runtime.path,
+    ...runtimeWords(programs.runtime.kind),
     "--root",
     paths.state,
     "--log",

@@ -1,14 +1,17 @@
 umask 022
-gate=$0 images=$1 layers=$2 cells=$3 state=$4 runc=$5 memory=$6 places=$7 intact=$8 last=$((3 * $7 + 2))
+gate=$0 images=$1 layers=$2 cells=$3 state=$4 runtime=$5 options=$6 memory=$7 places=$8 intact=$9 last=$((3 * $8 + 2))
 
 prepared() {
+  # crun refuses a mixture of both versions. The controllers of cells are in version 1.
+  [ -z "$options" ] || [ ! -d /sys/fs/cgroup/unified ] || "$gate" umount -l /sys/fs/cgroup/unified || return
   cd "$memory" || return
-  at=0 made=
+  at=0 made='' pipes='' fd=3
   while [ $at -lt $places ]; do
     made="$made $at $at/root $at/upper $at/work"
-    at=$((at + 1))
+    pipes="$pipes p/$fd p/$((fd + 1)) p/$((fd + 2))"
+    at=$((at + 1)) fd=$((fd + 3))
   done
-  "$gate" mkdir -m 755 $made || return
+  "$gate" mkdir -m 755 $made p || return
   # The kernel takes the names of all layers on one page.
   "$gate" ln -s "$images" l || return
   at=0
@@ -16,24 +19,24 @@ prepared() {
     "$gate" mount -t overlay -o "nodev,volatile,lowerdir=$layers,upperdir=$at/upper,workdir=$at/work" corral $at/root || return
     at=$((at + 1))
   done
+  "$gate" mount -t tmpfs -o size=64k,mode=0700 corral p && "$gate" mkfifo -m 600 $pipes
 }
 
 place() {
+  exec < /proc/self/fd/$2
   fd=3
   while [ $fd -le $last ]; do
     # shellcheck disable=SC2254 # They are numbers.
-    case $fd in $2 | $3 | $4) ;; *) eval "exec $fd>&-" ;; esac
+    case $fd in $3 | $4) ;; *) eval "exec $fd>&-" ;; esac
     fd=$((fd + 1))
   done
-  exec <&$2 2>> "$memory/$1/log"
-  eval "exec $2>&-"
+  exec 2>> "$memory/$1/log"
   IFS=' ' read -r run id root || exit
   (
     bundle=$memory/$1
-    set -- $3 $4 $intact "$runc" --root "$state" --log "$bundle/log" --log-format json run --keep --bundle "$bundle" "$id"
+    set -- $3 $4 $intact "$runtime" $options --root "$state" --log "$bundle/log" --log-format json run --keep --bundle "$bundle" "$id"
     cd "$cells/$run" || exit
-    # shellcheck disable=SC2261 # Two streams, and each goes to one descriptor.
-    exec >&$1 2>&$2
+    exec > /proc/self/fd/$1 2> /proc/self/fd/$2
     eval "exec $1>&- $2>&-"
     shift 2
     if [ "$root" != writable ]; then
@@ -52,7 +55,16 @@ writable='
 unset gate bundle && exec "$@"'
 
 "$gate" mount -t tmpfs -o size=16m,mode=0700 corral "$memory" && (prepared) || exit
+fd=3
+while [ $fd -le $last ]; do
+  eval "exec $fd<> \"\$memory/p/$fd\""
+  fd=$((fd + 1))
+done
+"$gate" umount -l "$memory/p" || exit
 echo ready
+# The other ends are open.
+read -r _ || exit
+exec < /dev/null
 at=0 fd=3
 while [ $at -lt $places ]; do
   place $at $fd $((fd + 1)) $((fd + 2)) &

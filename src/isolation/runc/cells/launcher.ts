@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import fs, { writeFileSync } from "node:fs";
 import { mkdir, open, rm } from "node:fs/promises";
-import type { Socket } from "node:net";
+import { Socket } from "node:net";
 import { join } from "node:path";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
 import { textBeside } from "../../../platform/text-beside.ts";
@@ -10,7 +10,7 @@ import { onAbort } from "../../../platform/within.ts";
 import { formatOwner, type Owner } from "../../../state/owner.ts";
 import type { MountPoint } from "../../plan/mounts.ts";
 import { EngineTrouble } from "../../port/driver.ts";
-import { type ImageRoot, launcherName, type RuncPaths, type RuncPrograms } from "../model/layout.ts";
+import { type ImageRoot, launcherName, type RuncPaths, type RuncPrograms, runtimeWords } from "../model/layout.ts";
 import { makeMountPoints } from "./oci-mounts.ts";
 import { asByTheEngine } from "./passed-on.ts";
 
@@ -20,18 +20,20 @@ import { asByTheEngine } from "./passed-on.ts";
  * programs depend on nothing of this machine. Corral makes the mount points of a cell in its root
  * file system, in memory, before the shell reads the request of its place; then that is made read-only. A device of the image is never opened there.
  *
- * Each place has three descriptors from 3 on, which become the streams of its runc, and ends without one if its input ends. It
- * holds no descriptor of another place. What is in the background ignores SIGINT, and so would a worker (docs/architecture.md, fact: ignored-interrupts).
+ * Each place has three named pipes, open on descriptors from 3 on before anything reads from them, which become the streams of its runtime: crun gives them to the
+ * worker, who could not open a socket by its name `/dev/stdout`. No name of them is left by then, so none leads to a place of this machine. A place ends
+ * without a cell if its input ends, and holds no descriptor of another place. What is in the background ignores SIGINT, and so would a worker
+ * (docs/architecture.md, fact: ignored-interrupts).
  *
- * The shell waits for runc, since the kernel reports an exit to the parent: `PLACE CODE`, and in the log of the place the name of the
- * signal, if one ended runc itself.
+ * The shell waits for the runtime, since the kernel reports an exit to the parent: `PLACE CODE`, and in the log of the place the name of the
+ * signal, if one ended the runtime itself.
  */
 const LAUNCHER_SCRIPT = textBeside(import.meta.url, "launcher.sh");
 
 export interface LauncherRequest {
   readonly owner: Owner;
   readonly paths: RuncPaths;
-  readonly programs: Pick<RuncPrograms, "runc" | "env">;
+  readonly programs: Pick<RuncPrograms, "runtime" | "env">;
   /** The static binary that starts every cell. */
   readonly gate: string;
   readonly image: ImageRoot;
@@ -41,12 +43,8 @@ export interface LauncherRequest {
 
 /** Where one cell is started: once. */
 export interface LaunchPlace {
-  /** The streams of runc. Its input first takes the request of {@link LaunchPlace.start}. */
-  readonly stdin: Socket;
-  readonly stdout: Socket;
-  readonly stderr: Socket;
-  /** Has runc started in the directory of the cell. Rejects with `EngineTrouble`, with `ImageInTheWay`, and with the signal's reason. */
-  start(request: PlaceRequest): Promise<StartedRunc>;
+  /** Has the runtime started in the directory of the cell. Rejects with `EngineTrouble`, with `ImageInTheWay`, and with the signal's reason. */
+  start(request: PlaceRequest): Promise<StartedRuntime>;
   /** It is not used any more. */
   letGo(): void;
 }
@@ -61,9 +59,16 @@ export interface PlaceRequest {
   readonly signal: AbortSignal;
 }
 
-export interface StartedRunc {
+/** The other ends of a place's pipes. */
+interface PlaceStreams {
+  readonly stdin: Socket;
+  readonly stdout: Socket;
+  readonly stderr: Socket;
+}
+
+export interface StartedRuntime extends PlaceStreams {
   /**
-   * The exit code of runc, with what it and the shell that waits for it have logged; null if nothing is known of it. Rejects if
+   * The exit code of the runtime, with what it and the shell that waits for it have logged; null if nothing is known of it. Rejects if
    * the log cannot be read.
    */
   readonly end: Promise<{ readonly code: number; readonly log: string } | null>;
@@ -73,14 +78,14 @@ export interface StartedRunc {
 const LAUNCHER_ENV = { ...SYSTEM_ENV, GOMAXPROCS: "1" };
 /** How long its mounts may take: one on a disk that does not answer can take forever. */
 const MOUNT_MS = 30_000;
-/** How long the code of a runc may be on its way when its streams have closed. */
+/** How long the code of a runtime may be on its way when its streams have closed. */
 const CODE_MS = 2000;
 /** For errors of mounts, and for one line of each place. */
 const MAX_SAID_CHARS = 4096;
 const NOT_UNDERSTOOD = "what the process that starts cells reported is not understood";
 
 /**
- * A process that starts runc for a few cells of one image: the kernel copies the page tables of this process once for all of
+ * A process that starts the runtime for a few cells of one image: the kernel copies the page tables of this process once for all of
  * them, and their image is mounted by the time it is needed. It ends after its cells, or when this process ends.
  */
 export class Launcher {
@@ -90,6 +95,8 @@ export class Launcher {
   readonly #ready = Promise.withResolvers<void>();
   readonly #over = Promise.withResolvers<void>();
   readonly #codes: PromiseWithResolvers<number | null>[];
+  /** Of the pipes of each place, from when they are open until it is started or let go. */
+  readonly #pipes: (readonly [stdin: number, stdout: number, stderr: number] | "let go" | undefined)[] = [];
   #said = "";
   #failure = "";
   #inUse = 0;
@@ -111,24 +118,25 @@ export class Launcher {
       image.layers.map((layer) => `l/${layer}`).join(":"),
       paths.cells,
       paths.state,
-      programs.runc,
+      programs.runtime.path,
+      runtimeWords(programs.runtime.kind).join(" "),
       paths.memory,
       String(places),
       programs.env === undefined ? "" : `${programs.env} --default-signal=INT`,
     ];
-    const pipes = Array.from({ length: 3 * places }, () => "pipe" as const);
     this.#codes = Array.from({ length: places }, () => Promise.withResolvers<number | null>());
     const script = [gate, "unshare", "--mount", gate, "sh", "-c", LAUNCHER_SCRIPT, gate, ...words];
     const [program = "", ...rest] = [...asByTheEngine(gate), ...script];
     const child = spawn(program, rest, {
       cwd: dir,
-      stdio: ["ignore", "pipe", "pipe", ...pipes],
+      stdio: "pipe",
       env: LAUNCHER_ENV,
       // In a session of its own no key of a terminal signals it, nor runc, which would pass it on to the worker.
       detached: true,
     });
     this.#child = child;
     this.#ready.promise.catch(() => {});
+    (child.stdin as Socket | null)?.on("error", () => {}).unref();
     child.stdout?.on("data", (chunk: Buffer) => this.#read(chunk));
     child.stderr?.on("data", (chunk: Buffer) => {
       this.#failure = `${this.#failure}${chunk}`.slice(0, MAX_SAID_CHARS);
@@ -146,26 +154,15 @@ export class Launcher {
   }
 
   #place(at: number, memory: string, ended: Promise<number | null>): LaunchPlace {
-    const [stdin, stdout, stderr] = [3, 4, 5].map((first) => this.#child.stdio[first + 3 * at] as Socket);
-    if (stdin === undefined || stdout === undefined || stderr === undefined) throw new Error("a launcher has no pipes");
-    for (const stream of [stdin, stdout, stderr]) stream.on("error", () => {}).unref();
-    const closed = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once("close", done))));
-    // The shell holds them too: without them it has said what it had to say, or was killed.
-    void closed.then(() => setTimeout(() => this.#codes[at]?.resolve(null), CODE_MS).unref());
     // By its own process the mounts are seen; the id is not that of another while it was not waited for.
     const seen = `/proc/${this.#child.pid}/root${join(memory, String(at))}`;
     return {
-      stdin,
-      stdout,
-      stderr,
       start: async ({ run, id, root, config, mountPoints, signal }) => {
         this.#use(1);
-        for (const stream of [stdin, stdout, stderr]) stream.ref();
         try {
           await this.#mounted(signal);
           makeMountPoints(join(seen, "root"), mountPoints);
         } catch (error) {
-          for (const stream of [stdin, stdout, stderr]) stream.unref();
           this.#use(-1);
           throw error;
         }
@@ -173,15 +170,55 @@ export class Launcher {
         writeFileSync(join(seen, "config.json"), config, { mode: 0o600, flag: "wx" });
         // Held open, since the launcher may end with its last cell.
         const log = await open(join(seen, "log"), "a+", 0o600);
-        stdin.write(`${run} ${id} ${root}\n`);
+        const streams = this.#streams(at);
+        streams.stdin.write(`${run} ${id} ${root}\n`);
         const end = ended.then(async (code) => {
           await using _ = log;
           return code === null ? null : { code, log: await log.readFile("utf8") };
         });
-        return { end };
+        return { ...streams, end };
       },
-      letGo: () => void stdin.destroy(),
+      letGo: () => {
+        const pipes = this.#pipes[at];
+        this.#pipes[at] = "let go";
+        if (typeof pipes === "object") for (const fd of pipes) fs.closeSync(fd);
+      },
     };
+  }
+
+  /** What the caller has of the pipes of a place that is started. */
+  #streams(at: number): PlaceStreams {
+    const pipes = this.#pipes[at];
+    if (typeof pipes !== "object") throw new Error("a place of a launcher is started once");
+    this.#pipes[at] = "let go";
+    const [stdin, stdout, stderr] = [
+      new Socket({ fd: pipes[0], readable: false, writable: true }),
+      new Socket({ fd: pipes[1], readable: true, writable: false }),
+      new Socket({ fd: pipes[2], readable: true, writable: false }),
+    ];
+    for (const stream of [stdin, stdout, stderr]) stream.on("error", () => {});
+    const closed = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once("close", done))));
+    // The shell holds them too: without them it has said what it had to say, or was killed.
+    void closed.then(() => setTimeout(() => this.#codes[at]?.resolve(null), CODE_MS).unref());
+    return { stdin, stdout, stderr };
+  }
+
+  /** The launcher holds both ends of each pipe until all are open here, so none has ended before it is used. */
+  #openPipes(): void {
+    const { O_RDONLY, O_WRONLY, O_NONBLOCK } = fs.constants;
+    const opened = (fd: number, access: number): number =>
+      fs.openSync(`/proc/${this.#child.pid}/fd/${fd}`, access | O_NONBLOCK);
+    try {
+      for (const at of this.#codes.keys()) {
+        const first = 3 + 3 * at;
+        if (this.#pipes[at] === undefined)
+          this.#pipes[at] = [opened(first, O_WRONLY), opened(first + 1, O_RDONLY), opened(first + 2, O_RDONLY)];
+      }
+      this.#child.stdin?.end("\n");
+      this.#ready.resolve();
+    } catch (error) {
+      this.#stop((error as Error).message);
+    }
   }
 
   /** Rejects if this takes too long: then no cell of this launcher would start. A cell that is not wanted any more ends alone. */
@@ -213,7 +250,7 @@ export class Launcher {
       this.#said = this.#said.slice(end + 1);
       const [, place, code] = /^(\d+) (\d+)$/.exec(line) ?? [];
       const told = this.#codes[Number(place)];
-      if (line === "ready") this.#ready.resolve();
+      if (line === "ready") this.#openPipes();
       else if (told !== undefined) told.resolve(Number(code));
       else {
         this.#stop(NOT_UNDERSTOOD);

@@ -3,7 +3,7 @@ import { present } from "../../../text/present.ts";
 import { gateCommand } from "../../gate/report.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
 import { cgroupPlace, type RuncOptions } from "../model/layout.ts";
-import { hasInit, INIT_PATH, type OciMount } from "./oci-mounts.ts";
+import { hasInit, INIT_PATH, maskedPaths, type OciMount } from "./oci-mounts.ts";
 import type { OciFilters } from "./oci-seccomp.ts";
 
 /** The kernel's own default. */
@@ -22,21 +22,6 @@ const DEVICES = [
   [5, 0],
 ] as const;
 
-/** As the Engine's containers have them, old versions' and new ones'. */
-const MASKED_PATHS = [
-  "/proc/asound",
-  "/proc/acpi",
-  "/proc/interrupts",
-  "/proc/kcore",
-  "/proc/keys",
-  "/proc/latency_stats",
-  "/proc/timer_list",
-  "/proc/timer_stats",
-  "/proc/sched_debug",
-  "/proc/scsi",
-  "/sys/firmware",
-  "/sys/devices/virtual/powercap",
-];
 const READ_ONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 export interface ConfigRequest {
@@ -45,13 +30,13 @@ export interface ConfigRequest {
   readonly id: string;
   /** Relative to the cell's directory. */
   readonly root: string;
-  readonly options: Pick<RuncOptions, "apparmor">;
+  readonly options: Pick<RuncOptions, "apparmor" | "programs">;
   readonly filters: OciFilters;
   /** Version 2 of control groups hides where a cell is in them. */
   readonly ownCgroupNamespace: boolean;
 }
 
-/** Translates a plan for runc (OCI runtime specification 1.0.2), and decides nothing. */
+/** Translates a plan for an OCI runtime (OCI runtime specification 1.0.2), and decides nothing. */
 export function ociConfig({ plan, mounts, id, root, options, filters, ownCgroupNamespace }: ConfigRequest): object {
   const { hardening, limits, keeper: first = plan.user } = plan;
   const gate = gateCommand(plan);
@@ -84,7 +69,7 @@ export function ociConfig({ plan, mounts, id, root, options, filters, ownCgroupN
         type,
       })),
       ...(hardening.seccomp === "corral" ? { seccomp: filters.of(plan) } : {}),
-      maskedPaths: MASKED_PATHS,
+      maskedPaths: maskedPaths(options.programs.runtime.kind),
       readonlyPaths: READ_ONLY_PATHS,
     },
   };

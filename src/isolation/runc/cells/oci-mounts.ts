@@ -4,6 +4,7 @@ import type { NameFiles } from "../../network/name-files.ts";
 import { directoriesAbove, type EntryNoun, type InTheWay, type MountPoint, tmpfsOptions } from "../../plan/mounts.ts";
 import { HOSTS_PATH, type Plan, type PlannedMount } from "../../plan/plan.ts";
 import type { Pins } from "../../sources/pin.ts";
+import type { OciRuntime } from "../model/layout.ts";
 
 /** The image has something else where mounts belong. */
 export class ImageInTheWay extends Error {
@@ -115,6 +116,10 @@ export interface MountSources {
   readonly pins: Pins;
   readonly names: NameFiles;
   readonly init: string;
+  /** What makes them. */
+  readonly by: OciRuntime["kind"];
+  /** Whether this machine has version 2 of control groups alone. */
+  readonly unified: boolean;
 }
 
 /**
@@ -124,7 +129,7 @@ export interface MountSources {
  * all mounts are made, a directory with a mount below it is read-only: otherwise runc could make a mount point in a directory
  * that took its place.
  */
-export function ociMounts(plan: Plan, { pins, names, init }: MountSources): OciMount[] {
+export function ociMounts(plan: Plan, { pins, names, init, by, unified }: MountSources): OciMount[] {
   const planned = plan.mounts.map((mount) => bindMount(mount, pins));
   const own = [
     ...(hasInit(plan) ? [fileMount(init, INIT_PATH)] : []),
@@ -148,7 +153,56 @@ export function ociMounts(plan: Plan, { pins, names, init }: MountSources): OciM
     ...OF_THE_KERNEL,
     ...mounts.map((mount) => (outer.includes(mount) ? { ...mount, options: [...mount.options, "ro"] } : mount)),
     ...outer.map((mount) => ({ ...mount, options: [...mount.options, "remount"] })),
+    ...(by === "crun" ? againForCrun(plan, names, unified) : []),
   ];
+}
+
+/** As the Engine's containers have them, old versions' and new ones'. */
+const MASKED_PATHS = [
+  "/proc/asound",
+  "/proc/acpi",
+  "/proc/interrupts",
+  "/proc/kcore",
+  "/proc/keys",
+  "/proc/latency_stats",
+  "/proc/timer_list",
+  "/proc/timer_stats",
+  "/proc/sched_debug",
+  "/proc/scsi",
+  "/sys/firmware",
+  "/sys/devices/virtual/powercap",
+];
+
+/** What a runtime hides by itself: crun would hide a directory behind one of this machine's disk. */
+export function maskedPaths(by: OciRuntime["kind"]): readonly string[] {
+  return by === "crun" ? MASKED_PATHS.filter((path) => !isDirectory(path)) : MASKED_PATHS;
+}
+
+/**
+ * crun forgets what the mount of the root forbids, and leaves control groups of version 1 writable.
+ */
+function againForCrun({ hardening }: Plan, names: NameFiles, unified: boolean): OciMount[] {
+  const again = (destination: string, options: readonly string[]): OciMount => ({
+    destination,
+    type: "bind",
+    source: names.hosts,
+    options: ["remount", "bind", ...options],
+  });
+  const hidden = MASKED_PATHS.filter(isDirectory).map((destination) => ({
+    destination,
+    type: "tmpfs",
+    source: "tmpfs",
+    options: ["ro", "nosuid", "nodev", "noexec", "size=0k", "mode=755"],
+  }));
+  return [
+    ...hidden,
+    ...(unified ? [] : [again("/sys/fs/cgroup", ["ro", "nosuid", "nodev", "noexec"])]),
+    again("/", ["nodev", ...(hardening.readOnlyRoot ? ["ro"] : [])]),
+  ];
+}
+
+function isDirectory(path: string): boolean {
+  return fs.statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 /** Never recursive: a file system that is mounted below a source is not part of what was granted. */

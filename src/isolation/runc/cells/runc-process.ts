@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import { within } from "../../../platform/within.ts";
 import { GateStreams } from "../../gate/gate-streams.ts";
 import { pour } from "../../gate/pour.ts";
 import { GO } from "../../gate/report.ts";
@@ -58,24 +59,26 @@ export async function startRunc({
   signal,
   ...request
 }: LaunchRequest): Promise<RuncProcess> {
-  const { stdin, stdout, stderr } = place;
   const streams = new GateStreams(request.onOutput);
+  const started = await place.start({ run, id, root, config, mountPoints, signal }).catch((error: unknown) => {
+    place.letGo();
+    throw error;
+  });
+  const { stdin, stdout, stderr } = started;
   for (const [name, stream] of [
     ["stdout", stdout],
     ["stderr", stderr],
   ] as const)
     stream.on("data", (chunk: Buffer) => streams.add(name, chunk));
   const closed = Promise.all([stdout, stderr].map((stream) => new Promise((done) => stream.once("close", done))));
-  const started = await place.start({ run, id, root, config, mountPoints, signal }).catch((error: unknown) => {
-    place.letGo();
-    throw error;
-  });
   let hasEnded = false;
   const end = started.end.then(
     async (known): Promise<RuncEnd> => {
       hasEnded = true;
-      await closed;
-      return known === null ? LOST : judged(known.code, known.log);
+      const judgement = known === null ? LOST : judged(known.code, known.log);
+      // The cell of a runtime that failed may still hold its streams, until it is ended too.
+      if (judgement.kind === "failed") return judgement;
+      return (await within(closed, CLOSE_MS)) === null ? UNCLOSED : judgement;
     },
     (error: Error): RuncEnd => ({ kind: "failed", reason: error.message }),
   );
@@ -102,6 +105,10 @@ export async function startRunc({
 }
 
 const LOST: RuncEnd = { kind: "failed", reason: "what waits for runc was ended from outside" };
+
+/** How long output may be on its way when the runtime has ended, which waits for the cell. */
+const CLOSE_MS = 60_000;
+const UNCLOSED: RuncEnd = { kind: "failed", reason: "the streams of a cell that has ended do not end" };
 
 function judged(code: number, log: string): RuncEnd {
   const signal = log.split("\n").find((line) => line !== "" && !line.startsWith("{"));

@@ -29,6 +29,7 @@ import {
   cellPaths,
   cgroupPlace,
   DRAFT_PREFIX,
+  notForCrun,
   notForRunc,
   type RuncOptions,
   type RuncPaths,
@@ -100,7 +101,8 @@ export async function startVerified(
   request: StartRequest,
   input: LaunchRequest["input"],
 ): Promise<Started> {
-  const reason = notForRunc(request.plan);
+  const isCrun = options.programs.runtime.kind === "crun";
+  const reason = notForRunc(request.plan) ?? (isCrun ? notForCrun(request.plan) : null);
   if (reason !== null) return refused({ code: "ENFORCEMENT_MISSING", missing: [`a cell of runc: ${reason}`] });
   for (let attempt = 1; ; attempt += 1) {
     const remains = new CellRemains(options, request.plan.run);
@@ -216,8 +218,10 @@ async function startOnce(
   );
   placing.catch(() => {});
   remains.placing = placing;
-  const mounts = ociMounts(plan, { pins, names: await nameFiles.files(), init: programs.init });
-  const config = ociConfig({ plan, mounts, id, root: "root", options, filters, ownCgroupNamespace: isUnified() });
+  const unified = isUnified();
+  const by = programs.runtime.kind;
+  const mounts = ociMounts(plan, { pins, names: await nameFiles.files(), init: programs.init, by, unified });
+  const config = ociConfig({ plan, mounts, id, root: "root", options, filters, ownCgroupNamespace: unified });
 
   const folder = makeCellFolder(paths, maker, plan);
   remains.folder = folder;
@@ -283,7 +287,7 @@ async function enter(id: string, process: RuncProcess, places: readonly NetworkP
 /** False while it is a program of runc, which may be one in memory. */
 function hasBegun(pid: number): boolean {
   try {
-    return !/runc/.test(readlinkSync(`/proc/${pid}/exe`));
+    return !/runc|crun/.test(readlinkSync(`/proc/${pid}/exe`));
   } catch {
     return false;
   }

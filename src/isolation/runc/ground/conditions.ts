@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { EngineFacts } from "../../port/images.ts";
-import type { RuncPrograms } from "../model/layout.ts";
+import type { OciRuntime, RuncPrograms } from "../model/layout.ts";
 
 /** What cells are made with on this machine. */
 export interface Conditions {
@@ -15,13 +15,29 @@ export type JudgedGround =
   /** `reason`: for people, what is missing. */
   | { readonly ok: false; readonly reason: string };
 
-/** Whether cells can be made here without the Engine, as strong as its own. Asks this machine only. */
-export function conditionsFor(facts: EngineFacts): JudgedGround {
+/** The names of runtimes in the order in which they are tried, if `CORRAL_OCI_RUNTIME` names none. */
+const IN_ORDER = ["crun", "runc"] as const;
+
+/** Which runtimes to try here: the one that is asked for, or those that there are. At least one. */
+export function runtimesToTry(asked: string | undefined): readonly string[] {
+  if (asked !== undefined && asked !== "") return [asked];
+  return IN_ORDER.filter((name) => name === "runc" || trustedProgram(name) !== null);
+}
+
+/**
+ * Whether cells can be made here without the Engine, as strong as its own. Asks this machine only.
+ *
+ * @param asked `runc`, which is the Engine's own, `crun`, or the path of either.
+ */
+export function conditionsFor(facts: EngineFacts, asked = "runc"): JudgedGround {
   const against = objection(facts);
   if (against !== null) return { ok: false, reason: against };
-  const runc = trustedProgram(facts.runc ?? "");
-  if (runc === null)
-    return { ok: false, reason: "the program runc was not found, or another user than root can write it" };
+  const runtime = runtimeOf(asked, facts);
+  if (runtime === null)
+    return { ok: false, reason: `the program ${asked} was not found, or another user than root can write it` };
+  if (runtime.kind === "other")
+    return { ok: false, reason: `CORRAL_OCI_RUNTIME must be crun, runc or the path of one of them, not ${asked}` };
+  const { kind, path } = runtime;
   const init = trustedProgram(facts.init);
   if (init === null)
     return { ok: false, reason: `the program ${facts.init} was not found, or another user than root can write it` };
@@ -29,9 +45,17 @@ export function conditionsFor(facts: EngineFacts): JudgedGround {
   const env = trustedProgram("env");
   // The Engine loads this profile when it starts.
   const apparmor = facts.security.includes("apparmor") ? "docker-default" : null;
+  const programs = { runtime: { kind, path }, init, ...(env !== null && basename(env) === "env" ? { env } : {}) };
+  return { ok: true, conditions: { programs, apparmor } };
+}
+
+function runtimeOf(asked: string, { runc }: EngineFacts): { kind: OciRuntime["kind"] | "other"; path: string } | null {
+  if (!/^(crun|runc|\/.*)$/.test(asked)) return { kind: "other", path: asked };
+  const path = trustedProgram(asked === "runc" ? (runc ?? "") : asked);
+  if (path === null) return null;
   return {
-    ok: true,
-    conditions: { programs: { runc, init, ...(env !== null && basename(env) === "env" ? { env } : {}) }, apparmor },
+    kind: asked === "runc" ? "runc" : ((/^(crun|runc)/.exec(basename(path))?.[1] as OciRuntime["kind"]) ?? "other"),
+    path,
   };
 }
 

@@ -44,7 +44,8 @@ export async function rememberProbe(file: string, of: string, probed: Probed, no
 
 /** Names all on which the outcome depends: the kernel, the programs, the Engine, and Corral itself. */
 export function probeConditions({ programs, apparmor }: Conditions, engineVersion: string): string {
-  const files = Object.values(programs).map((path) => {
+  const { runtime, ...others } = programs;
+  const files = [runtime.path, ...Object.values(others)].map((path) => {
     const { ino, size, mtimeMs } = statSync(path);
     return [path, ino, size, mtimeMs];
   });

@@ -71,12 +71,26 @@ export function cgroupPlace(id: string): string {
 /** The part of a driver that makes cells. */
 export type RuncCells = Pick<Driver, "start" | "startSession" | "startServing">;
 
+/** Words after the name of a runtime: crun would ask systemd for control groups if that is there. */
+export function runtimeWords(kind: OciRuntime["kind"]): string[] {
+  return kind === "crun" ? ["--cgroup-manager=cgroupfs"] : [];
+}
+
 /** Why such a plan is for the Engine and not for this driver, in words for people; null if this driver enforces all of it. */
 export function notForRunc({ network, hardening }: Pick<Plan, "network" | "hardening">): string | null {
   if (network === "open") return "it has the open network, which is the Engine's own";
   if (hardening.runtime !== undefined) return `it runs under ${hardening.runtime}, a runtime of the Engine's`;
   if (hardening.seccomp !== "corral") return "it has the Engine's own seccomp profile";
   return null;
+}
+
+/** Why crun cannot make the cell of a plan that runc can; null if it can. */
+export function notForCrun({ mounts, tmpfs, keeper }: Pick<Plan, "mounts" | "tmpfs" | "keeper">): string | null {
+  // It would give them its own streams, which are sockets: no program opens one by the name `/dev/stdout`.
+  if (keeper !== undefined) return "its commands are started by the runtime";
+  // It makes a mount read-only after the others were made, so the place of an inner one could be made in what was granted.
+  const inner = [...mounts, ...tmpfs].find(({ path }) => mounts.some((outer) => path.startsWith(`${outer.path}/`)));
+  return inner === undefined ? null : `it has a mount inside of another: ${inner.path}`;
 }
 
 /** What the cells of this driver are made with. */
@@ -93,9 +107,15 @@ export interface RuncOptions {
   readonly apparmor?: string;
 }
 
+/** The program that makes cells. Both take the same configuration, and each keeps some of it in a way of its own. */
+export interface OciRuntime {
+  readonly kind: "runc" | "crun";
+  readonly path: string;
+}
+
 /** Absolute paths of programs of this machine, which belong to root and which no other user can write. */
 export interface RuncPrograms {
-  readonly runc: string;
+  readonly runtime: OciRuntime;
   /** The static init that the Engine's containers have as their first process, e.g. `/usr/bin/docker-init`. */
   readonly init: string;
   /** GNU's `env`, which undoes that a signal is ignored; absent if this machine has none. */

@@ -1,6 +1,6 @@
 import fs, { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { readdir, rm, rmdir } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { removeTree } from "../../../files/host/remove-tree.ts";
 import { hasCode } from "../../../platform/errno.ts";
@@ -24,7 +24,7 @@ export async function endStarters(dir: string, id?: string): Promise<void> {
   const isStarter = (pid: string): boolean => {
     const words = wordsOf(pid);
     if (isThere(pid) && (OURS.test(programOf(pid)) || AS_STARTED.test(words))) return true;
-    return id !== undefined && words.endsWith(`\0${id}\0`) && AS_STARTED.test(words) && RUNC.test(programOf(pid));
+    return id !== undefined && words.endsWith(`\0${id}\0`) && AS_STARTED.test(words) && RUNTIME.test(programOf(pid));
   };
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     const starters = readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && isStarter(pid));
@@ -36,10 +36,10 @@ export async function endStarters(dir: string, id?: string): Promise<void> {
 }
 
 /** The program of a process, as the kernel names it: ` (deleted)` follows if it was replaced since. */
-const RUNC = /runc[^/]*$/;
-/** runc, the gate's binary, and what `asByTheEngine` starts before them. */
-const OURS = /runc[^/]*$|\/gate\/[0-9a-f]{64}\/busybox( \(deleted\))?$|\/(chrt|nice)$/;
-/** Words in the middle of the command line of each runc that this driver starts. Users do not ask for such a log. */
+const RUNTIME = /(?:runc|crun)[^/]*$/;
+/** A runtime, the gate's binary, and what `asByTheEngine` starts before them. */
+const OURS = /(?:runc|crun)[^/]*$|\/gate\/[0-9a-f]{64}\/busybox( \(deleted\))?$|\/(chrt|nice)$/;
+/** Words in the middle of the command line of each runtime that this driver starts. Users do not ask for such a log. */
 const AS_STARTED = /\0--log-format\0json\0(run|exec)\0/;
 
 /** The command line, each word with its end; empty if the process is gone. */
@@ -78,7 +78,7 @@ function kill(pid: number): void {
 
 /**
  * Ends a cell and removes everything of it, in any state, also one that is half made or half removed: processes, control
- * groups, runc's notes, and last its directory. Its root file system is mounted in namespaces that end with their processes.
+ * groups, the runtime's notes, and last its directory. Its root file system is mounted in namespaces that end with their processes.
  * Rejects with `EngineTrouble` if something cannot be removed; then the labels are still there.
  *
  * @param dir the directory of the cell.
@@ -89,8 +89,8 @@ export async function removeCell(paths: RuncPaths, id: string, dir: string, hasE
   await removeGroups(id);
   const state = join(paths.state, id);
   const { labels, over } = cellPaths(dir);
-  if (!removedAtOnce(state, [join(state, STATE_FILE)])) await rm(state, { recursive: true, force: true });
-  if (removedAtOnce(dir, [labels])) return;
+  if (!removedAtOnce(state, NOTES)) await rm(state, { recursive: true, force: true });
+  if (removedAtOnce(dir, [basename(labels)])) return;
   const names = await readdir(dir).catch((error: unknown) => {
     if (hasCode(error, "ENOENT")) return [];
     throw error;
@@ -115,14 +115,15 @@ export async function removeCell(paths: RuncPaths, id: string, dir: string, hasE
   });
 }
 
-/** What runc keeps of a cell. */
-const STATE_FILE = "state.json";
+/** What runc keeps of a cell, and then what crun keeps. */
+const NOTES = ["state.json", "status", "config.json", "seccomp.bpf"];
 
-/** Most cells leave nothing but these files: to remove them takes microseconds, and a turn of a thread for each takes longer. False if more is left. */
-function removedAtOnce(dir: string, files: readonly string[]): boolean {
+/** Most cells leave nothing but such files: to remove them takes microseconds, and a turn of a thread for each takes longer. False if more is left. */
+function removedAtOnce(dir: string, known: readonly string[]): boolean {
   try {
-    if (fs.readdirSync(dir).length > files.length) return false;
-    for (const file of files) fs.rmSync(file, { force: true });
+    const names = fs.readdirSync(dir);
+    if (!names.every((name) => known.includes(name))) return false;
+    for (const name of names) fs.rmSync(join(dir, name), { force: true });
     fs.rmdirSync(dir);
     return true;
   } catch (error) {
