@@ -1,9 +1,10 @@
 import { Command, CommanderError } from "commander";
 import { packageVersion } from "../operations/package-version.ts";
+import { hasCode } from "../platform/errno.ts";
 import { stopWorkflowCommands } from "./github/workflow-commands.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import type { Failure } from "./terminal/failure.ts";
-import { printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";
+import { type ProcessTerminal, printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";
 import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
 import { driver, project } from "./verbs/options.ts";
 import { isWithoutProject } from "./verbs/without-project.ts";
@@ -13,13 +14,24 @@ const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images"
 
 /** Runs the command line in this process, and ends it. */
 export async function start(args: readonly string[]): Promise<never> {
-  const terminal = terminalOf(process);
+  const terminal = terminalIn(process);
   const status = await main(args, terminal);
 
   // Whatever a library still holds open must not keep a finished command alive. What was printed is read first.
   const written = (stream: NodeJS.WriteStream) => new Promise((resolve) => stream.write("", resolve));
   await Promise.all([written(process.stdout), written(process.stderr)]);
   process.exit(terminal.fault === null ? status : EXIT.engineTrouble);
+}
+
+/** Without a working directory nothing that the command line names has a place. */
+function terminalIn(process: NodeJS.Process): ProcessTerminal {
+  try {
+    return terminalOf(process);
+  } catch (error) {
+    if (!hasCode(error, "ENOENT")) throw error;
+    process.stderr.write("corral: the working directory was removed; change to one that is there\n");
+    return process.exit(EXIT.wrongUsage);
+  }
 }
 
 /** The whole command line: arguments in, exit status out. Every error ends here. */
@@ -44,6 +56,12 @@ async function failureFor(error: unknown, { env }: Terminal): Promise<Failure> {
 function wrongUsage({ code, message }: CommanderError): Failure {
   const text = code === "commander.help" ? "a command is missing" : message.replace(/^error: /, "");
   return { text, status: EXIT.wrongUsage, error: { code: "WRONG_USAGE", message: text } };
+}
+
+/** A shell makes many words of a pattern that is not quoted. */
+function helpHint(args: readonly string[]): string {
+  const quoting = args.includes("--over") ? ", and a pattern is quoted: --over 'inbox/*.pdf'" : "";
+  return `(--help prints the usage${quoting})`;
 }
 
 /** What follows `--` belongs to the worker. */
@@ -79,7 +97,7 @@ export async function programFor(of: Terminal, args: readonly string[]): Promise
     })
     .configureHelp({ minWidthToWrap: 20, subcommandTerm: termOf })
     .helpCommand("help [command]", "Print the help of a command.")
-    .showHelpAfterError("(--help prints the usage)");
+    .showHelpAfterError(helpHint(args));
   corral.hook("preAction", async (_, command) => {
     stopWorkflowCommands(terminal);
     const asked = command.getOptionValue("driver") ?? corral.getOptionValue("driver");

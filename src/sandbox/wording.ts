@@ -94,7 +94,9 @@ const WORDS: Words = {
   USER_NOT_ALLOWED: (v) =>
     `This worker cannot run as a user that may write its directories: ${v.reason}. Give its writable directories to one user that is allowed (chown), or use another policy.`,
   COMMAND_NOT_FOUND: (v) =>
-    `The image ${quote(v.image)} has no command ${quote(v.command)}. Use a command that it has, or another image.`,
+    v.command.startsWith("/")
+      ? `There is no program ${quote(v.command)} in the image ${quote(v.image)} or in the worker's directories, or it cannot be executed: a script needs \`chmod +x\`. Use another command or image.`
+      : `The image ${quote(v.image)} has no command ${quote(v.command)}. Use a command that it has, or another image.`,
   ATTACHMENTS_NOT_TAKEN: (v) => `The worker ${quote(v.worker)} was not run: ${v.reason}.`,
   INPUT_NOT_VALID: (v) =>
     `The worker ${quote(v.worker)} was not run: its input does not match its schema: ${v.reason}.`,

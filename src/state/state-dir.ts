@@ -56,6 +56,16 @@ export function stateDirFrom(env: Readonly<Record<string, string | undefined>>):
   return join(env.HOME || homedir(), ".local", "state", "corral");
 }
 
+/** Node's own `recursive` never ends where a file system, such as /proc, says of a folder that it takes none in it: it makes that folder again. */
+async function makeAncestors(dir: string): Promise<void> {
+  const isThere = await stat(dir).then(() => true, nullFor("ENOENT"));
+  if (isThere) return;
+  await makeAncestors(dirname(dir));
+  await mkdir(dir).catch((error: unknown) => {
+    if (!hasCode(error, "EEXIST")) throw error;
+  });
+}
+
 /**
  * Makes the state directory with mode 0700 if it is missing. Directories above it get the usual mode.
  *
@@ -68,7 +78,7 @@ export async function makeStateDir(stateDir: string): Promise<void> {
       `the state directory ${stateDir} cannot be created: ${why}. Set CORRAL_STATE_DIR to a directory that you can write`,
     );
   try {
-    await mkdir(dirname(stateDir), { recursive: true });
+    await makeAncestors(dirname(stateDir));
     await mkdir(stateDir, { mode: 0o700 });
   } catch (error) {
     if (!hasCode(error, "EEXIST")) throw impossible((error as Error).message);

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { impliedProject } from "../../src/cli/declared/declared-worker.ts";
+import { outwardLinks } from "../../src/cli/declared/outward-links.ts";
 
 let dir: string;
 
@@ -90,6 +91,21 @@ it("has limits as they are typed, and variables of their own or of here", async 
     workdir: "/inbox",
     name: "x",
   });
+});
+
+it("announces links that lead out of a folder, absolute ones and those to its parents, and no others", async () => {
+  const [links, inner] = [join(dir, "links"), join(dir, "links/inner")];
+  await mkdir(inner, { recursive: true });
+  await symlink("inner", join(links, "in"));
+  await symlink("../other", join(inner, "in"));
+  expect(await outwardLinks(links)).toBeNull();
+  await symlink("/etc/passwd", join(links, "a\u001b[31m"));
+  expect(await outwardLinks(links)).toMatch(
+    /^a link leads out of .*links and show nothing of this machine: a\\u\{1b\}\[31m$/,
+  );
+  await symlink("../../up", join(inner, "out"));
+  expect(await outwardLinks(links)).toMatch(/^links lead out of .* and 1 more$/);
+  expect(await outwardLinks(join(dir, "nowhere"))).toBeNull();
 });
 
 it("is under the strictest policy if none is named", async () => {

@@ -1,8 +1,10 @@
+import { spawnSync } from "node:child_process";
 import { chmod, lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { RunResult } from "../../src/run/model/result.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
+import { PROGRAM } from "./program.ts";
 
 let folder: CliProject;
 
@@ -57,6 +59,31 @@ describe("a command without a project", () => {
       status: 2,
       stderr: expect.stringMatching(/^corral: --cpus x: must be/),
     });
+  });
+
+  it("is told in words what cannot be run, and where links lead", async () => {
+    await writeFile(here("script"), "#!/bin/sh\necho hi\n");
+    await mkdir(here("links"), { recursive: true });
+    await rm(here("links/away"), { force: true });
+    await symlink("/etc/hostname", here("links/away"));
+    const { status, stderr } = await run("--ro", "script", "--ro", "links", "--", "/script");
+    expect(stderr).toMatch(/a link leads out of .*links .*: away\n.*cannot be executed: a script needs `chmod \+x`/s);
+    expect(status).toBe(126);
+  });
+
+  it("says of a pattern that the shell has taken apart that it is to be quoted", async () => {
+    const { status, stderr } = await folder.corral(["map", "w", "--over", "a.pdf", "b.pdf"]);
+    expect([status, stderr]).toEqual([2, expect.stringContaining("a pattern is quoted: --over 'inbox/*.pdf'")]);
+  });
+
+  it.each([
+    ["in a working directory that is gone", (run: string) => `mkdir gone; cd gone; rmdir ../gone; ${run}`, 2],
+    ["where HOME takes no folders", (run: string) => `unset CORRAL_STATE_DIR XDG_STATE_HOME; HOME=/proc ${run}`, 125],
+  ])("ends at once, in words, %s", async (_, script, wanted) => {
+    const command = script(`${process.execPath} ${PROGRAM} run -- true`);
+    const { status, stderr } = spawnSync("sh", ["-c", command], { cwd: folder.dir, encoding: "utf8", timeout: 20_000 });
+    expect(stderr).toMatch(/^corral: the (working|state) directory .*(was removed|cannot be created)[^\n]*\n$/);
+    expect(status).toBe(wanted);
   });
 
   it("changes nothing without consent: what it wrote waits, and one command applies it", async () => {

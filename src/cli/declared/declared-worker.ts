@@ -20,6 +20,7 @@ import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { type ImpliedOptions, impliedOptionsIn, limitsIn } from "./given-options.ts";
 import { namedPath } from "./named-path.ts";
+import { linkWarnings } from "./outward-links.ts";
 
 /** The image without `--image`. */
 const BASE_IMAGE = "corral/base";
@@ -168,6 +169,8 @@ async function impliedWorker(
     // Corral.yaml and the worker's file say the same of the network.
     throw new UsageError([...new Set(error.problems.map((one) => told(one, implied)))].join("\ncorral: "));
   });
+  const given = implied.paths.map(({ path }) => resolve(cwd, path));
+  for (const line of await linkWarnings(given)) say(terminal, `corral: ${line}`);
   if (options.save !== undefined) {
     refuseOwnFolder(project, options.save);
     saveProject(implied, terminal);
