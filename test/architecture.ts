@@ -49,7 +49,7 @@ const LAYERS_0_TO_2 = [
   "inbox",
 ];
 const LAYERS_0_TO_4 = [...LAYERS_0_TO_2, "run", "fleet"];
-const LAYERS_0_TO_5 = [...LAYERS_0_TO_4, "operations"];
+const LAYERS_0_TO_5 = [...LAYERS_0_TO_4, "operations", "client"];
 const FACES = ["cli", "mcp", "library", "serve"];
 
 /**
@@ -79,6 +79,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   run: LAYERS_0_TO_2,
   fleet: [...LAYERS_0_TO_2, "run"],
   operations: LAYERS_0_TO_4,
+  client: ["platform", "operations"],
   ...Object.fromEntries(FACES.map((face) => [face, LAYERS_0_TO_5])),
   cli: [...LAYERS_0_TO_5, ...FACES],
   "index.ts": [...LAYERS_0_TO_5, "library"],
@@ -128,6 +129,11 @@ const ENGINE_CHOICE = "isolation/open-engine.ts";
 
 /** The page of the service. */
 const PAGE = "serve/web/";
+/** What it shares with others. */
+const OF_PAGE = ["text/", "client/client.ts", "operations/contract/"];
+
+const CONTRACT = "operations/contract/";
+const ROUTES = `${CONTRACT}routes.ts`;
 
 /** What `exports` of package.json names. */
 const ENTRIES = ["index.ts", "sandbox.ts"];
@@ -178,12 +184,27 @@ const RULES: readonly Rule[] = [
   function page({ path, code }) {
     const isPage = path.startsWith(PAGE);
     const across = ownImports(path, code).filter(
-      (target) => target.startsWith(PAGE) !== isPage && !(isPage && target.startsWith("text/")),
+      (target) => target.startsWith(PAGE) !== isPage && !(isPage && OF_PAGE.some((place) => target.startsWith(place))),
     );
     const packages = isPage ? packagesOf(code).filter((name) => !/^preact(\/|$)/.test(name)) : [];
     const why =
-      "the page runs in a browser: it knows the service by its API alone, shares only what is shown of a text, and is small";
+      "the page runs in a browser: it knows the service by its contract alone, shares only its client and what is shown of a text, and is small";
     return [...across, ...packages].map((what) => breach(path, `imports ${what}`, why));
+  },
+  function clients({ path, code }) {
+    if (!path.startsWith("client/") && !path.startsWith(PAGE)) return [];
+    const why = "a client begins at once, in a browser too: of the contract it has the routes, and all else as types";
+    const loaded = ownImports(path, code.replaceAll(/^\s*import type\s[^;]*;/gm, ""));
+    const foreign = ownImports(path, code).filter((target) => !target.startsWith(CONTRACT));
+    return [...loaded.filter((target) => target !== ROUTES), ...foreign]
+      .filter((target) => target.startsWith("operations/"))
+      .map((target) => breach(path, `imports ${target}`, why));
+  },
+  function routes({ path, code }) {
+    if (path === ROUTES) return [];
+    const named = code.match(/["'`]\/(?:v1\/[\w{$]|metrics\b|openapi\.json)[^"'`\s]*/g) ?? [];
+    const why = `a route is in ${ROUTES} alone: so OpenAPI, the clients and the page have it too`;
+    return named.map((what) => breach(path, `names the route ${what.slice(1)}`, why));
   },
   function disks({ path, code }) {
     if (MAY_READ_DISKS.some((place) => path.startsWith(place)) || DISK_EXCEPTIONS[path] !== undefined) return [];
@@ -282,8 +303,6 @@ function wordsOf(list: string): string[] {
 
 const MAX_LINES = 500;
 const MAX_FILES = 16;
-/** What is made by a program, and read by nobody. */
-const GENERATED = ["serve/web/api/shapes.ts"];
 /** Folders that have more files than a reader holds, and how many at most until they are parted or their files merged. */
 const FULL_FOLDERS: Readonly<Record<string, number>> = {
   "cli/verbs": 26,
@@ -293,7 +312,7 @@ const FULL_FOLDERS: Readonly<Record<string, number>> = {
 
 function longFile(path: string, text: string): Breach[] {
   const lines = text.split("\n").length - 1;
-  if (lines <= MAX_LINES || GENERATED.includes(path)) return [];
+  if (lines <= MAX_LINES) return [];
   return [breach(path, `has ${lines} lines`, `a file is a chapter of 100 to 400 lines, and never over ${MAX_LINES}`)];
 }
 
@@ -350,9 +369,9 @@ const SAME_NAMES = ["countText", "durationText", "run"];
 const EXPORTED = /^export (?:async )?(?:function\*?|const|(?:abstract )?class|interface|type|enum) (\w+)/gm;
 
 function doubleNames(files: readonly File[]): Breach[] {
-  const names = files
-    .filter(({ path }) => !GENERATED.includes(path))
-    .flatMap(({ path, code }) => [...code.matchAll(EXPORTED)].map(([, name = ""]) => ({ path, name })));
+  const names = files.flatMap(({ path, code }) =>
+    [...code.matchAll(EXPORTED)].map(([, name = ""]) => ({ path, name })),
+  );
   return [...Map.groupBy(names, ({ name }) => name)].flatMap(([name, found]) => {
     const [first = "", ...others] = new Set(found.map(({ path }) => path));
     const isOnePort = OF_ONE_PORT.some((port) =>

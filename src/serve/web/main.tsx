@@ -1,7 +1,8 @@
 import { type ComponentType, render } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, Client } from "./api/client.ts";
-import type { ApprovalPage, Caller } from "./api/shapes.ts";
+import { ApiError, ServiceClient } from "../../client/client.ts";
+import type { AnswerOf } from "../../operations/contract/table.ts";
+import { toOwnService } from "./api/transport.ts";
 import { type App, AppContext, type PageProps, useApp, useShortcuts } from "./app/context.ts";
 import { useResource } from "./app/resource.ts";
 import { KeyboardHelp } from "./components/dialog.tsx";
@@ -19,6 +20,9 @@ import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
 import { applyTheme, keepTheme, keptTheme, nextTheme } from "./session/theme.ts";
 import { forgetToken, keepToken, takeToken, tokenInFragment } from "./session/token.ts";
 import { countText } from "./text/amounts.ts";
+
+type ApprovalPage = AnswerOf<"approvals.list">;
+type Caller = AnswerOf<"host.caller">;
 
 export interface PageEntry {
   /** The first part of its address; empty for the overview. */
@@ -51,7 +55,7 @@ function Shell({
   caller,
   signOut,
 }: {
-  readonly client: Client;
+  readonly client: ServiceClient;
   readonly caller: Caller;
   readonly signOut: () => void;
 }) {
@@ -93,7 +97,7 @@ function Frame({ signOut }: { readonly signOut: () => void }) {
   const [name = "", ...rest] = parts;
   const entry = PAGES.find((page) => page.name === name);
   const main = useRef<HTMLElement>(null);
-  const inbox = useResource<ApprovalPage>("/v1/approvals", { everyMs: INBOX_MS });
+  const inbox = useResource("approvals.list", {}, { everyMs: INBOX_MS });
   const waiting = countOf(inbox.data);
   const title = entry?.title ?? "Not found";
   useEffect(() => {
@@ -242,7 +246,7 @@ const place = document.getElementById("page");
 if (place !== null) render(<Root />, place);
 
 interface SignedIn {
-  readonly client: Client;
+  readonly client: ServiceClient;
   readonly caller: Caller;
 }
 
@@ -261,14 +265,16 @@ function Root() {
     () =>
       token === null
         ? null
-        : new Client(token, () => signOut("The service does not know this token, or knows it no more.")),
+        : new ServiceClient(toOwnService, token, () =>
+            signOut("The service does not know this token, or knows it no more."),
+          ),
     [token, signOut],
   );
   useEffect(() => {
     if (client === null) return;
     const over = new AbortController();
     client
-      .get<Caller>("/v1/caller", over.signal)
+      .call("host.caller", {}, { signal: over.signal })
       .then((caller) => setSignedIn({ client, caller }))
       .catch((fault: unknown) => {
         if (!over.signal.aborted && fault instanceof ApiError && fault.status !== 401) setError(fault.message);

@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Held } from "../../../src/serve/web/api/shapes.ts";
+import type { AnswerOf } from "../../../src/operations/contract/table.ts";
 import { compared, isNarrowed } from "../../../src/serve/web/pages/runs/call-tree.tsx";
+
+type Run = AnswerOf<"runs.show">;
+type Held = NonNullable<Run["held"]>;
 
 const held = (given: Partial<Held> = {}): Held => ({ mounts: [], network: [], secrets: [], tools: null, ...given });
 const side = (given: Partial<Held> = {}, limits: Record<string, number> | null = null) => ({

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Question } from "../../../src/serve/web/api/shapes.ts";
+import type { AnswerOf } from "../../../src/operations/contract/table.ts";
 import { outcomeText } from "../../../src/serve/web/pages/changesets/changesets.tsx";
 import { afterDecision, answersOf, deedOf, neighbour } from "../../../src/serve/web/pages/inbox/question-text.ts";
+
+type Question = AnswerOf<"approvals.show">["question"];
 
 const question = (given: Partial<Question>): Question => ({
   ...{ run: "r", root: "r", worker: "w", operations: ["write"], paths: ["/out/a"] },

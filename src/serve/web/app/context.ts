@@ -1,14 +1,16 @@
 import { createContext } from "preact";
 import { useContext, useLayoutEffect } from "preact/hooks";
-import type { Client } from "../api/client.ts";
-import type { Caller } from "../api/shapes.ts";
+import type { ServiceClient } from "../../../client/client.ts";
+import type { AnswerOf } from "../../../operations/contract/table.ts";
 import type { Shortcut, Shortcuts } from "../keyboard/shortcuts.ts";
+
+type Caller = AnswerOf<"host.caller">;
 
 export type CallerRole = Caller["roles"][number];
 
 /** What every page uses. */
 export interface App {
-  readonly client: Client;
+  readonly client: ServiceClient;
   readonly caller: Caller;
   readonly shortcuts: Shortcuts;
   /** Says something for some seconds, also to screen readers. */

@@ -1,8 +1,9 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { ApiError } from "../api/client.ts";
+import type { ApiError } from "../../../client/client.ts";
+import type { Answering, AnswerOf, AskOf } from "../../../operations/contract/table.ts";
 import { useApp } from "./context.ts";
 
-/** What a `GET` answered. The last answer stays while the next one is asked for, or if that fails. */
+/** What an operation answered. The last answer stays while the next one is asked for, or if that fails. */
 export interface Resource<T> {
   readonly data: T | null;
   readonly error: ApiError | null;
@@ -10,60 +11,66 @@ export interface Resource<T> {
 }
 
 /**
- * Asks for a path, again after `everyMs`, but only while the page is seen. Null: asks for nothing. A new path forgets the old answer.
+ * Asks with an operation, again after `everyMs`, but only while the page is seen. Null: asks for nothing. Asking for something else forgets the
+ * old answer.
  */
-export function useResource<T>(path: string | null, { everyMs = 0 }: { readonly everyMs?: number } = {}): Resource<T> {
+export function useResource<Name extends Answering<"output">>(
+  name: Name,
+  ask: AskOf<Name> | null,
+  { everyMs = 0 }: { readonly everyMs?: number } = {},
+): Resource<AnswerOf<Name>> {
   const { client } = useApp();
-  const [state, setState] = useState<{ path: string | null; data: T | null; error: ApiError | null }>({
-    path,
-    data: null,
-    error: null,
-  });
+  const asked = ask === null ? null : JSON.stringify(ask);
+  const [state, setState] = useState<State<AnswerOf<Name>>>({ asked, data: null, error: null });
   const load = useRef<() => void>(() => {});
   useEffect(() => {
-    if (path === null) return;
+    if (asked === null) return;
+    const ask: AskOf<Name> = JSON.parse(asked);
     const over = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isAsking = false;
-    const ask = async (): Promise<void> => {
+    const look = async (): Promise<void> => {
       clearTimeout(timer);
       if (isAsking) return;
       isAsking = true;
       try {
-        const data = await client.get<T>(path, over.signal);
-        setState((before) => (same(before, path, data) ? before : { path, data, error: null }));
+        const data = await client.call(name, ask, { signal: over.signal });
+        setState((before) => (same(before, asked, data) ? before : { asked, data, error: null }));
       } catch (error) {
         if (over.signal.aborted) return;
-        setState((before) => ({ path, data: before.path === path ? before.data : null, error: error as ApiError }));
+        setState((before) => ({ asked, data: before.asked === asked ? before.data : null, error: error as ApiError }));
       } finally {
         isAsking = false;
       }
       if (everyMs > 0 && !over.signal.aborted) timer = setTimeout(next, everyMs);
     };
     const next = (): void => {
-      if (!document.hidden) void ask();
+      if (!document.hidden) void look();
     };
-    load.current = () => void ask();
-    void ask();
+    load.current = () => void look();
+    void look();
     document.addEventListener("visibilitychange", next);
     return () => {
       over.abort();
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", next);
     };
-  }, [client, path, everyMs]);
+  }, [client, name, asked, everyMs]);
   const reload = useCallback(() => load.current(), []);
-  const isOther = state.path !== path;
+  const isOther = state.asked !== asked;
   return { data: isOther ? null : state.data, error: isOther ? null : state.error, reload };
 }
 
+interface State<T> {
+  /** As JSON: the same question is the same text. */
+  readonly asked: string | null;
+  readonly data: T | null;
+  readonly error: ApiError | null;
+}
+
 /** Nothing is drawn again if nothing has changed. */
-function same<T>(
-  before: { readonly path: string | null; readonly data: T | null; readonly error: ApiError | null },
-  path: string,
-  data: T,
-): boolean {
-  return before.path === path && before.error === null && JSON.stringify(before.data) === JSON.stringify(data);
+function same<T>(before: State<T>, asked: string, data: T): boolean {
+  return before.asked === asked && before.error === null && JSON.stringify(before.data) === JSON.stringify(data);
 }
 
 /** Now, again every `everyMs`, for times that are shown as ages. */

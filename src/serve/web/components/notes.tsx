@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { ApiError } from "../api/client.ts";
+import type { ApiError } from "../../../client/client.ts";
 import { plural } from "../text/amounts.ts";
 import { Visible } from "./visible.tsx";
 

@@ -1,9 +1,11 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import type { QueueMachine } from "../api/shapes.ts";
+import type { AnswerOf } from "../../../operations/contract/table.ts";
 import { countText } from "../text/amounts.ts";
 import { useRowKeys } from "./virtual-list.tsx";
 import { Visible } from "./visible.tsx";
+
+type QueueMachine = AnswerOf<"host.machines">["machines"][number];
 
 export interface Column<T> {
   readonly title: string;

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
+import type { AnswerOf, AskOf } from "../../../../operations/contract/table.ts";
 import { clipped } from "../../../../text/visible.ts";
-import type { AuditPage, AuditRecord, ProjectList } from "../../api/shapes.ts";
 import { type PageProps, useApp } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
@@ -9,6 +9,8 @@ import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
+
+type AuditRecord = AnswerOf<"audit.page">["records"][number];
 
 /** The fields depend on its type. */
 type Fields = AuditRecord & { readonly [field: string]: unknown };
@@ -111,7 +113,7 @@ const MAX_SHOWN = 5000;
 
 /** What was recorded, the newest first. Older records are loaded when they are asked for. */
 export function Audit({ query }: PageProps) {
-  const projects = useResource<ProjectList>("/v1/projects");
+  const projects = useResource("projects.list", {});
   const names = projects.data?.projects.map(({ name }) => name) ?? [];
   const project = query.project ?? names[0];
   const [from, setFrom] = useState(() => sinceOf(query.since));
@@ -125,12 +127,9 @@ export function Audit({ query }: PageProps) {
     ) : (
       <ErrorNote error={projects.error} retry={projects.reload} />
     );
-  const asked = new URLSearchParams({ limit: String(PAGE), project });
-  if (query.type) asked.set("type", query.type);
-  if (from !== null) asked.set("since", from);
   const isRun = /^[0-9a-f]{12}$/.test(query.run ?? "");
-  if (query.run && isRun) asked.set("run", query.run);
-  const path = `/v1/audit?${asked}`;
+  const run = isRun ? query.run : undefined;
+  const ask = { limit: PAGE, project, type: query.type || undefined, since: from ?? undefined, run };
   return (
     <>
       <div class="page-head">
@@ -163,7 +162,7 @@ export function Audit({ query }: PageProps) {
         </div>
       </div>
       {query.run && !isRun ? <p class="audit-hint">A run has 12 hexadecimal digits; all records are shown.</p> : null}
-      <Records key={path} path={path} />
+      <Records key={JSON.stringify(ask)} ask={ask} />
     </>
   );
 }
@@ -190,10 +189,10 @@ function Choice({
   );
 }
 
-function Records({ path }: { readonly path: string }) {
+function Records({ ask }: { readonly ask: AskOf<"audit.page"> }) {
   const { client, notify } = useApp();
   const now = useNow();
-  const { data, error, reload } = useResource<AuditPage>(path, { everyMs: EVERY_MS });
+  const { data, error, reload } = useResource("audit.page", ask, { everyMs: EVERY_MS });
   const [older, setOlder] = useState<readonly AuditRecord[]>([]);
   // Where the older ones continue; undefined: none were asked for yet.
   const [next, setNext] = useState<number | null | undefined>(undefined);
@@ -206,7 +205,7 @@ function Records({ path }: { readonly path: string }) {
   const cursor = next === undefined || !isMet ? data.next : next;
   const load = async (): Promise<void> => {
     try {
-      const page = await client.get<AuditPage>(`${path}&cursor=${cursor}`);
+      const page = await client.call("audit.page", { ...ask, cursor: cursor ?? undefined });
       setOlder([...records, ...page.records]);
       setNext(page.next);
     } catch (fault) {

@@ -1,7 +1,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
+import type { ApiError } from "../../../../client/client.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { visibleName } from "../../../../text/visible.ts";
-import type { ApiError } from "../../api/client.ts";
-import type { AppliedChangeset, ChangesetList as Listed, Review, ReviewedPart } from "../../api/shapes.ts";
 import { type PageProps, useApp, useMay, useShortcuts } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -15,6 +15,9 @@ import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, countText, plural, words } from "../../text/amounts.ts";
 import { cutDiff, type FileDiff, type Left, parseDiff } from "../../text/diff.ts";
 
+type Review = AnswerOf<"changesets.review">;
+type ReviewedPart = Review["parts"][number];
+
 const AT_FIRST = 100;
 /** Diffs that are open at first. */
 const OPEN = 20;
@@ -22,8 +25,7 @@ const MOST_UNFIT = 500;
 
 /** A changeset for a decision: what each path would become, and which of them are applied. */
 function ChangesetView({ id }: { readonly id: string }) {
-  const path = `/v1/changesets/${encodeURIComponent(id)}`;
-  const { data: review, error, reload } = useResource<Review>(`${path}/review`);
+  const { data: review, error, reload } = useResource("changesets.review", { changeset: id });
   if (review === null) {
     if (error === null) return <Loading what="the changeset" />;
     if (error.code !== "UNKNOWN_CHANGESET") return <ErrorNote error={error} retry={reload} />;
@@ -34,18 +36,10 @@ function ChangesetView({ id }: { readonly id: string }) {
       </EmptyState>
     );
   }
-  return <Decision key={review.digest} review={review} path={path} reload={reload} />;
+  return <Decision key={review.digest} review={review} reload={reload} />;
 }
 
-function Decision({
-  review,
-  path,
-  reload,
-}: {
-  readonly review: Review;
-  readonly path: string;
-  readonly reload: () => void;
-}) {
+function Decision({ review, reload }: { readonly review: Review; readonly reload: () => void }) {
   const { client, notify } = useApp();
   const may = useMay("decide");
   const now = useNow(10_000);
@@ -60,7 +54,7 @@ function Decision({
   const [turned, setTurned] = useState<ReadonlySet<string>>(new Set());
   const list = useRef<HTMLDivElement>(null);
   useRowKeys(list, "Files");
-  const { parts, unfit, total, notShown, digest, worker, run, project, createdAt } = review;
+  const { id, parts, unfit, total, notShown, digest, worker, run, project, createdAt } = review;
   const isWhole = left.size === 0;
   const shown = useMemo(() => parts.map((part) => ({ part, files: parseDiff(part.lines) })), [parts]);
   const limit = isAll ? parts.length : AT_FIRST;
@@ -84,14 +78,16 @@ function Decision({
     setAll(true);
     setTurned(new Set());
   };
-  const act = async (what: "apply" | "discard", body: object): Promise<void> => {
+  /** Null: discards it. */
+  const act = async (what: { which?: number[]; hostExecuted?: string[] } | null): Promise<void> => {
     try {
-      const done = await client.post<AppliedChangeset>(`${path}/${what}`, { digest, ...body });
-      if (what === "discard") {
+      if (what === null) {
+        await client.call("changesets.discard", { changeset: id, digest });
         notify("The changeset was discarded.");
         location.hash = hrefTo(["changesets"]);
         return;
       }
+      const done = await client.call("changesets.apply", { changeset: id, digest, ...what });
       const isWhole = done.changes.every(({ outcome }) => outcome === "applied");
       notify(
         `${outcomeText(done.changes)}${done.left > 0 ? `; ${done.left} still wait` : ""}.`,
@@ -114,7 +110,7 @@ function Decision({
     const hostExecuted = chosen.flatMap((part) => (part.hostExecuted == null ? [] : [part.path]));
     // By their numbers: what could not be applied when it was shown, and can be meanwhile, was not agreed to.
     const which = isWhole && notShown > 0 ? {} : { which: chosen.flatMap(({ indexes }) => indexes) };
-    return act("apply", { ...which, ...(hostExecuted.length === 0 ? {} : { hostExecuted }) });
+    return act({ ...which, ...(hostExecuted.length === 0 ? {} : { hostExecuted }) });
   };
   const ask = (): Promise<void> | void => (hidden.length === 0 ? apply() : setUnseen(true));
   const turn = (one: string): void => setTurned(withTurned(turned, one));
@@ -227,7 +223,7 @@ function Decision({
         <Confirm
           title="Discard these changes?"
           deed="Discard them"
-          act={() => void act("discard", {})}
+          act={() => void act(null)}
           close={() => setAsked(false)}
         >
           <p>What the run wrote is removed for good. What was applied before stays.</p>
@@ -344,7 +340,7 @@ const EVERY_MS = 3000;
 
 function ChangesetList() {
   const now = useNow();
-  const { data, error, reload } = useResource<Listed>("/v1/changesets", { everyMs: EVERY_MS });
+  const { data, error, reload } = useResource("changesets.list", {}, { everyMs: EVERY_MS });
   return (
     <>
       <h1>Changesets</h1>

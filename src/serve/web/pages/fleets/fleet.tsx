@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { FailureGroup, FleetMachine, ShownFleet } from "../../api/shapes.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { useApp, useMay } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge, toneOf } from "../../components/badge.tsx";
@@ -12,6 +12,10 @@ import { countText, durationText, plural, words } from "../../text/amounts.ts";
 import { ItemDialog } from "./item-dialog.tsx";
 import { ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
+
+type ShownFleet = AnswerOf<"fleets.show">;
+type FailureGroup = AnswerOf<"fleets.show">["failures"][number];
+type FleetMachine = AnswerOf<"fleets.show">["machines"][number];
 
 interface Share {
   readonly status: string;
@@ -90,8 +94,8 @@ const LIVE = new Set(["loading", "running"]);
 export function FleetPage({ id, query }: { readonly id: string; readonly query: Readonly<Record<string, string>> }) {
   const now = useNow();
   const [isLive, setLive] = useState(true);
-  const path = `/v1/fleets/${encodeURIComponent(id)}`;
-  const { data: fleet, error, reload } = useResource<ShownFleet>(path, { everyMs: isLive ? EVERY_MS : 5 * EVERY_MS });
+  const everyMs = isLive ? EVERY_MS : 5 * EVERY_MS;
+  const { data: fleet, error, reload } = useResource("fleets.show", { fleet: id }, { everyMs });
   if (fleet === null) return error === null ? <Loading what="the fleet" /> : <ErrorNote error={error} retry={reload} />;
   if (LIVE.has(fleet.state) !== isLive) setLive(LIVE.has(fleet.state));
   const { counts, spec } = fleet;
@@ -165,7 +169,7 @@ function Actions({
   if (!mayRun) return null;
   const send = async (what: "resume" | "retry" | "cancel", said: string): Promise<void> => {
     try {
-      await client.post(`/v1/fleets/${encodeURIComponent(id)}/${what}`);
+      await client.call(`fleets.${what}`, { fleet: id });
       notify(said);
     } catch (error) {
       notify((error as Error).message, "bad");

@@ -1,4 +1,4 @@
-import type { Fleet, FleetList as Listed } from "../../api/shapes.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import type { PageProps } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -9,6 +9,8 @@ import { hrefTo } from "../../routing/page-address.ts";
 import { countText } from "../../text/amounts.ts";
 import { FleetPage } from "./fleet.tsx";
 
+type Fleet = AnswerOf<"fleets.list">["fleets"][number];
+
 const EVERY_MS = 3000;
 
 /** The list of fleets, or one of them. */
@@ -18,7 +20,7 @@ export function FleetsPage({ parts: [id], query }: PageProps) {
 
 function FleetList() {
   const now = useNow();
-  const { data, error, reload } = useResource<Listed>("/v1/fleets?limit=200", { everyMs: EVERY_MS });
+  const { data, error, reload } = useResource("fleets.list", { limit: 200 }, { everyMs: EVERY_MS });
   if (data === null) return error === null ? <Loading what="fleets" /> : <ErrorNote error={error} retry={reload} />;
   return (
     <>

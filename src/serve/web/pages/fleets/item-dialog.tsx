@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { present } from "../../../../text/present.ts";
 import { printable } from "../../../../text/visible.ts";
-import type { Fleet, ShownItem } from "../../api/shapes.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Dialog } from "../../components/dialog.tsx";
@@ -9,6 +9,9 @@ import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, durationText } from "../../text/amounts.ts";
+
+type Fleet = AnswerOf<"fleets.list">["fleets"][number];
+type ShownItem = AnswerOf<"fleets.item">;
 
 const EVERY_MS = 3000;
 
@@ -22,8 +25,8 @@ export function ItemDialog({
   readonly itemKey: string;
   readonly close: () => void;
 }) {
-  const path = `/v1/fleets/${encodeURIComponent(fleet.id)}/item?key=${encodeURIComponent(itemKey)}`;
-  const { data, error, reload } = useResource<ShownItem>(path, { everyMs: EVERY_MS });
+  const ask = { fleet: fleet.id, key: itemKey };
+  const { data, error, reload } = useResource("fleets.item", ask, { everyMs: EVERY_MS });
   return (
     <Dialog title={printable(itemKey)} close={close}>
       <div class="item-details">

@@ -1,11 +1,14 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { FleetItem, ShownFleet } from "../../api/shapes.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { EmptyState, ErrorNote } from "../../components/notes.tsx";
 import { useRowKeys, VirtualList } from "../../components/virtual-list.tsx";
 import { Ago, Visible } from "../../components/visible.tsx";
 import { countText, durationText, words } from "../../text/amounts.ts";
 import { type Filter, useItems } from "./items.ts";
+
+type ShownFleet = AnswerOf<"fleets.show">;
+type FleetItem = AnswerOf<"fleets.items">["items"][number];
 
 const ROW_PX = 34;
 /** The pause in typing after which the address of the page changes. */

@@ -1,7 +1,9 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { ApiError, Client } from "../../api/client.ts";
-import type { FleetItem, ItemPage } from "../../api/shapes.ts";
+import type { ApiError, ServiceClient } from "../../../../client/client.ts";
+import type { AnswerOf, AskOf } from "../../../../operations/contract/table.ts";
 import { useApp } from "../../app/context.ts";
+
+type FleetItem = AnswerOf<"fleets.items">["items"][number];
 
 const PAGE = 200;
 /** Pages that are kept: those farthest from what is in sight are forgotten. */
@@ -36,11 +38,12 @@ export function useItems(
   const { client } = useApp();
   const [, draw] = useState(0);
   const [error, setError] = useState<ApiError | null>(null);
-  const query = queryOf(filter);
+  const asked = askedBy(filter);
+  const query = textOf(asked);
   const book = useRef<Book | null>(null);
   if (book.current === null || book.current.query !== query || book.current.fleet !== fleet) {
     book.current?.close();
-    book.current = new Book(client, fleet, query);
+    book.current = new Book(client, fleet, asked);
   }
   const current = book.current;
   const load = useCallback(
@@ -90,7 +93,8 @@ class Book {
   readonly query: string;
   readonly fleet: string;
   readonly pages = new Map<number, readonly FleetItem[]>();
-  readonly #client: Client;
+  readonly #client: ServiceClient;
+  readonly #filter: Asked;
   readonly #over = new AbortController();
   /** Where each page begins. */
   readonly #cursors = [0];
@@ -98,10 +102,11 @@ class Book {
   #loading: Promise<boolean> | null = null;
   #end: number | null = null;
 
-  constructor(client: Client, fleet: string, query: string) {
+  constructor(client: ServiceClient, fleet: string, filter: Asked) {
     this.#client = client;
     this.fleet = fleet;
-    this.query = query;
+    this.#filter = filter;
+    this.query = textOf(filter);
   }
 
   get isClosed(): boolean {
@@ -156,8 +161,8 @@ class Book {
 
   async #loadPage(page: number): Promise<void> {
     const cursor = this.query === "" ? page * PAGE : (this.#cursors[page] ?? 0);
-    const path = `/v1/fleets/${this.fleet}/items?limit=${PAGE}&cursor=${cursor}${this.query}`;
-    const { items, next } = await this.#client.get<ItemPage>(path, this.#over.signal);
+    const ask = { fleet: this.fleet, limit: PAGE, cursor, ...this.#filter };
+    const { items, next } = await this.#client.call("fleets.items", ask, { signal: this.#over.signal });
     this.pages.set(page, items);
     if (next !== null) {
       this.#cursors[page + 1] = next;
@@ -177,19 +182,18 @@ function afterDrawing(act: () => void): void {
   requestAnimationFrame(() => requestAnimationFrame(act));
 }
 
-const STATES = ["queued", "running"];
+type Asked = Omit<AskOf<"fleets.items">, "fleet" | "limit" | "cursor">;
 
-function queryOf({ search, show, alike }: Filter): string {
-  const fields = new URLSearchParams();
-  if (search !== "") fields.set("search", search);
-  if (alike !== "") fields.set("alike", alike);
-  else if (show === "failures") fields.set("failed", "true");
-  else if (STATES.includes(show)) fields.set("state", show);
+function askedBy({ search, show, alike }: Filter): Asked {
+  const found = search === "" ? {} : { search };
+  if (alike !== "") return { ...found, alike };
+  if (show === "failures") return { ...found, failed: true };
+  if (show === "queued" || show === "running") return { ...found, state: show };
   // Of items that ended so, and not of those that wait to be run again: they are what is counted, and have an index.
-  else if (show !== "") {
-    fields.set("state", "done");
-    fields.set("status", show);
-  }
-  const text = fields.toString();
-  return text === "" ? "" : `&${text}`;
+  return show === "" ? found : { ...found, state: "done", status: show };
+}
+
+/** Empty: all items are asked for. */
+function textOf(asked: Asked): string {
+  return Object.keys(asked).length === 0 ? "" : JSON.stringify(asked);
 }

@@ -1,6 +1,5 @@
 import { useRef, useState } from "preact/hooks";
-import type { ApiError } from "../../api/client.ts";
-import type { Approval, ApprovalPage } from "../../api/shapes.ts";
+import type { ApiError } from "../../../../client/client.ts";
 import { type PageProps, useApp, useMay, useShortcuts } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -23,16 +22,21 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
   const { client, notify } = useApp();
   const may = useMay("decide");
   const now = useNow();
-  const list = useResource<ApprovalPage>(`/v1/approvals?state=${isHistory ? "decided" : "waiting"}`, {
-    everyMs: EVERY_MS,
-  });
+  const list = useResource(
+    "approvals.list",
+    { state: isHistory ? "decided" : "waiting" },
+    {
+      everyMs: EVERY_MS,
+    },
+  );
   const approvals = list.data?.approvals ?? [];
   const ids = approvals.map(({ id }) => id);
   const id = chosen ?? ids[0] ?? null;
   const listed = approvals.find((one) => one.id === id) ?? null;
   // It is not in the list any more: how was it decided?
-  const single = useResource<Approval>(
-    listed === null && id !== null && list.data !== null ? `/v1/approvals/${encodeURIComponent(id)}` : null,
+  const single = useResource(
+    "approvals.show",
+    listed === null && id !== null && list.data !== null ? { approval: id } : null,
   );
   const shown = listed ?? single.data;
   const [directory, setDirectory] = useState<string | null>(null);
@@ -51,9 +55,14 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
     if (performance.now() - shownSince.current.at < SETTLE_MS)
       return notify("This question was shown or changed just now: press again.", "bad");
     const next = afterDecision(ids, shown.id);
-    const body = { answer, digest: shown.digest, ...(directory === null || answer === "no" ? {} : { directory }) };
+    const body = {
+      approval: shown.id,
+      answer,
+      digest: shown.digest,
+      ...(directory === null || answer === "no" ? {} : { directory }),
+    };
     try {
-      await client.post(`/v1/approvals/${shown.id}/decision`, body);
+      await client.call("approvals.decide", body);
       notify(
         `${answer === "no" ? "Denied" : answer === "tree" ? "Allowed for this tree" : "Allowed once"}: ${shown.question.worker}`,
       );
@@ -61,7 +70,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
     } catch (fault) {
       const { code, message } = fault as ApiError;
       if (code !== "ALREADY_DECIDED") return notify(message, "bad");
-      const { by, outcome } = await client.get<Approval>(`/v1/approvals/${shown.id}`);
+      const { by, outcome } = await client.call("approvals.show", { approval: shown.id });
       notify(
         by === null ? "Nothing waits for this answer any more." : `${by} was faster: ${outcome ?? "decided"}.`,
         "bad",

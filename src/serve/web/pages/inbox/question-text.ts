@@ -1,5 +1,7 @@
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { visibleName } from "../../../../text/visible.ts";
-import type { Question } from "../../api/shapes.ts";
+
+type Question = AnswerOf<"approvals.show">["question"];
 
 const VERBS: Readonly<Record<string, string>> = {
   read: "read",

@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { visibleName } from "../../../../text/visible.ts";
-import type { Approval } from "../../api/shapes.ts";
 import { useShortcuts } from "../../app/context.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Button } from "../../components/dialog.tsx";
@@ -10,6 +10,8 @@ import { hrefTo } from "../../routing/page-address.ts";
 import { plural, words } from "../../text/amounts.ts";
 import { cutDiff, parseDiff } from "../../text/diff.ts";
 import { answersOf, deedOf, type OfferedAnswer } from "./question-text.ts";
+
+type Approval = AnswerOf<"approvals.show">;
 
 /** Paths that are drawn at first. */
 const PATHS = 50;

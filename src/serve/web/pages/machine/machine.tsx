@@ -1,4 +1,4 @@
-import type { Machine as Examined, Finding, MachineList, QueueMachine } from "../../api/shapes.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { useResource } from "../../app/resource.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/dialog.tsx";
@@ -8,11 +8,14 @@ import { CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { countText, plural } from "../../text/amounts.ts";
 
+type QueueMachine = AnswerOf<"host.machines">["machines"][number];
+type Finding = AnswerOf<"host.machine">["findings"][number];
+
 const EVERY_MS = 3000;
 
 /** The machines that take part in the queues of the projects. Nothing if there is no queue. */
 function QueueMachines() {
-  const { data, error, reload } = useResource<MachineList>("/v1/machines", { everyMs: EVERY_MS });
+  const { data, error, reload } = useResource("host.machines", {}, { everyMs: EVERY_MS });
   if (data === null && error !== null) return <ErrorNote error={error} retry={reload} />;
   if (data === null || !data.hasQueue) return null;
   const { machines } = data;
@@ -81,7 +84,7 @@ export function MachinePage() {
 
 /** What `corral doctor` finds. */
 function Examination() {
-  const { data, error, reload } = useResource<Examined>("/v1/machine");
+  const { data, error, reload } = useResource("host.machine", {});
   if (data === null)
     return error === null ? <Loading what="the machine" /> : <ErrorNote error={error} retry={reload} />;
   return (

@@ -1,15 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type {
-  ApprovalPage,
-  ChangesetList,
-  Fleet,
-  FleetList,
-  Machine,
-  ProjectList,
-  Run,
-  RunList,
-  WorkerList,
-} from "../../api/shapes.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { useApp } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -19,6 +9,9 @@ import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { countText, durationText, plural } from "../../text/amounts.ts";
 
+type Fleet = AnswerOf<"fleets.list">["fleets"][number];
+type Run = AnswerOf<"runs.show">;
+
 const EVERY_MS = 3000;
 const RECENT = 12;
 
@@ -26,13 +19,11 @@ const RECENT = 12;
 export function Overview() {
   const { caller } = useApp();
   const now = useNow();
-  const running = useResource<RunList>("/v1/runs?status=running&limit=100&calls=false", {
-    everyMs: EVERY_MS,
-  });
-  const recent = useResource<RunList>(`/v1/runs?limit=${RECENT}&calls=false`, { everyMs: EVERY_MS });
-  const approvals = useResource<ApprovalPage>("/v1/approvals", { everyMs: EVERY_MS });
-  const changesets = useResource<ChangesetList>("/v1/changesets", { everyMs: EVERY_MS });
-  const fleets = useResource<FleetList>("/v1/fleets", { everyMs: EVERY_MS });
+  const running = useResource("runs.list", { status: "running", limit: 100, calls: false }, { everyMs: EVERY_MS });
+  const recent = useResource("runs.list", { limit: RECENT, calls: false }, { everyMs: EVERY_MS });
+  const approvals = useResource("approvals.list", {}, { everyMs: EVERY_MS });
+  const changesets = useResource("changesets.list", {}, { everyMs: EVERY_MS });
+  const fleets = useResource("fleets.list", {}, { everyMs: EVERY_MS });
   if (recent.data === null)
     return recent.error === null ? <Loading what="runs" /> : <ErrorNote error={recent.error} retry={recent.reload} />;
   const isNew = recent.data.runs.length === 0 && (fleets.data?.fleets.length ?? 0) === 0;
@@ -86,7 +77,7 @@ export function Overview() {
 
 /** What keeps workers from running is said here too; the rest has a page of its own. */
 function MachineState() {
-  const { data } = useResource<Machine>("/v1/machine");
+  const { data } = useResource("host.machine", {});
   if (data === null) return null;
   const warnings = data.findings.filter(({ state }) => state === "warning").length;
   return (
@@ -196,10 +187,9 @@ function ActiveFleets({ fleets }: { readonly fleets: readonly Fleet[] }) {
 
 /** With a worker that is really there, so that the command can be copied as it is. */
 function FirstSteps() {
-  const projects = useResource<ProjectList>("/v1/projects");
+  const projects = useResource("projects.list", {});
   const project = projects.data?.projects[0]?.name;
-  const path = project === undefined ? null : `/v1/projects/${encodeURIComponent(project)}/workers`;
-  const { data } = useResource<WorkerList>(path);
+  const { data } = useResource("workers.list", project === undefined ? null : { project });
   const worker = data?.workers[0]?.name;
   return (
     <EmptyState title="Nothing has run yet.">

@@ -1,9 +1,13 @@
 import { useState } from "preact/hooks";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { printable } from "../../../../text/visible.ts";
-import type { CalledRun, Held, Run } from "../../api/shapes.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { bytesText, countText, durationText, plural } from "../../text/amounts.ts";
+
+type Run = AnswerOf<"runs.show">;
+type CalledRun = Run["calls"][number];
+type Held = NonNullable<Run["held"]>;
 
 /** `kept`: as its caller had it, or more of what it has itself; `narrowed`: less of it; `lost`: its caller had it, and it has not. */
 export type AccessChange = "kept" | "narrowed" | "lost";

@@ -1,11 +1,13 @@
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
-import type { Run } from "../../api/shapes.ts";
+import { ApiError, isTemporary } from "../../../../client/client.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { useApp } from "../../app/context.ts";
 import { VirtualList } from "../../components/virtual-list.tsx";
 import { TerminalLine, Visible } from "../../components/visible.tsx";
 import { bytesText, countText, plural } from "../../text/amounts.ts";
 import { KeptLines } from "../../text/ansi.ts";
+
+type Run = AnswerOf<"runs.show">;
 
 type Stream = "stdout" | "stderr";
 
@@ -85,18 +87,16 @@ function useOutput(
       }, DRAW_MS);
     };
     const follow = async (): Promise<void> => {
-      const path = `/v1/runs/${run}/output?stream=${stream}&lines=${LAST_LINES}&follow=${isRunning}`;
-      const response = await client.send("GET", path, { signal: over.signal });
+      const ask = { run, stream, lines: LAST_LINES, follow: isRunning };
+      const pieces = await client.download("runs.output", ask, { signal: over.signal });
       // After a connection that broke, all is read anew.
       kept.current = new KeptLines();
       setError(null);
-      const reader = response.body?.getReader();
-      for (;;) {
-        const { value, done } = (await reader?.read()) ?? { done: true };
-        if (done || value === undefined) return drawSoon();
-        kept.current.push(value);
+      for await (const piece of pieces) {
+        kept.current.push(piece);
         drawSoon();
       }
+      drawSoon();
     };
     const keepFollowing = async (): Promise<void> => {
       while (!over.signal.aborted) {
@@ -105,7 +105,7 @@ function useOutput(
         } catch (fault) {
           if (over.signal.aborted) return;
           if (fault instanceof ApiError) setError(fault);
-          if (fault instanceof ApiError && fault.status !== 0 && fault.status !== 503) return;
+          if (fault instanceof ApiError && !isTemporary(fault)) return;
           await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
         }
       }

@@ -1,7 +1,6 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
-import { followEvents } from "../../api/event-stream.ts";
-import type { Run, RunResult } from "../../api/shapes.ts";
+import { ApiError } from "../../../../client/client.ts";
+import type { AnswerOf, EventOf } from "../../../../operations/contract/table.ts";
 import { useApp, useMay, useShortcuts } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -12,6 +11,9 @@ import { hrefTo } from "../../routing/page-address.ts";
 import { bytesText, durationText, plural, words } from "../../text/amounts.ts";
 import { CallTreeView } from "./call-tree.tsx";
 import { RunOutput } from "./output.tsx";
+
+type Run = AnswerOf<"runs.show">;
+type RunResult = AnswerOf<"runs.result">;
 
 /** The output has a place of its own. */
 const MAX_EVENTS = 500;
@@ -45,18 +47,21 @@ function EventList({ id }: { readonly id: string }) {
   useEffect(() => {
     const over = new AbortController();
     kept.current = [];
-    const see = (events: readonly { readonly id: string; readonly type: string; readonly data: string }[]): void => {
-      for (const event of events) if (event.type !== "output") kept.current.push(shownEvent(event));
-      const many = kept.current.length - MAX_EVENTS;
-      if (many > 0) {
-        kept.current.splice(0, many);
-        dropped.current += many;
+    const follow = async (): Promise<void> => {
+      const onConnected = (isConnected: boolean): void =>
+        setNote(isConnected ? "" : "The connection broke; it continues soon.");
+      const how = { signal: over.signal, retries: Number.POSITIVE_INFINITY, onConnected };
+      for await (const { id: at, event } of client.follow("runs.events", { run: id }, how)) {
+        if (event.type === "output") continue;
+        kept.current.push(shownEvent(at, event));
+        if (kept.current.length > MAX_EVENTS) {
+          kept.current.shift();
+          dropped.current += 1;
+        }
+        draw(0);
       }
-      draw(0);
     };
-    const onConnected = (isConnected: boolean): void =>
-      setNote(isConnected ? "" : "The connection broke; it continues soon.");
-    followEvents(client, `/v1/runs/${id}/events`, { signal: over.signal, see, onConnected })
+    follow()
       .then(() => setNote(""))
       .catch((error: unknown) => {
         if (!over.signal.aborted && error instanceof ApiError) setNote(error.message);
@@ -93,13 +98,8 @@ function EventList({ id }: { readonly id: string }) {
 
 const NOT_SHOWN = new Set(["type", "at", "run", "parent", "worker"]);
 
-function shownEvent({ id, type, data }: { readonly id: string; readonly type: string; readonly data: string }): Shown {
-  let fields: Readonly<Record<string, unknown>> = {};
-  try {
-    fields = JSON.parse(data) as Readonly<Record<string, unknown>>;
-  } catch {
-    // A line that is no JSON has no fields.
-  }
+function shownEvent(id: string, event: EventOf<"runs.events">): Shown {
+  const { type, ...fields }: { readonly type: string; readonly [name: string]: unknown } = event;
   const about = Object.entries(fields)
     .filter(([name, value]) => !NOT_SHOWN.has(name) && value !== null && value !== undefined)
     .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
@@ -113,8 +113,7 @@ const MAX_JSON_CHARS = 100_000;
 
 export function RunView({ id }: { readonly id: string }) {
   const [isOver, setOver] = useState(false);
-  const path = `/v1/runs/${encodeURIComponent(id)}`;
-  const { data: run, error, reload } = useResource<Run>(path, isOver ? {} : { everyMs: RUNNING_MS });
+  const { data: run, error, reload } = useResource("runs.show", { run: id }, isOver ? {} : { everyMs: RUNNING_MS });
   if (run === null) return error === null ? <Loading what="the run" /> : <ErrorNote error={error} retry={reload} />;
   if (isOver !== (run.status !== "running")) setOver(run.status !== "running");
   return (
@@ -147,7 +146,7 @@ function Head({ run, reload }: { readonly run: Run; readonly reload: () => void 
   const stop = async (): Promise<void> => {
     setAsked(false);
     await client
-      .remove<{ outcome: string; status: string }>(`/v1/runs/${run.id}`)
+      .call("runs.stop", { run: run.id })
       .then(({ status }) => notify(`The run is ${words(status)}.`))
       .catch((fault: ApiError) => notify(fault.message, "bad"));
     reload();
@@ -229,7 +228,7 @@ function Fact({ name, text }: { readonly name: string; readonly text: string | n
 
 /** What it answered and changed. The service has that of the runs that it has started. */
 function Result({ run }: { readonly run: Run }) {
-  const { data } = useResource<RunResult>(`/v1/runs/${run.id}/result`);
+  const { data } = useResource("runs.result", { run: run.id });
   const output = data?.output;
   const isValue = output !== null && output !== undefined && typeof output !== "string";
   const json = useMemo(() => (isValue ? JSON.stringify(output, null, 2) : ""), [output]);

@@ -1,4 +1,4 @@
-import type { RunList as Listed, ProjectList, Run } from "../../api/shapes.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import type { PageProps } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -8,6 +8,8 @@ import { Ago, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { durationText, words } from "../../text/amounts.ts";
 import { RunView } from "./run-view.tsx";
+
+type Run = AnswerOf<"runs.show">;
 
 const EVERY_MS = 3000;
 const LIMITS = [50, 200, 500];
@@ -23,13 +25,9 @@ const STATUSES = `
 function RunList({ query }: { readonly query: Readonly<Record<string, string>> }) {
   const now = useNow();
   const { worker = "", status = "", project = "", limit = "50" } = query;
-  const asked = new URLSearchParams(
-    Object.entries({ worker, status, project, limit, calls: "false" }).filter(([, value]) => value !== ""),
-  );
-  const { data, error, reload } = useResource<Listed>(`/v1/runs?${asked}`, {
-    everyMs: EVERY_MS,
-  });
-  const projects = useResource<ProjectList>("/v1/projects").data?.projects ?? [];
+  const set = { worker: worker || undefined, status: status || undefined, project: project || undefined };
+  const { data, error, reload } = useResource("runs.list", { ...set, limit, calls: false }, { everyMs: EVERY_MS });
+  const projects = useResource("projects.list", {}).data?.projects ?? [];
   const filter = (field: string, value: string): void => {
     location.hash = hrefTo(["runs"], { ...query, [field]: value });
   };

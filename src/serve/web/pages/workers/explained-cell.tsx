@@ -1,9 +1,14 @@
 import type { ComponentChildren } from "preact";
-import type { ExplainedRun, ExplainedSandbox, Mount, Narrowing } from "../../api/shapes.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { Badge } from "../../components/badge.tsx";
 import { MoreItems } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
 import { bytesText, durationText, words } from "../../text/amounts.ts";
+
+type ExplainedRun = AnswerOf<"workers.explain">["tree"];
+type ExplainedSandbox = NonNullable<ExplainedRun["sandbox"]>;
+type Mount = ExplainedSandbox["mounts"][number];
+type Narrowing = ExplainedRun["narrowings"][number];
 
 /** More below one worker are not drawn: a tree of calls can branch without end. */
 const MAX_CALLS = 50;

@@ -1,6 +1,6 @@
 import { useRef, useState } from "preact/hooks";
-import type { ApiError } from "../../api/client.ts";
-import type { Explanation, ProjectList, StartedRun, Worker, WorkerList } from "../../api/shapes.ts";
+import type { ApiError } from "../../../../client/client.ts";
+import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { type PageProps, useApp, useMay } from "../../app/context.ts";
 import { useResource } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
@@ -10,6 +10,8 @@ import { CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { ExplainedCell } from "./explained-cell.tsx";
 
+type Worker = AnswerOf<"workers.list">["workers"][number];
+
 /** The workers of each project, or what one of them would get. */
 export function Workers({ parts: [project, worker] }: PageProps) {
   if (project !== undefined && worker !== undefined)
@@ -18,7 +20,7 @@ export function Workers({ parts: [project, worker] }: PageProps) {
 }
 
 function Projects() {
-  const { data, error, reload } = useResource<ProjectList>("/v1/projects");
+  const { data, error, reload } = useResource("projects.list", {});
   if (data === null) return error === null ? <Loading what="projects" /> : <ErrorNote error={error} retry={reload} />;
   return (
     <>
@@ -31,8 +33,7 @@ function Projects() {
 }
 
 function ProjectWorkers({ project, isOnly }: { readonly project: string; readonly isOnly: boolean }) {
-  const path = `/v1/projects/${encodeURIComponent(project)}/workers`;
-  const { data, error, reload } = useResource<WorkerList>(path);
+  const { data, error, reload } = useResource("workers.list", { project });
   return (
     <section>
       {isOnly ? null : (
@@ -120,8 +121,7 @@ function NoWorker() {
 
 /** What a worker would get if it ran now, and what each worker below it would. Nothing runs for this. */
 function WorkerPage({ project, worker }: { readonly project: string; readonly worker: string }) {
-  const path = `/v1/projects/${encodeURIComponent(project)}/workers/${encodeURIComponent(worker)}`;
-  const { data, error, reload } = useResource<Explanation>(path);
+  const { data, error, reload } = useResource("workers.explain", { project, worker });
   return (
     <>
       <nav class="crumbs" aria-label="Above">
@@ -173,12 +173,9 @@ function StartRun({ project, worker }: { readonly project: string; readonly work
   const input = inputOf(text);
   const start = async (): Promise<void> => {
     const request = { project, worker, ...(input.ok && input.value !== undefined ? { input: input.value } : {}) };
-    const chosen = [...(files.current?.files ?? [])];
-    const form = new FormData();
-    form.set("request", JSON.stringify(request));
-    for (const file of chosen) form.append("file", file, file.name);
+    const chosen = [...(files.current?.files ?? [])].map((content) => ({ name: content.name, content }));
     try {
-      const { run } = await client.post<StartedRun>("/v1/runs", chosen.length === 0 ? request : form);
+      const { run } = await client.call("runs.start", request, { files: chosen });
       location.hash = hrefTo(["runs", run]);
     } catch (fault) {
       setError(fault as ApiError);
