@@ -5,12 +5,13 @@ import type { ItemCounts } from "../model/queue.ts";
 import {
   type ApplyingItem,
   type FencedItem,
-  type FleetRecord,
   type FleetState,
   type TakenOver,
   unknownFleet,
   whyNotTaken,
 } from "../model/store.ts";
+import { readStatement, SQLITE } from "../stored/dialects.ts";
+import { type FleetRow, itemCounts, recordOf } from "../stored/fleet-row.ts";
 import { streamsFrom } from "../stored/request-batches.ts";
 import type { Database } from "./database.ts";
 
@@ -29,7 +30,7 @@ export async function forgetEnded(db: Database, name: string): Promise<boolean> 
 
 /** If it is interrupted, the fleet has fewer items and can be deleted again. */
 async function forget(db: Database, name: string, which: string): Promise<boolean> {
-  const fleet = db.get<FleetRow>(`SELECT * FROM fleets WHERE name = ? AND ${which}`, name);
+  const fleet = db.get<{ id: number }>(`SELECT id FROM fleets WHERE name = ? AND ${which}`, name);
   if (fleet === undefined) return false;
   await deleteOutputs(db, fleet.id);
   await inChunks(db, () => {
@@ -57,17 +58,24 @@ async function inChunks(db: Database, change: () => number): Promise<void> {
   while (db.transaction(change) > 0) await sleep(PAUSE_MS);
 }
 
-type StoredState = Exclude<FleetState, "pending">;
+const FLEETS = readStatement(SQLITE, "fleets");
 
-export interface FleetRow extends Pick<FleetRecord, "owner" | "why"> {
-  readonly state: StoredState;
-  /** The row's number in the database. */
-  readonly id: number;
-  readonly name: string;
-  readonly spec: string;
-  readonly total: number;
-  readonly created_at: number;
-  readonly ended_at: number | null;
+export function fleetRow(db: Database, name: string): FleetRow | undefined {
+  return db.get<FleetRow>(`${FLEETS} AND f.name = ?2`, "", name);
+}
+
+/** For ids that this journal returned. @throws Error if the fleet does not exist. */
+export function rowOf(db: Database, name: string): FleetRow {
+  const row = fleetRow(db, name);
+  if (row === undefined) throw new Error(`there is no fleet ${name} in this journal`);
+  return row;
+}
+
+/** For the number of a fleet in the database. @throws Error if it does not exist. */
+export function countsOf(db: Database, fleet: number): ItemCounts {
+  const row = db.get<FleetRow>(`${FLEETS} AND f.id = ?2`, "", fleet);
+  if (row === undefined) throw new Error("the fleet was removed from the journal");
+  return itemCounts(row);
 }
 
 /** Creates a fleet in the state `loading` and returns its id. It is on disk when this returns. */
@@ -80,60 +88,6 @@ export function createFleet(db: Database, spec: FleetSpec, owner: string, nowMs:
     ),
   );
   return name;
-}
-
-export function fleetRow(db: Database, name: string): FleetRow | undefined {
-  return db.get<FleetRow>("SELECT * FROM fleets WHERE name = ?", name);
-}
-
-/** For ids that this journal returned. @throws Error if the fleet does not exist. */
-export function rowOf(db: Database, name: string): FleetRow {
-  const row = fleetRow(db, name);
-  if (row === undefined) throw new Error(`there is no fleet ${name} in this journal`);
-  return row;
-}
-
-/** The newest first. */
-export function newestFleets(db: Database, limit: number): FleetRecord[] {
-  const rows = db.all<FleetRow>("SELECT * FROM fleets ORDER BY id DESC LIMIT ?", limit);
-  return rows.map((row) => recordOf(db, row));
-}
-
-/** Those whose ids begin with `prefix`, the newest first. */
-export function fleetsLike(db: Database, prefix: string, limit: number): FleetRecord[] {
-  const like = "SELECT * FROM fleets WHERE substr(name, 1, ?) = ? ORDER BY id DESC LIMIT ?";
-  return db.all<FleetRow>(like, prefix.length, prefix, limit).map((row) => recordOf(db, row));
-}
-
-export function recordOf(db: Database, row: FleetRow): FleetRecord {
-  const counts = countsOf(db, row);
-  return {
-    id: row.name,
-    spec: JSON.parse(row.spec) as FleetSpec,
-    state: row.state === "done" && counts.pending > 0 ? "pending" : row.state,
-    owner: row.owner,
-    createdAt: new Date(row.created_at).toISOString(),
-    endedAt: row.ended_at === null ? null : new Date(row.ended_at).toISOString(),
-    why: row.why,
-    counts,
-  };
-}
-
-/** Its cost does not depend on the number of items: results are tallied as they come, and few items run at once. */
-export function countsOf(db: Database, { id, total }: Pick<FleetRow, "id" | "total">): ItemCounts {
-  const {
-    done = 0,
-    failed = 0,
-    pending = 0,
-  } = db.get<{ done: number; failed: number; pending: number }>(
-    `SELECT coalesce(sum(count), 0) AS done, coalesce(sum(count * failed), 0) AS failed,
-         coalesce(sum(iif(status = 'pending', count, 0)), 0) AS pending FROM tallies WHERE fleet = ?`,
-    id,
-  ) ?? {};
-  const { running = 0 } =
-    db.get<{ running: number }>("SELECT count(*) AS running FROM items WHERE fleet = ? AND state = 'running'", id) ??
-    {};
-  return { total, queued: total - running - done, running, done, failed, pending };
 }
 
 /** Records that no process runs the fleet until it is resumed. False if `owner` did not run it. */
@@ -154,7 +108,7 @@ export function pauseFleet(db: Database, name: string, owner: string, why: strin
 export function endFleet(db: Database, name: string, owner: string, nowMs: number): FleetState | null {
   return db.durably(() => {
     const row = rowOf(db, name);
-    const { queued, running } = countsOf(db, row);
+    const { queued, running } = itemCounts(row);
     if (row.owner !== owner || queued + running > 0 || !["running", "cancelled"].includes(row.state)) return null;
     const state = row.state === "cancelled" ? "cancelled" : "done";
     db.run("UPDATE fleets SET state = ?, owner = NULL, ended_at = ? WHERE id = ?", state, nowMs, row.id);
@@ -196,7 +150,7 @@ export function takeOverFleet(
        ORDER BY position`,
       fleet.id,
     );
-    return { ok: true, fleet: recordOf(db, rowOf(db, name)), running, applying: applyingIn(db, fleet.id) };
+    return { ok: true, fleet: recordOf(rowOf(db, name)), running, applying: applyingIn(db, fleet.id) };
   });
 }
 
@@ -223,4 +177,18 @@ function applyingIn(db: Database, fleet: number): ApplyingItem[] {
     const streams = printed === 1 ? streamsFrom({ stdout, stderr }, result.output) : null;
     return { ...item, intent: { result, cacheKey, streams } };
   });
+}
+
+export function endCacheKeys(
+  db: Database,
+  fleet: number,
+  { mark, valid }: { readonly mark: string; readonly valid: boolean },
+): void {
+  db.transaction(() =>
+    db.run(
+      `UPDATE items SET cache_key = iif(?1, substr(cache_key, ?2), NULL)
+       WHERE fleet = ?3 AND state = 'done' AND status = 'succeeded' AND substr(cache_key, 1, ?4) = ?5`,
+      ...[valid ? 1 : 0, mark.length + 1, fleet, mark.length, mark],
+    ),
+  );
 }

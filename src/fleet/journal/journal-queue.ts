@@ -13,11 +13,12 @@ import {
   type Taken,
 } from "../model/queue.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
+import type { FleetRow } from "../stored/fleet-row.ts";
 import { msOf } from "../stored/pace-from.ts";
 import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
 import { boundedResult } from "../stored/result-row.ts";
 import type { Database, GroupedWrites } from "./database.ts";
-import { countsOf, type FleetRow } from "./fleets.ts";
+import { countsOf } from "./fleets.ts";
 
 /** The streams of one fleet, within its budget. */
 class StreamStore {
@@ -162,8 +163,8 @@ export class JournalQueue implements FleetQueue {
   }
 
   async counts(): Promise<ItemCounts> {
-    const { db } = this.#options;
-    return countsOf(db, this.#row());
+    const { db, fleet } = this.#options;
+    return countsOf(db, fleet);
   }
 
   async cancelQueued(why: string): Promise<number> {
@@ -288,9 +289,9 @@ export class JournalQueue implements FleetQueue {
     return takenFrom(index, attempt, inherited !== undefined);
   }
 
-  #row(): Pick<FleetRow, "id" | "owner" | "total" | "state"> {
+  #row(): Pick<FleetRow, "owner" | "state"> {
     const { db, fleet } = this.#options;
-    const row = db.get<FleetRow>("SELECT id, state, owner, total FROM fleets WHERE id = ?", fleet);
+    const row = db.get<Pick<FleetRow, "owner" | "state">>("SELECT state, owner FROM fleets WHERE id = ?", fleet);
     if (row === undefined) throw new Error("the fleet was removed from the journal");
     return row;
   }

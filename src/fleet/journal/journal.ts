@@ -1,61 +1,28 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { SQLInputValue } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import type {
-  FailureGroup,
-  FleetSpec,
-  ItemFilter,
-  ItemLog,
-  ItemRequest,
-  ItemResult,
-  ListedItem,
-  PendingItem,
-  Reviewed,
-  StoredItem,
-} from "../model/item.ts";
+import type { FleetSpec, ItemRequest, ItemResult, Reviewed } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
-import type {
-  FencedItem,
-  FleetRecord,
-  FleetState,
-  FleetStore,
-  LoadedItems,
-  LoadOptions,
-  Pace,
-  SummaryLine,
-  TakenOver,
-} from "../model/store.ts";
-import { MOST_COUNTED, paceFrom, UNKNOWN_PACE } from "../stored/pace-from.ts";
+import type { FencedItem, FleetState, FleetStore, LoadedItems, LoadOptions, TakenOver } from "../model/store.ts";
+import { SQLITE } from "../stored/dialects.ts";
+import { FleetReads } from "../stored/fleet-reads.ts";
 import { reviewedResult } from "../stored/result-row.ts";
 import { Database, GroupedWrites, migrate } from "./database.ts";
 import {
-  countsOf,
   createFleet,
   discardLoading,
+  endCacheKeys,
   endFleet,
   fleetRow,
-  fleetsLike,
   forgetEnded,
-  newestFleets,
   pauseFleet,
-  recordOf,
   rowOf,
   takeOverFleet,
 } from "./fleets.ts";
 import { JournalQueue } from "./journal-queue.ts";
-import { itemOf, keysOf, listedItems, loadItems, logsOf } from "./load.ts";
-import {
-  earlierSuccess,
-  endCacheKeys,
-  failedRequests,
-  failureGroups,
-  fieldNames,
-  firstResults,
-  resultsOf,
-  summaryOf,
-  writtenPaths,
-} from "./results.ts";
+import { loadItems } from "./load.ts";
 
 /** Items in one transaction; between two of them other processes can write. */
 const CHUNK = 2000;
@@ -106,8 +73,6 @@ function keepEarlier(db: Database, item: number): void {
   );
 }
 
-const PENDING_PAGE = 500;
-
 export interface JournalOptions {
   /** Identifies this process among all past and future ones. */
   readonly self: string;
@@ -121,7 +86,7 @@ export interface JournalOptions {
  * The fleets of one project in an SQLite database, for the processes of one machine. A power failure may lose the last claims and
  * results; those items run again.
  */
-export class FleetJournal implements FleetStore {
+export class FleetJournal extends FleetReads implements FleetStore {
   readonly database = null;
   readonly work = null;
   readonly #db: Database;
@@ -129,9 +94,14 @@ export class FleetJournal implements FleetStore {
   readonly #options: Required<JournalOptions>;
 
   private constructor(db: Database, options: JournalOptions) {
+    const { now = Date.now } = options;
+    super({
+      ...{ dialect: SQLITE, project: "", now },
+      query: async <Row>(text: string, values: readonly unknown[]) => db.all<Row>(text, ...(values as SQLInputValue[])),
+    });
     this.#db = db;
     this.#writes = new GroupedWrites(db);
-    this.#options = { now: Date.now, ...options };
+    this.#options = { ...options, now };
   }
 
   /** @throws JournalError if a newer Corral wrote the journal, or if it cannot be created. */
@@ -207,52 +177,9 @@ export class FleetJournal implements FleetStore {
     return endFleet(this.#db, fleet, this.#options.self, this.#options.now());
   }
 
-  async find(fleet: string): Promise<FleetRecord | null> {
-    const row = fleetRow(this.#db, fleet);
-    return row === undefined ? null : recordOf(this.#db, row);
-  }
-
-  async list(limit = 100): Promise<FleetRecord[]> {
-    return newestFleets(this.#db, limit);
-  }
-
-  async like(prefix: string, limit: number): Promise<FleetRecord[]> {
-    return fleetsLike(this.#db, prefix, limit);
-  }
-
-  async succeededBefore(cacheKey: string): ReturnType<FleetStore["succeededBefore"]> {
-    return earlierSuccess(this.#db, cacheKey);
-  }
-
-  async *writtenPaths(fleet: string): AsyncGenerator<string, void, undefined> {
-    yield* writtenPaths(this.#db, rowOf(this.#db, fleet).id);
-  }
-
   async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
     this.#writes.flush();
     endCacheKeys(this.#db, rowOf(this.#db, fleet).id, how);
-  }
-
-  async *results(
-    fleet: string,
-    { status = null }: { status?: string | null } = {},
-  ): AsyncGenerator<ItemResult, void, undefined> {
-    yield* resultsOf(this.#db, rowOf(this.#db, fleet).id, status);
-  }
-
-  async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
-    yield* failedRequests(this.#db, rowOf(this.#db, fleet).id);
-  }
-
-  async *pending(fleet: string): AsyncGenerator<PendingItem, void, undefined> {
-    const { id } = rowOf(this.#db, fleet);
-    for (let after = -1; ; ) {
-      const page = pendingAfter(this.#db, id, after, PENDING_PAGE);
-      yield* page;
-      const last = page.at(-1);
-      if (last === undefined) return;
-      after = last.index;
-    }
   }
 
   async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
@@ -260,81 +187,14 @@ export class FleetJournal implements FleetStore {
     return recordReviewed(this.#db, items);
   }
 
-  async summary(fleet: string): Promise<SummaryLine[]> {
-    return summaryOf(this.#db, rowOf(this.#db, fleet).id);
-  }
-
-  async failureGroups(fleet: string): Promise<FailureGroup[]> {
-    return failureGroups(this.#db, rowOf(this.#db, fleet).id);
-  }
-
-  async pace(fleet: string): Promise<Pace> {
+  protected async flushed(): Promise<void> {
     this.#writes.flush();
-    const row = rowOf(this.#db, fleet);
-    const { queued, running } = countsOf(this.#db, row);
-    return paceOf(this.#db, row.id, queued + running, this.#options.now());
-  }
-
-  async item(fleet: string, key: string): Promise<StoredItem | null> {
-    return itemOf(this.#db, rowOf(this.#db, fleet).id, key);
-  }
-
-  async items(
-    fleet: string,
-    filter: ItemFilter,
-    page: { readonly after: number; readonly limit: number },
-  ): Promise<ListedItem[]> {
-    this.#writes.flush();
-    return listedItems(this.#db, rowOf(this.#db, fleet).id, filter, page);
-  }
-
-  async keys(fleet: string, limit: number): Promise<string[]> {
-    return keysOf(this.#db, rowOf(this.#db, fleet).id, limit);
-  }
-
-  async *logs(fleet: string, { failed }: { readonly failed: boolean }): AsyncGenerator<ItemLog, void, undefined> {
-    yield* logsOf(this.#db, rowOf(this.#db, fleet).id, failed);
-  }
-
-  async fieldNames(fleet: string, limit: number): Promise<string[]> {
-    return fieldNames(this.#db, rowOf(this.#db, fleet).id, limit);
-  }
-
-  async slowest(fleet: string, limit: number): Promise<ItemResult[]> {
-    return firstResults(this.#db, rowOf(this.#db, fleet).id, "slowest", limit);
-  }
-
-  async lastFailures(fleet: string, limit: number): Promise<ItemResult[]> {
-    return firstResults(this.#db, rowOf(this.#db, fleet).id, "newest failures", limit);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#writes.close();
     this.#db[Symbol.dispose]();
   }
-}
-
-/**
- * Counted are the items before those that run, since new items are taken in order. While only retries run, these are few and old, and
- * the pace is unknown.
- */
-function paceOf(db: Database, fleet: number, left: number, nowMs: number): Pace {
-  const { front = null } =
-    db.get<{ front: number | null }>(
-      "SELECT max(position) AS front FROM items WHERE fleet = ? AND state = 'running'",
-      fleet,
-    ) ?? {};
-  if (front === null) return UNKNOWN_PACE;
-  const ended = db.all<{ at: number | null }>(
-    `SELECT iif(state = 'done', ended_at, NULL) AS at FROM items WHERE fleet = ? AND position < ?
-     ORDER BY position DESC LIMIT ?`,
-    ...[fleet, front, MOST_COUNTED],
-  );
-  return paceFrom(
-    ended.map(({ at }) => at),
-    left,
-    nowMs,
-  );
 }
 
 /**
@@ -355,15 +215,6 @@ function isUnsettled(db: Database, { fleet, item, run }: Reviewed): boolean {
     ...[fleet, item, run],
   );
   return row !== undefined;
-}
-
-/** The first pending items after an index, in the order of the manifest. */
-function pendingAfter(db: Database, fleet: number, index: number, limit: number): PendingItem[] {
-  return db.all<PendingItem>(
-    `SELECT position AS "index", key, run FROM items
-     WHERE fleet = ? AND status = 'pending' AND state = 'done' AND run IS NOT NULL AND position > ? ORDER BY position LIMIT ?`,
-    ...[fleet, index, limit],
-  );
 }
 
 function record(db: Database, { fleet, item, run, counts }: Reviewed): void {

@@ -1,16 +1,16 @@
 import { randomBytes } from "node:crypto";
-import { filledIn, textBeside } from "../../platform/text-beside.ts";
-import type { FleetSpec, ItemResult, PendingItem, Reviewed, StoredItem } from "../model/item.ts";
+import type { FleetSpec, ItemResult, Reviewed } from "../model/item.ts";
 import { type ItemCounts, QueueError } from "../model/queue.ts";
 import {
   type ApplyingItem,
   type FencedItem,
-  type FleetRecord,
   type FleetState,
   type TakenOver,
   unknownFleet,
   whyNotTaken,
 } from "../model/store.ts";
+import { POSTGRES, readStatement } from "../stored/dialects.ts";
+import { ACTIVE, type FleetRow, itemCounts, recordOf } from "../stored/fleet-row.ts";
 import { streamsFrom } from "../stored/request-batches.ts";
 import { reviewedResult } from "../stored/result-row.ts";
 import { type Scope, type Statements, tally } from "./connection.ts";
@@ -79,8 +79,6 @@ async function inChunks(change: () => Promise<number>): Promise<void> {
   while ((await change()) > 0);
 }
 
-const STORE = /\|store-[0-9a-f]{12}$/;
-
 /**
  * The owner of the fleets that one open store of this process runs. A process that loses a fleet may take it over again, with another
  * store: its earlier run of the fleet is refused like that of any other process.
@@ -89,32 +87,7 @@ export function newStoreOwner(process: string): string {
   return `${process}|store-${randomBytes(6).toString("hex")}`;
 }
 
-/** The process of an owner. */
-export function processOf(owner: string): string {
-  return owner.replace(STORE, "");
-}
-
-/** In SQL: items that are running, as everybody else says it. */
-export const ACTIVE = "state IN ('running', 'away', 'delivered', 'applying')";
-
-/** `away`: a machine runs it; `delivered`: it waits for its coordinator; `applying`: its effect has begun. */
-export function outerState(state: string): StoredItem["state"] {
-  return state === "queued" || state === "done" ? state : "running";
-}
-
-export interface FleetRow extends Pick<FleetRecord, "owner" | "why">, ItemCounts {
-  readonly id: number;
-  readonly name: string;
-  readonly spec: string;
-  readonly state: Exclude<FleetState, "pending">;
-  readonly created_at: number;
-  readonly ended_at: number | null;
-  /** Whether machines may run its items. */
-  readonly is_shared: boolean;
-}
-
-/** Its cost does not depend on the number of items: results are tallied as they come, and few items run at once. */
-const ROWS = filledIn(textBeside(import.meta.url, "sql/fleet-rows.sql"), { ACTIVE });
+const FLEETS = readStatement(POSTGRES, "fleets");
 
 /** Creates a fleet in the state `loading` and returns its id. */
 export async function createFleet({ db, project, self, now }: Scope, spec: FleetSpec): Promise<string> {
@@ -138,7 +111,7 @@ export async function createFleet({ db, project, self, now }: Scope, spec: Fleet
 }
 
 export async function fleetRow({ project }: Scope, name: string, db: Statements): Promise<FleetRow | undefined> {
-  return (await db.query<FleetRow>(`${ROWS} WHERE f.project = $1 AND f.name = $2`, [project, name]))[0];
+  return (await db.query<FleetRow>(`${FLEETS} AND f.name = $2`, [project, name]))[0];
 }
 
 /** For ids that this store returned. @throws Error if the fleet does not exist */
@@ -158,39 +131,11 @@ export async function idOf({ db, project }: Scope, name: string): Promise<number
   return row.id;
 }
 
-export async function countsOf(db: Statements, id: number): Promise<FleetRow> {
-  const [row] = await db.query<FleetRow>(`${ROWS} WHERE f.id = $1`, [id]);
+/** Of a fleet of the project by its number. */
+export async function countsOf({ db, project }: Scope, id: number): Promise<ItemCounts> {
+  const [row] = await db.query<FleetRow>(`${FLEETS} AND f.id = $2`, [project, id]);
   if (row === undefined) throw new QueueError("the fleet was removed from the queue");
-  return row;
-}
-
-/** The newest first. */
-export async function newestFleets({ db, project }: Scope, limit: number): Promise<FleetRecord[]> {
-  const rows = await db.query<FleetRow>(`${ROWS} WHERE f.project = $1 ORDER BY f.id DESC LIMIT $2`, [project, limit]);
-  return rows.map(recordOf);
-}
-
-/** Those whose ids begin with `prefix`, the newest first. */
-export async function fleetsLike({ db, project }: Scope, prefix: string, limit: number): Promise<FleetRecord[]> {
-  const sql = `${ROWS} WHERE f.project = $1 AND starts_with(f.name, $2) ORDER BY f.id DESC LIMIT $3`;
-  return (await db.query<FleetRow>(sql, [project, prefix, limit])).map(recordOf);
-}
-
-export function recordOf(row: FleetRow): FleetRecord {
-  return {
-    id: row.name,
-    spec: JSON.parse(row.spec) as FleetSpec,
-    state: row.state === "done" && row.pending > 0 ? "pending" : row.state,
-    owner: row.owner === null ? null : processOf(row.owner),
-    createdAt: new Date(row.created_at).toISOString(),
-    endedAt: row.ended_at === null ? null : new Date(row.ended_at).toISOString(),
-    why: row.why,
-    counts: itemCounts(row),
-  };
-}
-
-export function itemCounts({ total, queued, running, done, failed, pending }: ItemCounts): ItemCounts {
-  return { total, queued, running, done, failed, pending };
+  return itemCounts(row);
 }
 
 /** Records that no process runs the fleet until it is resumed. False if this process did not run it. */
@@ -214,7 +159,9 @@ export async function endFleet(scope: Scope, name: string): Promise<FleetState |
   const { db, self, now } = scope;
   return await db.transaction(async (within, again) => {
     await within.query("SELECT 1 FROM corral.fleets WHERE name = $1 FOR UPDATE", [name]);
-    const { id, owner, queued, running, state, ended_at } = await rowOf(scope, name, within);
+    const row = await rowOf(scope, name, within);
+    const { id, owner, state, ended_at } = row;
+    const { queued, running } = itemCounts(row);
     const ended = state === "cancelled" ? "cancelled" : "done";
     if (again && owner === null && ended_at !== null) return ended;
     if (owner !== self || queued + running > 0 || !["running", "cancelled"].includes(state)) return null;
@@ -249,20 +196,6 @@ async function isUnsettled({ project }: Scope, db: Statements, { fleet, item, ru
     [project, fleet, item, run],
   );
   return rows.length > 0;
-}
-
-/** The first pending items after an index, in the order of the manifest. */
-export async function pendingAfter(
-  db: Statements,
-  fleet: number,
-  index: number,
-  limit: number,
-): Promise<PendingItem[]> {
-  return await db.query<PendingItem>(
-    `SELECT position AS "index", key, run FROM corral.items
-     WHERE fleet = $1 AND status = 'pending' AND state = 'done' AND run IS NOT NULL AND position > $2 ORDER BY position LIMIT $3`,
-    [fleet, index, limit],
-  );
 }
 
 async function record({ project }: Scope, db: Statements, { fleet, item, run, counts }: Reviewed): Promise<void> {
@@ -366,4 +299,16 @@ async function applyingIn(db: Statements, fleet: number): Promise<ApplyingItem[]
     const streams = isPrinted ? streamsFrom({ stdout, stderr }, result.output) : null;
     return { ...item, intent: { result, cacheKey, streams } };
   });
+}
+
+export async function endCacheKeys(
+  db: Statements,
+  fleet: number,
+  { mark, valid }: { readonly mark: string; readonly valid: boolean },
+): Promise<void> {
+  await db.query(
+    `UPDATE corral.items SET cache_key = CASE WHEN $1 THEN substr(cache_key, $2) END
+     WHERE fleet = $3 AND state = 'done' AND status = 'succeeded' AND starts_with(cache_key, $4)`,
+    [valid, mark.length + 1, fleet, mark],
+  );
 }

@@ -15,7 +15,7 @@ import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
 import { boundedResult } from "../stored/result-row.ts";
 import type { BegunLog } from "./begun-log.ts";
 import { cancelFleetItems, type Scope, type Statements } from "./connection.ts";
-import { countsOf, itemCounts } from "./fleets.ts";
+import { countsOf } from "./fleets.ts";
 import type { GroupCommit, Write } from "./group-commit.ts";
 
 /** How much the streams of one fleet may still take. */
@@ -132,7 +132,7 @@ export class PostgresQueue implements FleetQueue {
 
   async counts(): Promise<ItemCounts> {
     const { scope, fleet } = this.#options;
-    return itemCounts(await countsOf(scope.db, fleet));
+    return await countsOf(scope, fleet);
   }
 
   async cancelQueued(why: string): Promise<number> {

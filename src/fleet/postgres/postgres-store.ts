@@ -1,65 +1,29 @@
 import { join } from "node:path";
 import { removeLines } from "../../state/live-dir.ts";
 import { present } from "../../text/present.ts";
-import type {
-  EarlierAttempt,
-  FailureGroup,
-  FleetSpec,
-  ItemFilter,
-  ItemLog,
-  ItemRequest,
-  ItemResult,
-  ListedItem,
-  PendingItem,
-  Reviewed,
-  StoredItem,
-} from "../model/item.ts";
+import type { EarlierAttempt, FleetSpec, ItemRequest, ItemResult, Reviewed } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
-import type {
-  FencedItem,
-  FleetRecord,
-  FleetState,
-  FleetStore,
-  LoadedItems,
-  LoadOptions,
-  Pace,
-  SummaryLine,
-  TakenOver,
-} from "../model/store.ts";
+import type { FencedItem, FleetState, FleetStore, LoadedItems, LoadOptions, TakenOver } from "../model/store.ts";
+import { POSTGRES } from "../stored/dialects.ts";
+import { FleetReads } from "../stored/fleet-reads.ts";
 import { BegunLog } from "./begun-log.ts";
 import { type Connection, OwnerLease, SCHEMA, type Scope, type Statements } from "./connection.ts";
 import {
   createFleet,
   discardLoading,
+  endCacheKeys,
   endFleet,
   fleetRow,
-  fleetsLike,
   forgetEnded,
   hasOwnerEnded,
-  idOf,
-  newestFleets,
   pauseFleet,
-  pendingAfter,
-  recordOf,
   recordReviewed,
-  rowOf,
   takeOverFleet,
 } from "./fleets.ts";
 import { GroupCommit, type Write } from "./group-commit.ts";
-import { itemOf, keysOf, listedItems, loadItems, logsOf, paceOf } from "./load.ts";
+import { loadItems } from "./load.ts";
 import { migrate } from "./migrate.ts";
 import { PostgresQueue, StreamBudget } from "./postgres-queue.ts";
-import {
-  earlierSuccess,
-  endCacheKeys,
-  failedRequests,
-  failureGroups,
-  fieldNames,
-  firstResults,
-  resultsOf,
-  summaryOf,
-  writtenPaths,
-} from "./results.ts";
 import { PostgresWork } from "./work.ts";
 import { commitWrites } from "./writes.ts";
 
@@ -162,8 +126,6 @@ class BegunLogs {
   }
 }
 
-const PENDING_PAGE = 500;
-
 export interface PostgresOptions extends Pick<Scope, "project" | "self" | "isDead" | "isAlive"> {
   /** Milliseconds since 1970; only tests replace the database's clock. */
   readonly now?: () => number;
@@ -175,7 +137,7 @@ export interface PostgresOptions extends Pick<Scope, "project" | "self" | "isDea
 }
 
 /** The fleets of one project in a PostgreSQL database, which other projects and machines share. */
-export class PostgresStore implements FleetStore {
+export class PostgresStore extends FleetReads implements FleetStore {
   readonly database: string;
   readonly work: PostgresWork;
   readonly #scope: Scope;
@@ -186,6 +148,8 @@ export class PostgresStore implements FleetStore {
   readonly #begun: BegunLogs;
 
   private constructor(scope: Scope, { database = "", begunDir }: Pick<PostgresOptions, "database" | "begunDir">) {
+    const { db, project, now } = scope;
+    super({ dialect: POSTGRES, project, now, query: async (text, values) => await db.query(text, values) });
     this.database = database;
     this.#begun = new BegunLogs(begunDir);
     this.#scope = scope;
@@ -238,7 +202,7 @@ export class PostgresStore implements FleetStore {
 
   async queue(fleet: string): Promise<FleetQueue> {
     const { db } = this.#scope;
-    const id = await idOf(this.#scope, fleet);
+    const id = await this.idOf(fleet);
     const budget = this.#budgets.get(id) ?? (await StreamBudget.of(db, id));
     this.#budgets.set(id, budget);
     return new PostgresQueue({
@@ -269,7 +233,7 @@ export class PostgresStore implements FleetStore {
   }
 
   async retryFailed(fleet: string): Promise<number> {
-    const id = await idOf(this.#scope, fleet);
+    const id = await this.idOf(fleet);
     const count = await retryFailed(this.#scope.db, id);
     await this.#begun.of(fleet)?.compare(this.#scope.db, id);
     return count;
@@ -289,55 +253,16 @@ export class PostgresStore implements FleetStore {
     return await endFleet(this.#scope, fleet);
   }
 
-  async find(fleet: string): Promise<FleetRecord | null> {
-    const row = await fleetRow(this.#scope, fleet, this.#scope.db);
-    return row === undefined ? null : recordOf(row);
-  }
-
-  async list(limit = 100): Promise<FleetRecord[]> {
-    return await newestFleets(this.#scope, limit);
-  }
-
-  async like(prefix: string, limit: number): Promise<FleetRecord[]> {
-    return await fleetsLike(this.#scope, prefix, limit);
-  }
-
-  async succeededBefore(cacheKey: string): ReturnType<FleetStore["succeededBefore"]> {
-    return await earlierSuccess(this.#scope, cacheKey);
-  }
-
-  async *writtenPaths(fleet: string): AsyncGenerator<string, void, undefined> {
-    yield* writtenPaths(this.#scope.db, await idOf(this.#scope, fleet));
-  }
-
   async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
     await this.#writes.flushed();
-    await endCacheKeys(this.#scope.db, await idOf(this.#scope, fleet), how);
+    await endCacheKeys(this.#scope.db, await this.idOf(fleet), how);
   }
 
-  async *results(
-    fleet: string,
-    { status = null }: { status?: string | null } = {},
-  ): AsyncGenerator<ItemResult, void, undefined> {
-    yield* resultsOf(this.#scope.db, await idOf(this.#scope, fleet), status);
-  }
-
-  async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
-    const id = await idOf(this.#scope, fleet);
+  override async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
+    const id = await this.idOf(fleet);
     // Their requests are asked for to run them again, maybe in another fleet.
     await this.#begun.asNow(fleet)?.compare(this.#scope.db, id);
-    yield* failedRequests(this.#scope.db, id);
-  }
-
-  async *pending(fleet: string): AsyncGenerator<PendingItem, void, undefined> {
-    const id = await idOf(this.#scope, fleet);
-    for (let after = -1; ; ) {
-      const page = await pendingAfter(this.#scope.db, id, after, PENDING_PAGE);
-      yield* page;
-      const last = page.at(-1);
-      if (last === undefined) return;
-      after = last.index;
-    }
+    yield* super.failed(fleet);
   }
 
   async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
@@ -345,52 +270,8 @@ export class PostgresStore implements FleetStore {
     return await recordReviewed(this.#scope, items);
   }
 
-  async summary(fleet: string): Promise<SummaryLine[]> {
-    return await summaryOf(this.#scope.db, await idOf(this.#scope, fleet));
-  }
-
-  async failureGroups(fleet: string): Promise<FailureGroup[]> {
-    return await failureGroups(this.#scope.db, await idOf(this.#scope, fleet));
-  }
-
-  async pace(fleet: string): Promise<Pace> {
+  protected async flushed(): Promise<void> {
     await this.#writes.flushed();
-    const { db, now } = this.#scope;
-    const { id, queued, running } = await rowOf(this.#scope, fleet);
-    return await paceOf(db, id, queued + running, now());
-  }
-
-  async item(fleet: string, key: string): Promise<StoredItem | null> {
-    return await itemOf(this.#scope.db, await idOf(this.#scope, fleet), key);
-  }
-
-  async items(
-    fleet: string,
-    filter: ItemFilter,
-    page: { readonly after: number; readonly limit: number },
-  ): Promise<ListedItem[]> {
-    await this.#writes.flushed();
-    return await listedItems(this.#scope.db, await idOf(this.#scope, fleet), filter, page);
-  }
-
-  async keys(fleet: string, limit: number): Promise<string[]> {
-    return await keysOf(this.#scope.db, await idOf(this.#scope, fleet), limit);
-  }
-
-  async *logs(fleet: string, { failed }: { readonly failed: boolean }): AsyncGenerator<ItemLog, void, undefined> {
-    yield* logsOf(this.#scope.db, await idOf(this.#scope, fleet), failed);
-  }
-
-  async fieldNames(fleet: string, limit: number): Promise<string[]> {
-    return await fieldNames(this.#scope.db, await idOf(this.#scope, fleet), limit);
-  }
-
-  async slowest(fleet: string, limit: number): Promise<ItemResult[]> {
-    return await firstResults(this.#scope.db, await idOf(this.#scope, fleet), "slowest", limit);
-  }
-
-  async lastFailures(fleet: string, limit: number): Promise<ItemResult[]> {
-    return await firstResults(this.#scope.db, await idOf(this.#scope, fleet), "newest failures", limit);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

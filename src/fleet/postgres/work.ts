@@ -17,10 +17,11 @@ import {
   type UnreadQuestion,
   type WorkStore,
 } from "../model/work.ts";
+import { ACTIVE } from "../stored/fleet-row.ts";
 import { msOf } from "../stored/pace-from.ts";
 import { boundedResult } from "../stored/result-row.ts";
 import type { Scope } from "./connection.ts";
-import { ACTIVE, idOf } from "./fleets.ts";
+import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
 import { PostgresMembership, saidIn } from "./membership.ts";
 import { answerTo, questionsOf, textsOf } from "./questions.ts";

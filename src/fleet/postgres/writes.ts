@@ -2,8 +2,8 @@ import { filledIn, textBeside } from "../../platform/text-beside.ts";
 import type { ItemRequest } from "../model/item.ts";
 import { type Claim, type ClaimedItem, LONGEST_DELAY_MS, QueueError, type Taken } from "../model/queue.ts";
 import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
+import { ACTIVE, outerState } from "../stored/fleet-row.ts";
 import type { Scope, Statement } from "./connection.ts";
-import { ACTIVE, outerState } from "./fleets.ts";
 import {
   AT_ONCE,
   type GroupStatement,
