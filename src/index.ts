@@ -16,9 +16,9 @@ export { loadPolicy, UnknownPolicyError } from "./declarations/policy/policy.ts"
 export type { Project } from "./declarations/project.ts";
 export type { WorkerDefinition } from "./declarations/worker/worker.ts";
 export { DeclarationError, type Problem } from "./declarations/yaml/problem.ts";
-export type { FleetEvent, FleetSummary, FleetTotals } from "./fleet/events.ts";
 export type { EarlierAttempt, FailureGroup, ItemResult, ItemTemplate, Reuse } from "./fleet/model/item.ts";
 export type { FleetRecord } from "./fleet/model/store.ts";
+export type { FleetEvent, FleetSummary, FleetTotals } from "./fleet/running/events.ts";
 export type { RecordedCall, RecordedStream, RunRecord } from "./history/run-record.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { EngineTrouble } from "./isolation/port/driver.ts";

@@ -306,7 +306,6 @@ const MAX_FILES = 16;
 /** Folders that have more files than a reader holds, and how many at most until they are parted or their files merged. */
 const FULL_FOLDERS: Readonly<Record<string, number>> = {
   "cli/verbs": 26,
-  "fleet/postgres": 20,
   operations: 19,
 };
 

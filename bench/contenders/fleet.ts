@@ -1,6 +1,6 @@
 import { type OpenedFleet, startFleet } from "../../src/fleet/fleet.ts";
-import type { Transport } from "../../src/fleet/fleet-parts.ts";
 import type { FleetSpec, ItemRequest, Reuse } from "../../src/fleet/model/item.ts";
+import type { Transport } from "../../src/fleet/running/fleet-parts.ts";
 import { inputOf } from "../project.ts";
 import type { Ours } from "./ours.ts";
 

@@ -1,6 +1,6 @@
 import type { WorkerDefinition } from "../../src/declarations/worker/worker.ts";
+import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import type { FleetStore } from "../../src/fleet/model/store.ts";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
 import type { RunEvent } from "../../src/index.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type Corral, openCorral } from "../../src/run/open/corral.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { freshCells } from "../../src/fleet/fresh-cells.ts";
 import { itemJob } from "../../src/fleet/items/item-job.ts";
+import { freshCells } from "../../src/fleet/running/fresh-cells.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
 import type { Contender } from "../measure.ts";

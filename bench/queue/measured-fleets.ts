@@ -1,5 +1,5 @@
+import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import type { Reuse } from "../../src/fleet/model/item.ts";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
 import type { Bench } from "../bench.ts";
 import { runFleet } from "../contenders/fleet.ts";
 import { checkedItems } from "../contenders/one-run.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
+import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import { transportBy } from "../../src/operations/work-place.ts";
 import type { Bench } from "../bench.ts";
 import { runFleet, type Sharing } from "../contenders/fleet.ts";

@@ -1,7 +1,6 @@
 import { runFleet } from "../contenders/fleet.ts";
 import type { Ours } from "../contenders/ours.ts";
-import type { Contender } from "../measure.ts";
-import { interleaved } from "../measure.ts";
+import { type Contender, interleaved } from "../measure.ts";
 import { amongItems } from "../outcome/names.ts";
 import { groupOf } from "../outcome/report.ts";
 import { canScrub } from "./rates.ts";

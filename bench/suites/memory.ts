@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { freshCells } from "../../src/fleet/fresh-cells.ts";
 import { itemJob } from "../../src/fleet/items/item-job.ts";
+import { freshCells } from "../../src/fleet/running/fresh-cells.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { permissionOf, rootSandbox } from "../../src/run/model/permission.ts";
 import { openFleet } from "../contenders/fleet.ts";

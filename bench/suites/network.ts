@@ -1,6 +1,5 @@
 import { type Contender, interleaved } from "../measure.ts";
-import type { CellProject, WorkerName } from "../network/cell-project.ts";
-import { MANY_HOSTS } from "../network/cell-project.ts";
+import { type CellProject, MANY_HOSTS, type WorkerName } from "../network/cell-project.ts";
 import { type Clients, openClients } from "../network/clients.ts";
 import { CELL_ALONE, CELL_LISTED, DIRECT, LOOKED_INTO, PROXY, SIDECAR, TUNNEL } from "../outcome/names.ts";
 import { groupOf } from "../outcome/report.ts";

@@ -8,11 +8,15 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { unmadeViolation } from "../run/model/worker-images.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { formatBytes } from "../text/amounts.ts";
-import { agreedFacts, agreementDigest } from "./agreement.ts";
-import { finishBegun } from "./begun-effects.ts";
+import { agreedFacts, agreementDigest, calledBy, fleetFacts, imageAsk } from "./cache/agreement.ts";
 import { FleetCache } from "./cache/fleet-cache.ts";
-import { calledBy, fleetFacts } from "./cache/fleet-digest.ts";
-import type { OnFleetEvent } from "./events.ts";
+import { type Collisions, collisionsIn } from "./items/collisions.ts";
+import { attachedHost, begunItems, type FleetJob, readByAll } from "./items/item-job.ts";
+import { checkPaths, type TemplatePath } from "./items/item-template.ts";
+import { ATTACHED_LIMITS, type FleetSpec, type ItemAttachment, type ItemRequest } from "./model/item.ts";
+import type { ApplyingItem, FleetStore, LoadProblem, TakenOver } from "./model/store.ts";
+import { finishBegun } from "./running/begun-effects.ts";
+import type { OnFleetEvent } from "./running/events.ts";
 import {
   type Elsewhere,
   type FleetPermission,
@@ -20,17 +24,11 @@ import {
   MachineShare,
   RunTroubles,
   type Transport,
-} from "./fleet-parts.ts";
-import { freshCells } from "./fresh-cells.ts";
-import type { ItemExecutor } from "./item-result.ts";
-import { type Collisions, collisionsIn } from "./items/collisions.ts";
-import { attachedHost, begunItems, type FleetJob, readByAll } from "./items/item-job.ts";
-import { checkPaths, type TemplatePath } from "./items/template-paths.ts";
-import { withFetchedAttachments } from "./items-here.ts";
-import { imageAsk } from "./model/image-ask.ts";
-import { ATTACHED_LIMITS, type FleetSpec, type ItemAttachment, type ItemRequest } from "./model/item.ts";
-import type { ApplyingItem, FleetStore, LoadProblem, TakenOver } from "./model/store.ts";
-import { RunningFleet } from "./running-fleet.ts";
+} from "./running/fleet-parts.ts";
+import { freshCells } from "./running/fresh-cells.ts";
+import type { ItemExecutor } from "./running/item-result.ts";
+import { withFetchedAttachments } from "./running/items-here.ts";
+import { RunningFleet } from "./running/running-fleet.ts";
 import { ScrubbedPool } from "./scrubbed/scrubbed-pool.ts";
 
 /** Items whose files are read and stored at the same time. A database takes each file as a whole. */

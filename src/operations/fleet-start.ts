@@ -2,11 +2,11 @@ import { resolve } from "node:path";
 import type { NamedFleet } from "../declarations/fleet.ts";
 import type { Project } from "../declarations/project.ts";
 import { DeclarationError } from "../declarations/yaml/problem.ts";
-import type { RequestsOf } from "../fleet/item-result.ts";
 import type { TemplateError } from "../fleet/items/item-fields.ts";
 import type { SkippedEntry } from "../fleet/items/matching-files.ts";
 import type { ItemSource } from "../fleet/items/read-items.ts";
 import type { FleetSpec } from "../fleet/model/item.ts";
+import type { RequestsOf } from "../fleet/running/item-result.ts";
 
 /** Which fleet to run. */
 export type FleetStart =

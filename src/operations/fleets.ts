@@ -1,4 +1,4 @@
-import { FleetStores } from "../fleet/fleet-stores.ts";
+import { FleetStores, openFleetStore } from "../fleet/fleet-stores.ts";
 import type {
   FailureGroup,
   ItemFilter,
@@ -10,7 +10,6 @@ import type {
 } from "../fleet/model/item.ts";
 import type { FleetRecord, FleetStore, Pace, SummaryLine } from "../fleet/model/store.ts";
 import type { MachineFleet, MemberMachine } from "../fleet/model/work.ts";
-import { openFleetStore } from "../fleet/open-store.ts";
 import { reportHtml } from "../fleet/report/html.ts";
 import { junitXml } from "../fleet/report/junit.ts";
 import { STATUSES } from "../fleet/report/measures/gathered.ts";

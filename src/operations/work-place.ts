@@ -2,10 +2,10 @@ import { type BlobStore, isDigest } from "../blobs/blob.ts";
 import { openDirectoryBlobs } from "../blobs/directory-blobs.ts";
 import { sendMounts } from "../blobs/send-mounts.ts";
 import { keptBlobs } from "../changes/wire/kept-blobs.ts";
-import type { Transport } from "../fleet/fleet-parts.ts";
+import { openFleetStore } from "../fleet/fleet-stores.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
-import { openFleetStore } from "../fleet/open-store.ts";
-import { settlingDelivered } from "../fleet/settle-delivered.ts";
+import type { Transport } from "../fleet/running/fleet-parts.ts";
+import { settlingDelivered } from "../fleet/running/settle-delivered.ts";
 import { packageVersion } from "./package-version.ts";
 import { RequestError } from "./request-error.ts";
 

@@ -2,8 +2,8 @@ import { posix } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { itemFiller } from "../../src/fleet/items/fill-template.ts";
 import { ItemRefusal, withPathFields } from "../../src/fleet/items/item-fields.ts";
+import { itemFiller } from "../../src/fleet/items/item-template.ts";
 import type { ItemRequest, ItemTemplate } from "../../src/fleet/model/item.ts";
 
 /** Fills, or answers with what was refused. */

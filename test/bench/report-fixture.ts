@@ -1,5 +1,4 @@
-import type { BenchReport } from "../../bench/outcome/report.ts";
-import { groupOf } from "../../bench/outcome/report.ts";
+import { type BenchReport, groupOf } from "../../bench/outcome/report.ts";
 import { targetsOf } from "../../bench/outcome/targets.ts";
 
 /** A report of two groups, as a run of the bench makes one. */

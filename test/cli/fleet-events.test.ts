@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { EventSink } from "../../src/cli/fleet/event-sink.ts";
 import { commandWords, notified } from "../../src/cli/fleet/ran-fleet.ts";
-import type { FleetSummary } from "../../src/fleet/events.ts";
+import type { FleetSummary } from "../../src/fleet/running/events.ts";
 
 let dir: string;
 let faults: string[];

@@ -8,8 +8,8 @@ import { fleetScreenFor } from "../../src/cli/fleet/ran-fleet.ts";
 import { RecentRate } from "../../src/cli/fleet/rate.ts";
 import { FleetWitness } from "../../src/cli/fleet/witness.ts";
 import { columnsOf, type FleetScreen, type Terminal } from "../../src/cli/terminal/terminal.ts";
-import type { FleetEvent, FleetSummary } from "../../src/fleet/events.ts";
 import type { ItemResult } from "../../src/fleet/model/item.ts";
+import type { FleetEvent, FleetSummary } from "../../src/fleet/running/events.ts";
 import { result } from "../fleet/report/report-fleet.ts";
 
 const HOSTILE = "evil\u001b[2J\u009b31m\u202e\nkey";

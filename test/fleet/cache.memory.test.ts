@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile, rm, symlink, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { fleetFacts } from "../../src/fleet/cache/fleet-digest.ts";
+import { fleetFacts } from "../../src/fleet/cache/agreement.ts";
 import type { ItemRequest } from "../../src/fleet/model/item.ts";
 import { rootSandbox } from "../../src/run/model/permission.ts";
 import { memoryEngine } from "../run/memory-engine.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Channel } from "../../src/fleet/result-recorder.ts";
+import { Channel } from "../../src/fleet/running/result-recorder.ts";
 
 it("gives values in order to a consumer that takes them all, and lets a producer wait while it is full", async () => {
   const channel = new Channel<number>(1);

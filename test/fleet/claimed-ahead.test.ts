@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { ClaimedAhead } from "../../src/fleet/items-here.ts";
 import type { ClaimedItem } from "../../src/fleet/model/queue.ts";
+import { ClaimedAhead } from "../../src/fleet/running/items-here.ts";
 
 function ahead(isUsed = true) {
   const seen = { now: 0, begun: [] as number[], back: [] as number[] };

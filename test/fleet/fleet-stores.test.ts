@@ -2,9 +2,8 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { FleetStores } from "../../src/fleet/fleet-stores.ts";
+import { FleetStores, openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import type { FleetStore } from "../../src/fleet/model/store.ts";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
 import { SPEC } from "./journal/journal-fixture.ts";
 
 let dir: string;

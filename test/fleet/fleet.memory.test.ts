@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it, vi } from "vitest";
-import { MachineShare } from "../../src/fleet/fleet-parts.ts";
 import { JournalQueue } from "../../src/fleet/journal/journal-queue.ts";
+import { MachineShare } from "../../src/fleet/running/fleet-parts.ts";
 import type { FakeProgram } from "../isolation/fake/program.ts";
 import { memoryEngine } from "../run/memory-engine.ts";
 import { openFleetProject, whole } from "./fleet-fixture.ts";

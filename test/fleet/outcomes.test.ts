@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { FleetEvent } from "../../src/fleet/events.ts";
 import { startFleet } from "../../src/fleet/fleet.ts";
-import { RunTroubles } from "../../src/fleet/fleet-parts.ts";
-import type { ItemExecutor } from "../../src/fleet/item-result.ts";
-import { RunningFleet } from "../../src/fleet/running-fleet.ts";
+import type { FleetEvent } from "../../src/fleet/running/events.ts";
+import { RunTroubles } from "../../src/fleet/running/fleet-parts.ts";
+import type { ItemExecutor } from "../../src/fleet/running/item-result.ts";
+import { RunningFleet } from "../../src/fleet/running/running-fleet.ts";
 import { type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
 import { rootSandbox } from "../../src/run/model/permission.ts";
 import { unstartedResult } from "../../src/run/model/result.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Claim, FleetQueue, NotTaken } from "../../src/fleet/model/queue.ts";
-import { FleetTaken, OwnedQueue } from "../../src/fleet/owned-queue.ts";
+import { FleetTaken, OwnedQueue } from "../../src/fleet/running/owned-queue.ts";
 
 const TAKEN: NotTaken = { ok: false, code: "taken", reason: "another process took it over", isInherited: false };
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { retryInMs } from "../../src/fleet/result-recorder.ts";
+import { retryInMs } from "../../src/fleet/running/result-recorder.ts";
 
 describe("another attempt", () => {
   it.each(["succeeded", "cached", "refused", "denied", "cancelled", "pending"])(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RunTroubles } from "../../src/fleet/fleet-parts.ts";
+import { RunTroubles } from "../../src/fleet/running/fleet-parts.ts";
 import type { RunEnvironment } from "../../src/run/model/environment.ts";
 import type { RunEvent } from "../../src/run/model/events.ts";
 

@@ -2,10 +2,11 @@ import { mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { describe, expect, it, vi } from "vitest";
-import type { FleetEvent, FleetTotals } from "../../src/index.ts";
 import {
   DeclarationError,
   EngineUnavailableError,
+  type FleetEvent,
+  type FleetTotals,
   openProject,
   type RunEvent,
   UnknownPolicyError,

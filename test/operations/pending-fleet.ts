@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
-import { unrunResult } from "../../src/fleet/item-result.ts";
 import type { FleetStore } from "../../src/fleet/model/store.ts";
+import { unrunResult } from "../../src/fleet/running/item-result.ts";
 import { lockOwner } from "../../src/state/owner.ts";
 import { stagedFolder } from "../changes/staged-folder.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";

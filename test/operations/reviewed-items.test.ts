@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
+import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import { Changesets } from "../../src/operations/changesets.ts";
 import { listFleets, showFleet } from "../../src/operations/fleets.ts";
 import { changesetStore } from "../../src/run/changes/into-project.ts";

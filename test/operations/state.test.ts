@@ -2,8 +2,8 @@ import { mkdtemp, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import { Database } from "../../src/fleet/journal/database.ts";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
 import {
   auditRecords,
   listTranscripts,

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, realpath, rm, symlink, utimes, writeFile } fro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
+import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import { layerName } from "../../src/isolation/runc/ground/layers.ts";
 import { cancelFleet } from "../../src/operations/fleets.ts";
 import { collectState, measured, measureState } from "../../src/operations/stored/stored-state.ts";

@@ -1,5 +1,5 @@
+import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import type { ItemRequest, ItemResult } from "../../src/fleet/model/item.ts";
-import { openFleetStore } from "../../src/fleet/open-store.ts";
 
 const BATCH = 500;
 /** Why an item of this index failed; null: it succeeded. The causes differ in how many they took. */

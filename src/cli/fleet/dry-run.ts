@@ -1,6 +1,6 @@
 import type { Project } from "../../declarations/project.ts";
-import type { DryItem, DryRun } from "../../fleet/fleet-parts.ts";
 import { counted } from "../../fleet/report/measures/gathered.ts";
+import type { DryItem, DryRun } from "../../fleet/running/fleet-parts.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import { dryRunFleet } from "../../operations/run-fleet.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";

@@ -1,6 +1,6 @@
 import { createLogUpdate } from "log-update";
-import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import { counted, countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
+import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import { printableLine } from "../../text/visible.ts";
 import {

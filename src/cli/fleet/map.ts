@@ -4,11 +4,11 @@ import { ANY_MACHINE, type FleetManner, type MachineNeeds } from "../../declarat
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
 import { parseDuration } from "../../declarations/yaml/shape.ts";
-import type { RequestsOf } from "../../fleet/item-result.ts";
 import { TemplateError } from "../../fleet/items/item-fields.ts";
 import type { SkippedEntry } from "../../fleet/items/matching-files.ts";
 import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/read-items.ts";
 import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
+import type { RequestsOf } from "../../fleet/running/item-result.ts";
 import { itemsOfNamed } from "../../operations/fleet-start.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import { present } from "../../text/present.ts";

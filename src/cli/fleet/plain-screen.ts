@@ -1,6 +1,6 @@
-import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
 import { countText, isPendingStatus, isSuccess } from "../../fleet/report/measures/gathered.ts";
+import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import { type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
 import {
   awayText,

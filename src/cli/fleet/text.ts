@@ -1,5 +1,4 @@
 import { loadProject } from "../../declarations/project.ts";
-import type { FleetSummary } from "../../fleet/events.ts";
 import { type FailureGroup, type ItemResult, isFailure } from "../../fleet/model/item.ts";
 import {
   counted,
@@ -9,6 +8,7 @@ import {
   outcomeOf,
   rateText,
 } from "../../fleet/report/measures/gathered.ts";
+import type { FleetSummary } from "../../fleet/running/events.ts";
 import type { FleetPlace } from "../../operations/fleets.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printable, printableLine } from "../../text/visible.ts";

@@ -1,6 +1,6 @@
-import type { FleetEvent } from "../../fleet/events.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
 import { isPendingStatus, isSuccess } from "../../fleet/report/measures/gathered.ts";
+import type { FleetEvent } from "../../fleet/running/events.ts";
 import { RecentRate } from "./rate.ts";
 
 /** The most of each list that is ever shown. */

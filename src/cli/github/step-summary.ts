@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
-import type { FleetSummary } from "../../fleet/events.ts";
 import { escaped } from "../../fleet/report/measures/escaped.ts";
 import { counted, countText, durationText } from "../../fleet/report/measures/gathered.ts";
+import type { FleetSummary } from "../../fleet/running/events.ts";
 import { type FleetDetails, type FleetPlace, showFleet } from "../../operations/fleets.ts";
 import { openRegular } from "../../platform/write-file.ts";
 import type { RunResult } from "../../run/model/result.ts";

@@ -110,7 +110,7 @@ async function kept(place: NamesPlace) {
 async function fleetIds(place: NamesPlace): Promise<readonly string[]> {
   const paths = await kept(place);
   if (paths === null || (await stems(join(paths.fleets, ".."), ".db")).length === 0) return [];
-  const { openFleetStoreAt } = await import("../../fleet/open-store.ts");
+  const { openFleetStoreAt } = await import("../../fleet/fleet-stores.ts");
   await using store = await openFleetStoreAt(paths.fleets);
   return (await store.list(MAX_NAMES)).map(({ id }) => id);
 }

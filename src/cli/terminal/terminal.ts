@@ -1,5 +1,5 @@
 import pc from "picocolors";
-import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
+import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";

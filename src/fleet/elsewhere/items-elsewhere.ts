@@ -7,7 +7,7 @@ import { outputError, type SchemaChecks } from "../../run/model/job.ts";
 import type { ItemResult } from "../model/item.ts";
 import type { Settlement } from "../model/queue.ts";
 import type { AskedElsewhere, Delivered, Runner, WorkStore } from "../model/work.ts";
-import { QuestionsElsewhere } from "./questions-elsewhere.ts";
+import { QuestionsElsewhere } from "./machine-questions.ts";
 
 /** What a run can end as. The rest is the coordinator's word alone: `cached`, `pending`, and what a person decides. */
 const STATUSES = [

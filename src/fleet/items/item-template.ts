@@ -3,10 +3,28 @@ import { parseTemplate, type TemplatePart } from "../../declarations/terms/sandb
 import { kindOf } from "../../declarations/yaml/shape.ts";
 import { MAX_JSON_DEPTH, parseJson } from "../../json/parse-json.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
-import { type PathContext, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { checkRead, checkWrite } from "../../sandbox/access.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { covers, type PathContext, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ItemRequest, ItemTemplate, ManifestItem } from "../model/item.ts";
-import { Faults, fieldOf, type StepResult, TemplateError, textOfField, textOfParts } from "./item-fields.ts";
-import { beginsWithField, fillPath, type PathTemplate, parsePathTemplate, shownValue } from "./path-template.ts";
+import {
+  Faults,
+  fieldOf,
+  ItemRefusal,
+  type StepResult,
+  TemplateError,
+  type TemplateProblem,
+  textOfField,
+  textOfParts,
+} from "./item-fields.ts";
+import {
+  beginsWithField,
+  fillPath,
+  literalStart,
+  type PathTemplate,
+  parsePathTemplate,
+  shownValue,
+} from "./path-template.ts";
 
 /** A first name with a field must not select a mount or a home directory: `text:{stem}` is refused. */
 function parseVirtualTemplate(raw: string): StepResult<PathTemplate> {
@@ -262,4 +280,115 @@ function splitName(raw: string): { readonly path: string; readonly name: readonl
 
 function isWithin(path: string, { manifestDir, within }: AttachmentPlaces): boolean {
   return [manifestDir, ...within].some((folder) => path.startsWith(folder.endsWith("/") ? folder : `${folder}/`));
+}
+
+/** The bases and the allowed directories of paths in templates. Absent: `templateDir` is `manifestDir`, `within` is empty. */
+export interface FillContext extends Partial<AttachmentPlaces> {
+  readonly manifestDir: string;
+  /** How virtual paths are parsed; absent: from `/`, without names before a colon. */
+  readonly paths?: PathContext;
+}
+
+/**
+ * Makes the requests of items. Throws a `TemplateError` if the template is invalid; the result throws an `ItemRefusal` with all
+ * faults of an item.
+ */
+export function itemFiller(template: ItemTemplate, context: FillContext): (item: ManifestItem) => ItemRequest {
+  const { attach, allowRead, allowWrite, input, key } = parseItemTemplate(template);
+  const { manifestDir, templateDir = manifestDir, within = [], paths = {} } = context;
+  const places = { manifestDir, templateDir, within };
+  return (item) => {
+    const faults = new Faults();
+    const virtual = (templates: readonly Named<PathTemplate>[]) =>
+      fillAll(templates, (each) => fillVirtualPath(each, item, paths), faults);
+    const attachments = fillAll(attach, (each) => fillAttachment(each, item, places), faults);
+    noteTwins(attachments, faults);
+    const filledKey = faults.valueOf(key === null ? "key" : `key ${template.key}`, keyOf(item, key));
+    const request: ItemRequest = {
+      index: item.index,
+      key: filledKey ?? "",
+      place: item.place,
+      ...(input === null ? {} : { input: faults.valueOf("input", input(item)) }),
+      attachments,
+      ...(allowRead === null ? {} : { allowRead: virtual(allowRead) }),
+      ...(allowWrite === null ? {} : { allowWrite: virtual(allowWrite) }),
+    };
+    if (faults.found.length > 0) throw new ItemRefusal(item, filledKey, faults);
+    return request;
+  };
+}
+
+function fillAll<Template, Value>(
+  templates: readonly Named<Template>[],
+  fill: (template: Template) => StepResult<Value>,
+  faults: Faults,
+): Value[] {
+  return templates.flatMap(({ about, template }) => {
+    const value = faults.valueOf(about, fill(template));
+    return value === null ? [] : [value];
+  });
+}
+
+function noteTwins(attachments: ItemRequest["attachments"], faults: Faults): void {
+  const names = attachments.map(({ name }) => name);
+  const twin = names.find((name, index) => names.indexOf(name) < index);
+  if (twin !== undefined) faults.found.push(`attach: two files have the name ${twin}; rename one with PATH=NAME`);
+}
+
+const MAX_KEY_CHARS = 1000;
+/** The first of these fields that an item has is its key, unless there is a template for it. */
+const OWN_NAMES = ["key", "id", "relative", "path"];
+
+/** The item's name in results. The journal checks that it is unique. */
+export function keyOf(item: ManifestItem, template: readonly TemplatePart[] | null): StepResult<string> {
+  const key = template === null ? ownKey(item) : textOfParts(item, template);
+  if (!key.ok) return key;
+  if (key.value === "") return { ok: false, fault: "it is empty" };
+  if (key.value.length > MAX_KEY_CHARS) return { ok: false, fault: `it is longer than ${MAX_KEY_CHARS} characters` };
+  if (/[\p{Cc}\p{Cs}]/u.test(key.value)) return { ok: false, fault: "it contains a control character" };
+  return key;
+}
+
+function ownKey(item: ManifestItem): StepResult<string> {
+  const { fields } = item;
+  const named = OWN_NAMES.find((name) => Object.hasOwn(fields, name) && fields[name] !== "" && fields[name] !== null);
+  return named === undefined ? { ok: true, value: String(item.index) } : textOfField(item, named);
+}
+
+/** The literal beginning of a path of `allow_read` or `allow_write`: every item's path is at or below it. */
+export interface TemplatePath {
+  readonly about: string;
+  readonly path: VirtualPath;
+  readonly isWritten: boolean;
+}
+
+/** Templates that begin with a field have none. Throws a `TemplateError` if the template is invalid. */
+export function pathsIn(template: ItemTemplate): TemplatePath[] {
+  const { allowRead, allowWrite } = parseItemTemplate(template);
+  const kinds = [
+    { templates: allowRead ?? [], isWritten: false },
+    { templates: allowWrite ?? [], isWritten: true },
+  ];
+  return kinds.flatMap(({ templates, isWritten }) =>
+    templates.flatMap(({ about, template }) => {
+      const parsed = parseVirtualPath(literalStart(template), {});
+      return parsed.ok ? [{ about, path: parsed.path, isWritten }] : [];
+    }),
+  );
+}
+
+/** Throws a `TemplateError` for paths at which the worker has nothing, or may not write: no item could run. */
+export function checkPaths(paths: readonly TemplatePath[], sandbox: Sandbox): void {
+  const problems = paths.flatMap(({ about, path, isWritten }): TemplateProblem[] => {
+    const fault = pathFault(path, isWritten, sandbox);
+    return fault === null ? [] : [{ about, fault }];
+  });
+  if (problems.length > 0) throw new TemplateError(problems);
+}
+
+function pathFault(path: VirtualPath, isWritten: boolean, sandbox: Sandbox): string | null {
+  const isAbove = sandbox.mounts.some((mount) => covers(path, mount.path) && (!isWritten || mount.mode === "rw"));
+  if (isAbove) return null;
+  const check = isWritten ? checkWrite : checkRead;
+  return check(sandbox, path, { directory: true })?.message.replaceAll("\n", " ") ?? null;
 }

@@ -11,8 +11,8 @@ import {
   whyNotTaken,
 } from "../model/store.ts";
 import { readStatement, SQLITE } from "../stored/dialects.ts";
-import { type FleetRow, itemCounts, recordOf } from "../stored/fleet-row.ts";
 import { streamsFrom } from "../stored/request-batches.ts";
+import { type FleetRow, itemCounts, recordOf } from "../stored/rows.ts";
 import type { Database } from "./database.ts";
 
 /** A pause between two chunks, so that other processes can write. */

@@ -12,11 +12,8 @@ import {
   type Settlement,
   type Taken,
 } from "../model/queue.ts";
-import { fencedOff, takenFrom } from "../stored/fenced-off.ts";
-import type { FleetRow } from "../stored/fleet-row.ts";
-import { msOf } from "../stored/pace-from.ts";
 import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
-import { boundedResult } from "../stored/result-row.ts";
+import { boundedResult, type FleetRow, fencedOff, msOf, takenFrom } from "../stored/rows.ts";
 import type { Database, GroupedWrites } from "./database.ts";
 import { countsOf } from "./fleets.ts";
 

@@ -9,10 +9,9 @@ import {
   unknownFleet,
   whyNotTaken,
 } from "../model/store.ts";
-import { POSTGRES, readStatement } from "../stored/dialects.ts";
-import { ACTIVE, type FleetRow, itemCounts, recordOf } from "../stored/fleet-row.ts";
+import { ACTIVE, POSTGRES, readStatement } from "../stored/dialects.ts";
 import { streamsFrom } from "../stored/request-batches.ts";
-import { reviewedResult } from "../stored/result-row.ts";
+import { type FleetRow, itemCounts, recordOf, reviewedResult } from "../stored/rows.ts";
 import { type Scope, type Statements, tally } from "./connection.ts";
 
 const CHUNK = 5000;

@@ -1,9 +1,8 @@
 import type { ItemRequest } from "../model/item.ts";
 import type { DeclaredOutput, LoadedItems, LoadOptions, LoadProblem } from "../model/store.ts";
 import { POSTGRES } from "../stored/dialects.ts";
-import type { FleetRow } from "../stored/fleet-row.ts";
 import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
-import { outputKey, pathOf } from "../stored/result-row.ts";
+import { type FleetRow, outputKey, pathOf } from "../stored/rows.ts";
 import type { Scope, Statements } from "./connection.ts";
 import { deleteOutputs, discardLoading, rowOf } from "./fleets.ts";
 

@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
 import { projectPaths } from "../../state/state-paths.ts";
 import type { WhileAway } from "../model/queue.ts";
-import { processOf } from "../stored/fleet-row.ts";
+import { processOf } from "../stored/rows.ts";
 import { SCHEMA } from "./connection.ts";
 import { newStoreOwner } from "./fleets.ts";
 import { PERSISTENCE } from "./lost-connection.ts";

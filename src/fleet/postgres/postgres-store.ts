@@ -6,7 +6,6 @@ import type { FleetQueue, Taken } from "../model/queue.ts";
 import type { FencedItem, FleetState, FleetStore, LoadedItems, LoadOptions, TakenOver } from "../model/store.ts";
 import { POSTGRES } from "../stored/dialects.ts";
 import { FleetReads } from "../stored/fleet-reads.ts";
-import { BegunLog } from "./begun-log.ts";
 import { type Connection, OwnerLease, SCHEMA, type Scope, type Statements } from "./connection.ts";
 import {
   createFleet,
@@ -20,12 +19,11 @@ import {
   recordReviewed,
   takeOverFleet,
 } from "./fleets.ts";
-import { GroupCommit, type Write } from "./group-commit.ts";
 import { loadItems } from "./load.ts";
 import { migrate } from "./migrate.ts";
-import { PostgresQueue, StreamBudget } from "./postgres-queue.ts";
+import { BegunLog, PostgresQueue, StreamBudget } from "./postgres-queue.ts";
 import { PostgresWork } from "./work.ts";
-import { commitWrites } from "./writes.ts";
+import { commitWrites, GroupCommit, type Write } from "./writes.ts";
 
 /** Items in one transaction, with their results in memory. */
 const CHUNK = 200;

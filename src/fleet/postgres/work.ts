@@ -17,14 +17,12 @@ import {
   type UnreadQuestion,
   type WorkStore,
 } from "../model/work.ts";
-import { ACTIVE } from "../stored/fleet-row.ts";
-import { msOf } from "../stored/pace-from.ts";
-import { boundedResult } from "../stored/result-row.ts";
+import { ACTIVE } from "../stored/dialects.ts";
+import { boundedResult, msOf } from "../stored/rows.ts";
 import type { Scope } from "./connection.ts";
 import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
-import { PostgresMembership, saidIn } from "./membership.ts";
-import { answerTo, questionsOf, textsOf } from "./questions.ts";
+import { answerTo, PostgresMembership, questionsOf, saidIn, textsOf } from "./membership.ts";
 
 /** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each, and JSON takes many times its bytes in memory. */
 const MAX_TAKEN_BYTES = 32 * 1024 ** 2;

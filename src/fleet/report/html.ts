@@ -1,5 +1,4 @@
-import { durationsFigure, timelineFigure } from "./figures/durations.ts";
-import { densityFigure, throughputFigure } from "./figures/over-time.ts";
+import { densityFigure, durationsFigure, throughputFigure, timelineFigure } from "./figures.ts";
 import { escaped, LONGEST } from "./measures/escaped.ts";
 import {
   counted,
@@ -16,7 +15,7 @@ import {
   rateText,
   roughBytesText,
 } from "./measures/gathered.ts";
-import { histogramOf } from "./measures/histogram.ts";
+import { histogramOf } from "./measures/statistics.ts";
 
 interface Column<Row> {
   readonly head: string;

@@ -16,8 +16,7 @@ import { type Attachment, inputBytes, newRunId } from "../../run/model/job.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { type BroughtBack, bringBack } from "./bring-back.ts";
-import { CellFolder } from "./cell-folder.ts";
+import { type BroughtBack, bringBack, CellFolder } from "./cell-folder.ts";
 import { type CellShape, cellSandbox, type ItemOutput } from "./shape.ts";
 
 /** What one item brings into a cell. */

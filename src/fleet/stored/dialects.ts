@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import { filledIn, textBeside } from "../../platform/text-beside.ts";
-import { ACTIVE } from "./fleet-row.ts";
+
+/** In SQL: items that are running, as everybody else says it. */
+export const ACTIVE = "state IN ('running', 'away', 'delivered', 'applying')";
 
 /** How one of the databases says what the statements of `read.sql` leave open. */
 export interface Dialect {
@@ -18,14 +20,25 @@ export interface Dialect {
 /** The journal has a number for each item, and what an item asked for in the JSON of its request alone. */
 export const SQLITE: Dialect = {
   of: {
-    ...{ REQUEST: "r.item = i.id", RESULT_OF: "s.item = i.id", STREAMS: "t.item = i.id", ATTEMPT: "a.item = i.id" },
-    ...{ FIELDS: "r.json ->> '$.fields'", WRITES: "json_extract(r.json, '$.allowWrite')" },
-    ...{ ACTIVE: "i.state = 'running'", MACHINE: "NULL", PROJECT: "''", BYTEWISE: "", NOW: "$2", KEY: "key" },
-    ...{ ONE_OF: "IN (", END_OF: ")" },
+    REQUEST: "r.item = i.id",
+    RESULT_OF: "s.item = i.id",
+    STREAMS: "t.item = i.id",
+    ATTEMPT: "a.item = i.id",
+    FIELDS: "r.json ->> '$.fields'",
+    WRITES: "json_extract(r.json, '$.allowWrite')",
+    ACTIVE: "i.state = 'running'",
+    MACHINE: "NULL",
+    PROJECT: "''",
+    BYTEWISE: "",
+    NOW: "$2",
+    KEY: "key",
+    ONE_OF: "IN (",
+    END_OF: ")",
     // The index has only the start of each key, so that it stays small.
     CACHE_KEY: "substr(i.cache_key, 1, 16) = substr($1, 1, 16) AND i.cache_key",
     // The planner would read every item that has ended, of which few have failed; and whole rows where their keys are enough.
-    ...{ BY_FAILED: "INDEXED BY items_failed", BY_KEY: "INDEXED BY items_search" },
+    BY_FAILED: "INDEXED BY items_failed",
+    BY_KEY: "INDEXED BY items_search",
   },
   fieldNames: `SELECT fields.key AS name FROM items i JOIN requests r ON r.item = i.id, json_each(r.json, '$.fields') AS fields
     WHERE i.fleet = $1 GROUP BY fields.key ORDER BY min(i.position), min(fields.id) LIMIT $2`,
@@ -46,13 +59,24 @@ const ofItem = (table: string): string => `${table}.fleet = i.fleet AND ${table}
 /** Projects and machines share the database. A key may be longer than what an index takes. */
 export const POSTGRES: Dialect = {
   of: {
-    ...{ REQUEST: ofItem("r"), RESULT_OF: ofItem("s"), STREAMS: ofItem("t"), ATTEMPT: ofItem("a") },
-    ...{ FIELDS: "r.fields", WRITES: "r.writes" },
-    ...{ ACTIVE: `i.${ACTIVE}`, MACHINE, PROJECT: "f.project", BYTEWISE: 'COLLATE "C"', KEY: "key_hash" },
+    REQUEST: ofItem("r"),
+    RESULT_OF: ofItem("s"),
+    STREAMS: ofItem("t"),
+    ATTEMPT: ofItem("a"),
+    FIELDS: "r.fields",
+    WRITES: "r.writes",
+    ACTIVE: `i.${ACTIVE}`,
+    MACHINE,
+    PROJECT: "f.project",
+    BYTEWISE: 'COLLATE "C"',
+    KEY: "key_hash",
     NOW: "coalesce($2::bigint, corral.now_ms())",
     // As a list of values: a plan for a table that was small would read the whole fleet.
-    ...{ ONE_OF: "= ANY (ARRAY(", END_OF: "))" },
-    ...{ CACHE_KEY: "i.cache_key", BY_FAILED: "", BY_KEY: "" },
+    ONE_OF: "= ANY (ARRAY(",
+    END_OF: "))",
+    CACHE_KEY: "i.cache_key",
+    BY_FAILED: "",
+    BY_KEY: "",
   },
   fieldNames: `SELECT names.name FROM corral.fleets f, json_array_elements_text(f.field_names::json) WITH ORDINALITY AS names (name, n)
     WHERE f.id = $1 ORDER BY names.n LIMIT $2`,

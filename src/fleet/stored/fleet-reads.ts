@@ -12,10 +12,18 @@ import {
 } from "../model/item.ts";
 import type { FleetRecord, FleetStore, Pace, SummaryLine } from "../model/store.ts";
 import { type Dialect, readStatement } from "./dialects.ts";
-import { type FleetRow, itemCounts, outerState, recordOf } from "./fleet-row.ts";
-import { MOST_COUNTED, paceFrom, UNKNOWN_PACE } from "./pace-from.ts";
 import { streamsFrom } from "./request-batches.ts";
-import { type ResultRow, resultFrom } from "./result-row.ts";
+import {
+  type FleetRow,
+  itemCounts,
+  MOST_COUNTED,
+  outerState,
+  paceFrom,
+  type ResultRow,
+  recordOf,
+  resultFrom,
+  UNKNOWN_PACE,
+} from "./rows.ts";
 
 /** Small enough for memory with the longest results. No statement stays open between pages. */
 const PAGE = 200;

@@ -1,7 +1,7 @@
 import { newRunId } from "../../run/model/job.ts";
-import { Semaphore } from "../fleet-parts.ts";
 import type { Taken } from "../model/queue.ts";
 import type { AttemptDelivery, ClaimedWork, Membership, Withdrawn, WorkStore } from "../model/work.ts";
+import { Semaphore } from "../running/fleet-parts.ts";
 import { type AttemptName, type HostedFleet, HostedFleets, type HostFleet, type OnWorkEvent } from "./hosted-fleets.ts";
 
 interface Parts {

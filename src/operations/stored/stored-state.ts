@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import { openFleetStoreAt } from "../../fleet/open-store.ts";
+import { openFleetStoreAt } from "../../fleet/fleet-stores.ts";
 import { DEFAULT_KEEP, prune } from "../../history/retention.ts";
 import { projectFolders, runFolders } from "../../history/run-folders.ts";
 import { treeUsage } from "../../isolation/disk/tree-usage.ts";

@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { TOOL_NAMES } from "../../declarations/worker/tool-names.ts";
-import type { FleetEvent } from "../../fleet/events.ts";
+import type { FleetEvent } from "../../fleet/running/events.ts";
 import type { Measure, RunEvent } from "../../run/model/events.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 

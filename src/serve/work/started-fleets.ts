@@ -1,5 +1,5 @@
-import type { FleetEvent, FleetSummary } from "../../fleet/events.ts";
 import type { FleetSpec } from "../../fleet/model/item.ts";
+import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import type { EventOf } from "../../operations/contract/table.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import { listFleets } from "../../operations/fleets.ts";

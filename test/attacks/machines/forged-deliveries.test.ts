@@ -6,10 +6,10 @@ import { type BlobStore, blobDigest, putBytes } from "../../../src/blobs/blob.ts
 import { openDirectoryBlobs } from "../../../src/blobs/directory-blobs.ts";
 import { sendMounts } from "../../../src/blobs/send-mounts.ts";
 import { startFleet } from "../../../src/fleet/fleet.ts";
-import { unrunResult } from "../../../src/fleet/item-result.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
-import { settlingDelivered } from "../../../src/fleet/settle-delivered.ts";
+import { unrunResult } from "../../../src/fleet/running/item-result.ts";
+import { settlingDelivered } from "../../../src/fleet/running/settle-delivered.ts";
 import type { Sandbox } from "../../../src/sandbox/sandbox.ts";
 import { byteTree } from "../../changes/scan/byte-tree.ts";
 import { requests, SPEC, whole } from "../../fleet/fleet-fixture.ts";

@@ -6,7 +6,7 @@ import { openView } from "../../../src/changes/view/view.ts";
 import { HeldFolders } from "../../../src/files/host/folder.ts";
 import { openHostFiles } from "../../../src/files/host/host-files.ts";
 import { type Files, mountedPlace, type Place } from "../../../src/files/model/files.ts";
-import { bringBack } from "../../../src/fleet/scrubbed/bring-back.ts";
+import { bringBack } from "../../../src/fleet/scrubbed/cell-folder.ts";
 import { FileBytes } from "../../../src/git/stage.ts";
 import { pinSources } from "../../../src/isolation/sources/pin.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";

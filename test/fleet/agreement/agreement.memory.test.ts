@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { agreedFacts, whyDifferent } from "../../../src/fleet/agreement.ts";
-import { fleetPermission } from "../../../src/fleet/fleet-parts.ts";
+import { agreedFacts, whyDifferent } from "../../../src/fleet/cache/agreement.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
+import { fleetPermission } from "../../../src/fleet/running/fleet-parts.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";
 import { openProject, type ProjectSpec } from "../../run/project-fixture.ts";
 

@@ -5,10 +5,10 @@
 import fs from "node:fs";
 import { basename } from "node:path";
 import { resumeFleet, startFleet } from "../../../src/fleet/fleet.ts";
+import { openFleetStore } from "../../../src/fleet/fleet-stores.ts";
 import type { FleetSpec, ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
-import { openFleetStore } from "../../../src/fleet/open-store.ts";
 import { openCorral } from "../../../src/run/open/corral.ts";
 
 /** `finishing`: a resumed fleet is killed after it finished the changes, and before it recorded the result. */

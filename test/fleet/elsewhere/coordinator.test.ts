@@ -1,12 +1,12 @@
 import { describe, expect, it, vi } from "vitest";
-import type { FleetEvent, FleetSummary } from "../../../src/fleet/events.ts";
-import type { FleetParts, SettleChanges } from "../../../src/fleet/fleet-parts.ts";
-import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemResult } from "../../../src/fleet/model/item.ts";
 import { QueueError } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import type { AttemptDelivery, ClaimedWork, Membership } from "../../../src/fleet/model/work.ts";
-import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
+import type { FleetEvent, FleetSummary } from "../../../src/fleet/running/events.ts";
+import type { FleetParts, SettleChanges } from "../../../src/fleet/running/fleet-parts.ts";
+import { unrunResult } from "../../../src/fleet/running/item-result.ts";
+import { RunningFleet } from "../../../src/fleet/running/running-fleet.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { noChangesets } from "../../../src/run/changes/into-project.ts";
 import { type Job, SchemaChecks } from "../../../src/run/model/job.ts";

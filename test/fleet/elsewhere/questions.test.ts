@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ApprovalRequest, Decision } from "../../../src/approval/approver.ts";
-import { QuestionsElsewhere } from "../../../src/fleet/elsewhere/questions-elsewhere.ts";
+import { QuestionsElsewhere } from "../../../src/fleet/elsewhere/machine-questions.ts";
 import {
   type Answered,
   type AskedElsewhere,

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import type { FleetSummary } from "../../../src/fleet/events.ts";
 import { startFleet } from "../../../src/fleet/fleet.ts";
 import { Retries } from "../../../src/fleet/postgres/lost-connection.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
+import type { FleetSummary } from "../../../src/fleet/running/events.ts";
 import { mapItems } from "../../../src/operations/run-fleet.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";
 import { openProject } from "../../run/project-fixture.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { QueueError } from "../../../src/fleet/model/queue.ts";
-import { BegunLog } from "../../../src/fleet/postgres/begun-log.ts";
+import { BegunLog } from "../../../src/fleet/postgres/postgres-queue.ts";
 
 const attempt = (index: number, run = `run-${index}`) => ({ index, attempt: 1, run });
 

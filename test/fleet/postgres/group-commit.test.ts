@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { GroupCommit } from "../../../src/fleet/postgres/group-commit.ts";
+import { GroupCommit } from "../../../src/fleet/postgres/writes.ts";
 
 let groups: string[] = [];
 let writes: GroupCommit<string>;

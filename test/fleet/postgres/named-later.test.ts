@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from "vitest";
-import { openFleetStore } from "../../../src/fleet/open-store.ts";
+import { openFleetStore } from "../../../src/fleet/fleet-stores.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { PostgresWork } from "../../../src/fleet/postgres/work.ts";
 import { Changesets } from "../../../src/operations/changesets.ts";

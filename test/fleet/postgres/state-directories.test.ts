@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
-import { openFleetStore } from "../../../src/fleet/open-store.ts";
+import { openFleetStore } from "../../../src/fleet/fleet-stores.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { listFleets, pendingItems, showFleet } from "../../../src/operations/fleets.ts";
 import { currentOwner, formatOwner } from "../../../src/state/owner.ts";

@@ -1,4 +1,4 @@
-import type { SettleChanges } from "../../../src/fleet/fleet-parts.ts";
+import type { SettleChanges } from "../../../src/fleet/running/fleet-parts.ts";
 import type { KeptChangesets, NotBegun } from "../../../src/run/model/reported.ts";
 import { UnfinishedChanges, unstartedResult } from "../../../src/run/model/result.ts";
 import type { VirtualProcess, VirtualWorld } from "./virtual-world.ts";

@@ -1,6 +1,5 @@
 import type { PGlite } from "@electric-sql/pglite";
-import type { Connection, Rows, Statements } from "../../../src/fleet/postgres/connection.ts";
-import { storable } from "../../../src/fleet/postgres/connection.ts";
+import { type Connection, type Rows, type Statements, storable } from "../../../src/fleet/postgres/connection.ts";
 import { migrate } from "../../../src/fleet/postgres/migrate.ts";
 import { openPglite, pgliteConnection } from "../postgres/pglite-connection.ts";
 import type { VirtualProcess, VirtualWorld } from "./virtual-world.ts";

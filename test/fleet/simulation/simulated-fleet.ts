@@ -1,10 +1,10 @@
-import { type FleetParts, RunTroubles } from "../../../src/fleet/fleet-parts.ts";
-import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { ClaimedItem } from "../../../src/fleet/model/queue.ts";
 import type { AttemptDelivery, ClaimedWork } from "../../../src/fleet/model/work.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
-import { RunningFleet } from "../../../src/fleet/running-fleet.ts";
+import { type FleetParts, RunTroubles } from "../../../src/fleet/running/fleet-parts.ts";
+import { unrunResult } from "../../../src/fleet/running/item-result.ts";
+import { RunningFleet } from "../../../src/fleet/running/running-fleet.ts";
 import type { Brought, HostFleet } from "../../../src/fleet/work/hosted-fleets.ts";
 import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";

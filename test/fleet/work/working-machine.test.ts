@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { unrunResult } from "../../../src/fleet/item-result.ts";
 import type { FleetSpec } from "../../../src/fleet/model/item.ts";
 import type { AttemptDelivery, ClaimedWork } from "../../../src/fleet/model/work.ts";
+import { unrunResult } from "../../../src/fleet/running/item-result.ts";
 import type { Brought, HostFleet, WorkEvent } from "../../../src/fleet/work/hosted-fleets.ts";
 import { WorkingMachine } from "../../../src/fleet/work/working-machine.ts";
 import { MemoryWork, type ModelFleet } from "./memory-work.ts";

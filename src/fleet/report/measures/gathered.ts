@@ -1,9 +1,8 @@
 import { clipped } from "../../../text/visible.ts";
-import type { FleetSummary } from "../../events.ts";
 import { causeOf, causeText, type ItemResult, type Reuse } from "../../model/item.ts";
+import type { FleetSummary } from "../../running/events.ts";
 import { LONGEST } from "./escaped.ts";
-import { DurationStatistics } from "./statistics.ts";
-import { TimeBins } from "./time-bins.ts";
+import { DurationStatistics, TimeBins } from "./statistics.ts";
 
 /** `12ms`, `1.5s`, `2m 3s`, `1h 2m`, `2d 3h`: at most two units, for people. */
 export function durationText(ms: number): string {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { lanesOf } from "../../../../src/fleet/report/measures/histogram.ts";
+import { lanesOf } from "../../../../src/fleet/report/measures/statistics.ts";
 
 const stretches = fc.array(
   fc

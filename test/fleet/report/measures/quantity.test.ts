@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { countText, durationText, rateText, roughBytesText } from "../../../../src/fleet/report/measures/gathered.ts";
-import { logTimeTicks, niceStep, ticksUpTo, timeTicks } from "../../../../src/fleet/report/measures/histogram.ts";
+import { logTimeTicks, niceStep, ticksUpTo, timeTicks } from "../../../../src/fleet/report/measures/statistics.ts";
 
 describe("quantities for people", () => {
   it.each([

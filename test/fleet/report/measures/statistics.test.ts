@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { histogramOf } from "../../../../src/fleet/report/measures/histogram.ts";
-import { DurationStatistics } from "../../../../src/fleet/report/measures/statistics.ts";
+import { DurationStatistics, histogramOf } from "../../../../src/fleet/report/measures/statistics.ts";
 
 function statisticsOf(durations: Iterable<number>): DurationStatistics {
   const statistics = new DurationStatistics();

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { TimeBins } from "../../../../src/fleet/report/measures/time-bins.ts";
+import { TimeBins } from "../../../../src/fleet/report/measures/statistics.ts";
 
 const times = fc.integer({ min: 0, max: 2_000_000_000_000 });
 

@@ -1,14 +1,14 @@
-import { inParallel } from "../blobs/blob.ts";
-import { newRunId } from "../run/model/job.ts";
+import { inParallel } from "../../blobs/blob.ts";
+import { newRunId } from "../../run/model/job.ts";
+import { itemJob } from "../items/item-job.ts";
+import { type ItemRequest, type ItemResult, REVIEWED } from "../model/item.ts";
+import { type Claim, LONGEST_DELAY_MS, QueueError } from "../model/queue.ts";
+import type { FleetState, FleetStore } from "../model/store.ts";
 import { Deliveries } from "./deliveries.ts";
 import type { FleetSummary } from "./events.ts";
 import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { cachedResult } from "./item-result.ts";
-import { itemJob } from "./items/item-job.ts";
 import { ItemsHere } from "./items-here.ts";
-import { type ItemRequest, type ItemResult, REVIEWED } from "./model/item.ts";
-import { type Claim, LONGEST_DELAY_MS, QueueError } from "./model/queue.ts";
-import type { FleetState, FleetStore } from "./model/store.ts";
 import { OwnedQueue } from "./owned-queue.ts";
 import { ResultRecorder } from "./result-recorder.ts";
 

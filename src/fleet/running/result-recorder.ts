@@ -1,9 +1,9 @@
-import { EngineTrouble } from "../isolation/port/driver.ts";
-import { isHostTrouble } from "../platform/errno.ts";
-import { UnfinishedChanges } from "../run/model/result.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { isHostTrouble } from "../../platform/errno.ts";
+import { UnfinishedChanges } from "../../run/model/result.ts";
+import { type FleetSpec, type ItemResult, isFailure } from "../model/item.ts";
+import { type ClaimedItem, LONGEST_DELAY_MS, type Settlement, type Urgency } from "../model/queue.ts";
 import type { FleetLoop, FleetParts } from "./fleet-parts.ts";
-import { type FleetSpec, type ItemResult, isFailure } from "./model/item.ts";
-import { type ClaimedItem, LONGEST_DELAY_MS, type Settlement, type Urgency } from "./model/queue.ts";
 
 /** An ordered, bounded queue from many producers to one consumer. A producer waits while it is full. */
 export class Channel<Value> {

@@ -1,5 +1,5 @@
-import { type FailureGroup, type ItemResult, isFailure } from "./model/item.ts";
-import type { Runner } from "./model/work.ts";
+import { type FailureGroup, type ItemResult, isFailure } from "../model/item.ts";
+import type { Runner } from "../model/work.ts";
 
 /** What happens while a fleet runs. Times are milliseconds of a monotonic clock. */
 export type FleetEvent =

@@ -1,10 +1,10 @@
-import { finishedChanges } from "../run/changes/settled-run.ts";
-import type { KeptChangesets, NotBegun } from "../run/model/reported.ts";
-import type { RunResult } from "../run/model/result.ts";
+import { finishedChanges } from "../../run/changes/settled-run.ts";
+import type { KeptChangesets, NotBegun } from "../../run/model/reported.ts";
+import type { RunResult } from "../../run/model/result.ts";
+import type { ItemResult } from "../model/item.ts";
+import type { ClaimedItem, FleetQueue, IntendedSettlement, Settlement } from "../model/queue.ts";
+import type { ApplyingItem } from "../model/store.ts";
 import { isPending, itemResult, unrunResult } from "./item-result.ts";
-import type { ItemResult } from "./model/item.ts";
-import type { ClaimedItem, FleetQueue, IntendedSettlement, Settlement } from "./model/queue.ts";
-import type { ApplyingItem } from "./model/store.ts";
 
 /** It is not known which of its changes were made, nor how its worker would have ended. */
 const CUT_OFF = "ITEM_INTERRUPTED";

@@ -7,7 +7,7 @@ import type {
   Settlement,
   Taken,
   Urgency,
-} from "./model/queue.ts";
+} from "../model/queue.ts";
 
 /** After a longer silence of the store it is asked again: a lease is longer, so no process has taken the fleet over before that. */
 const FRESH_MS = 5000;

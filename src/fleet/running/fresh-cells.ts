@@ -1,11 +1,11 @@
-import { type GuardedFiles, guarded } from "../files/guarded.ts";
-import { openHostFiles } from "../files/host/host-files.ts";
-import type { RunEnvironment } from "../run/model/environment.ts";
-import { perform } from "../run/run.ts";
-import { governingMount } from "../sandbox/access.ts";
-import { SandboxError } from "../sandbox/errors.ts";
-import { deliveryOf } from "../sandbox/expand.ts";
-import type { Sandbox } from "../sandbox/sandbox.ts";
+import { type GuardedFiles, guarded } from "../../files/guarded.ts";
+import { openHostFiles } from "../../files/host/host-files.ts";
+import type { RunEnvironment } from "../../run/model/environment.ts";
+import { perform } from "../../run/run.ts";
+import { governingMount } from "../../sandbox/access.ts";
+import { SandboxError } from "../../sandbox/errors.ts";
+import { deliveryOf } from "../../sandbox/expand.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { ItemExecutor } from "./item-result.ts";
 
 /** A fresh cell for every item, as for any other run. The directories that the item may write are created first. */

@@ -1,18 +1,18 @@
 import { join } from "node:path";
-import { BlobRefused, type BlobStore, isDigest } from "../blobs/blob.ts";
-import { TooManyChanges } from "../changes/scan/judge.ts";
-import { WireRefused } from "../changes/wire/document.ts";
-import { importChangeset } from "../changes/wire/import.ts";
-import { changesOf, type SettledChanges, settleCollected } from "../run/changes/settled-run.ts";
-import type { Job } from "../run/model/job.ts";
-import { permissionOf } from "../run/model/permission.ts";
-import type { ChangesetKeeper } from "../run/model/reported.ts";
-import { unstartedResult } from "../run/model/result.ts";
-import { present } from "../text/present.ts";
+import { BlobRefused, type BlobStore, isDigest } from "../../blobs/blob.ts";
+import { TooManyChanges } from "../../changes/scan/judge.ts";
+import { WireRefused } from "../../changes/wire/document.ts";
+import { importChangeset } from "../../changes/wire/import.ts";
+import { changesOf, type SettledChanges, settleCollected } from "../../run/changes/settled-run.ts";
+import type { Job } from "../../run/model/job.ts";
+import { permissionOf } from "../../run/model/permission.ts";
+import type { ChangesetKeeper } from "../../run/model/reported.ts";
+import { unstartedResult } from "../../run/model/result.ts";
+import { present } from "../../text/present.ts";
+import { itemJob } from "../items/item-job.ts";
+import type { ItemResult } from "../model/item.ts";
 import type { SettleChanges } from "./fleet-parts.ts";
 import { isPending } from "./item-result.ts";
-import { itemJob } from "./items/item-job.ts";
-import type { ItemResult } from "./model/item.ts";
 import type { OwnedQueue } from "./owned-queue.ts";
 
 /**

@@ -1,18 +1,18 @@
-import { bugText } from "../platform/errno.ts";
-import type { Job } from "../run/model/job.ts";
-import type { RunResult } from "../run/model/result.ts";
-import { itemFiller } from "./items/fill-template.ts";
-import { ItemRefusal, TemplateError } from "./items/item-fields.ts";
-import { hashOf, usesHash } from "./items/item-job.ts";
-import { folderOf, type ItemReading, type ItemSource, readItems } from "./items/read-items.ts";
+import { bugText } from "../../platform/errno.ts";
+import type { Job } from "../../run/model/job.ts";
+import type { RunResult } from "../../run/model/result.ts";
+import { ItemRefusal, TemplateError } from "../items/item-fields.ts";
+import { hashOf, usesHash } from "../items/item-job.ts";
+import { itemFiller } from "../items/item-template.ts";
+import { folderOf, type ItemReading, type ItemSource, readItems } from "../items/read-items.ts";
 import {
   HAS_LAST_WORDS,
   type ItemRequest,
   type ItemResult,
   type ItemTemplate,
   type ManifestItem,
-} from "./model/item.ts";
-import type { ClaimedItem } from "./model/queue.ts";
+} from "../model/item.ts";
+import type { ClaimedItem } from "../model/queue.ts";
 
 export interface RequestsOf {
   readonly source: ItemSource;

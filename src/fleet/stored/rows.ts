@@ -1,4 +1,46 @@
-import type { ItemResult, Reviewed } from "../model/item.ts";
+import type { FleetSpec, ItemResult, Reviewed, StoredItem } from "../model/item.ts";
+import type { ItemCounts, NotTaken } from "../model/queue.ts";
+import type { FleetRecord, FleetState, Pace } from "../model/store.ts";
+
+/** `away`: a machine runs it; `delivered`: it waits for its coordinator; `applying`: its effect has begun. */
+export function outerState(state: string): StoredItem["state"] {
+  return state === "queued" || state === "done" ? state : "running";
+}
+
+/** A fleet as `read.sql` reads it. Its cost does not depend on the number of items: results are tallied as they come, and few items run at once. */
+export interface FleetRow extends Pick<FleetRecord, "owner" | "why">, Omit<ItemCounts, "queued"> {
+  /** The row's number in the database. */
+  readonly id: number;
+  readonly name: string;
+  readonly spec: string;
+  readonly state: Exclude<FleetState, "pending">;
+  readonly created_at: number;
+  readonly ended_at: number | null;
+}
+
+export function itemCounts({ total, running, done, failed, pending }: FleetRow): ItemCounts {
+  return { total, queued: total - done - running, running, done, failed, pending };
+}
+
+export function recordOf(row: FleetRow): FleetRecord {
+  return {
+    id: row.name,
+    spec: JSON.parse(row.spec) as FleetSpec,
+    state: row.state === "done" && row.pending > 0 ? "pending" : row.state,
+    owner: row.owner === null ? null : processOf(row.owner),
+    createdAt: new Date(row.created_at).toISOString(),
+    endedAt: row.ended_at === null ? null : new Date(row.ended_at).toISOString(),
+    why: row.why,
+    counts: itemCounts(row),
+  };
+}
+
+const STORE = /\|store-[0-9a-f]{12}$/;
+
+/** The process of an owner (`newStoreOwner` of PostgreSQL). */
+export function processOf(owner: string): string {
+  return owner.replace(STORE, "");
+}
 
 const MAX_RESULT_BYTES = 64 * 1024;
 const MAX_MESSAGE_CHARACTERS = 4096;
@@ -94,4 +136,45 @@ export function outputKey(path: string): Buffer {
 /** The path of a key. */
 export function pathOf(bytes: Uint8Array): string {
   return `/${Buffer.from(bytes).toString("utf8").split("\0").slice(0, -1).join("/")}`;
+}
+
+const RECENT_MS = 60_000;
+/** Few rows are read, however many items there are. */
+export const MOST_COUNTED = 500;
+/** Of fewer items, a rate says nothing. */
+const LEAST_COUNTED = 3;
+
+export const UNKNOWN_PACE: Pace = { recentRate: null, leftMs: null };
+
+/** `ended`: when the items before those that run ended; null: they have not. */
+export function paceFrom(ended: readonly (number | null)[], left: number, nowMs: number): Pace {
+  const recent = ended.filter((at): at is number => at !== null && at > nowMs - RECENT_MS);
+  if (recent.length < LEAST_COUNTED) return UNKNOWN_PACE;
+  const recentRate = (recent.length * 1000) / Math.max(1, nowMs - Math.min(...recent));
+  return { recentRate, leftMs: (left * 1000) / recentRate };
+}
+
+/** Milliseconds since 1970. @throws RangeError if it is not a time */
+export function msOf(iso: string): number {
+  const ms = Date.parse(iso);
+  if (Number.isNaN(ms)) throw new RangeError(`${iso} is not a time`);
+  return ms;
+}
+
+/** The answer to an attempt that does not count. `item`: as it is now; while it is `running`, this attempt has begun its effect. */
+export function fencedOff(
+  index: number,
+  attempt: number,
+  item: { readonly state: string; readonly attempt: number },
+): NotTaken {
+  if (item.state === "running" && item.attempt === attempt)
+    return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} has begun to change files` };
+  const instead = item.state === "queued" ? "the item waits for a retry" : `attempt ${item.attempt} is ${item.state}`;
+  return { ok: false, code: "fenced", reason: `attempt ${attempt} of item ${index} no longer counts: ${instead}` };
+}
+
+/** The answer to a process that does not own the fleet any more. `isInherited`: see {@link NotTaken}. */
+export function takenFrom(index: number, attempt: number, isInherited: boolean): NotTaken {
+  const reason = `another process took over the fleet, so this one records nothing of attempt ${attempt} of item ${index}`;
+  return { ok: false, code: "taken", reason, isInherited };
 }

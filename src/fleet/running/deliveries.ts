@@ -1,15 +1,15 @@
 import { isDeepStrictEqual } from "node:util";
-import { newRunId } from "../run/model/job.ts";
-import { brokenResult } from "../run/model/result.ts";
+import { newRunId } from "../../run/model/job.ts";
+import { brokenResult } from "../../run/model/result.ts";
+import { deliveredResult, ItemsElsewhere } from "../elsewhere/items-elsewhere.ts";
+import { decidedHere } from "../elsewhere/machine-questions.ts";
+import { itemJob } from "../items/item-job.ts";
+import type { ItemRequest } from "../model/item.ts";
+import { type ClaimedItem, type IntendedSettlement, QueueError } from "../model/queue.ts";
+import type { Delivered, Runner } from "../model/work.ts";
 import { finishBegun } from "./begun-effects.ts";
-import { deliveredResult, ItemsElsewhere } from "./elsewhere/items-elsewhere.ts";
-import { decidedHere } from "./elsewhere/machine-questions.ts";
 import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { lostText, unrunResult } from "./item-result.ts";
-import { itemJob } from "./items/item-job.ts";
-import type { ItemRequest } from "./model/item.ts";
-import { type ClaimedItem, type IntendedSettlement, QueueError } from "./model/queue.ts";
-import type { Delivered, Runner } from "./model/work.ts";
 import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
 
 /** The longest wait for a notice of machines, since one can be lost. */

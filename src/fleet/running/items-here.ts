@@ -1,19 +1,19 @@
 import { join } from "node:path";
 import PQueue from "p-queue";
-import { BlobRefused, type BlobStore } from "../blobs/blob.ts";
-import { type FetchedFile, FetchedFiles } from "../blobs/fetched-files.ts";
-import { EngineTrouble } from "../isolation/port/driver.ts";
-import { bugText } from "../platform/errno.ts";
-import { type Attachment, type Job, newRunId } from "../run/model/job.ts";
-import { brokenResult, type RunResult, UnfinishedChanges, unstartedResult } from "../run/model/result.ts";
-import { ASK } from "../sandbox/approval.ts";
-import { formatBytes } from "../text/amounts.ts";
+import { BlobRefused, type BlobStore } from "../../blobs/blob.ts";
+import { type FetchedFile, FetchedFiles } from "../../blobs/fetched-files.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { bugText } from "../../platform/errno.ts";
+import { type Attachment, type Job, newRunId } from "../../run/model/job.ts";
+import { brokenResult, type RunResult, UnfinishedChanges, unstartedResult } from "../../run/model/result.ts";
+import { ASK } from "../../sandbox/approval.ts";
+import { formatBytes } from "../../text/amounts.ts";
+import { itemJob } from "../items/item-job.ts";
+import { ATTACHED_LIMITS, type ItemResult } from "../model/item.ts";
+import { type ClaimedItem, QueueError, type Settlement, type Urgency } from "../model/queue.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
 import { type Concurrency, type FleetLoop, type FleetParts, Semaphore } from "./fleet-parts.ts";
 import { cachedResult, type ItemExecutor, itemResult, lostText, unrunResult } from "./item-result.ts";
-import { itemJob } from "./items/item-job.ts";
-import { ATTACHED_LIMITS, type ItemResult } from "./model/item.ts";
-import { type ClaimedItem, QueueError, type Settlement, type Urgency } from "./model/queue.ts";
 import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
 
 /**
