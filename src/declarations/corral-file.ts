@@ -3,6 +3,7 @@ import { join, resolve } from "node:path";
 import { z } from "zod";
 import { hasCode } from "../platform/errno.ts";
 import { APPROVAL_MODE_NAMES, INBOX_MODE_NAMES } from "../sandbox/approval.ts";
+import { DRIVER_CHOICES } from "../sandbox/policy.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/repo.ts";
@@ -72,6 +73,7 @@ export const corralYaml = map({
   fleet: later(() => fleetManner).default({}),
   history: history.prefault({}),
   queue: queueYaml.optional(),
+  driver: z.enum(DRIVER_CHOICES).optional(),
 });
 
 export type CorralYaml = z.output<typeof corralYaml>;

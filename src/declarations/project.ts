@@ -3,8 +3,10 @@ import { namesBeforeColon } from "../sandbox/access.ts";
 import type { ApprovalMode, InboxMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { Mount } from "../sandbox/mount.ts";
+import type { DriverChoice } from "../sandbox/policy.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env, SecretSource } from "../secrets/read-secret.ts";
+import { present } from "../text/present.ts";
 import type { ApprovalRuleYaml } from "./approval-rules.ts";
 import { type CorralFile, type DeclaredTexts, folderAt, readCorral, subfolder, writtenFolder } from "./corral-file.ts";
 import type { FleetManner } from "./fleet-yaml.ts";
@@ -66,6 +68,8 @@ export interface Project {
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
   /** Where agents' models are, by the names of their providers; those that need no declaration among them. */
   readonly models: ReadonlyMap<string, ModelProvider>;
+  /** What makes its cells, unless its user chooses; absent: `auto`. */
+  readonly driver?: DriverChoice;
   /** Repositories by name; absent if the project declares none. */
   readonly git?: ReadonlyMap<string, GitRepo>;
   /** Real paths of the files that define what workers may do. No worker ever writes them. */
@@ -151,7 +155,7 @@ async function readProject(
     ].flatMap((part) => (part.ok ? [] : part.problems));
     throw new ProjectError(problems, workers.ok ? workers.value : workers.sound);
   }
-  const { policy, approval, delegation, fleet, history } = corral.checked.value;
+  const { policy, approval, delegation, driver, fleet, history } = corral.checked.value;
   const file = corral.found && texts === null ? join(projectDir, "corral.yaml") : null;
   const says = [
     file,
@@ -194,6 +198,7 @@ async function readProject(
     workers: workers.value,
     models: models.value,
     ...(git.value === null ? {} : { git: git.value }),
+    ...present({ driver }),
     fleet,
     history,
     secrets: secrets.value,

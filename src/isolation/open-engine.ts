@@ -1,12 +1,12 @@
+import { DRIVER_CHOICES, type DriverChoice, driverOfBoth } from "../sandbox/policy.ts";
 import type { Violation, ViolationCode } from "../sandbox/violation.ts";
 import { makeStateDir } from "../state/state-dir.ts";
+import { present } from "../text/present.ts";
 import { openDockerEngine } from "./engine/open.ts";
 import type { Plan } from "./plan/plan.ts";
 import type { CellUsageNow } from "./port/cell.ts";
 import { type CellInfo, type CellMaker, type Driver, EngineTrouble, type Reaped, type Start } from "./port/driver.ts";
 import {
-  DRIVER_CHOICES,
-  type DriverChoice,
   DriverUnavailableError,
   type DriverUse,
   type Driving,
@@ -38,11 +38,18 @@ export interface ImageJudge {
   obstacle(plan: Plan): Promise<Violation | null>;
 }
 
-/** Which driver makes cells, with what makes them if it is not the Engine. `demanded`: no other may take its place. */
+/** Which driver makes cells, with what makes them if it is not the Engine. */
 export interface Chosen {
   readonly driving: Driving;
   readonly cells: CellMaker | null;
-  readonly demanded: boolean;
+  /** What asks for this driver alone, so that no other may take its place: a setting, or a policy. Absent: nothing does. */
+  readonly demandedBy?: string;
+}
+
+/** A choice, and what made it. */
+interface DriverWish {
+  readonly choice: DriverChoice;
+  readonly setting: string;
 }
 
 /** Refusals of a cell whose mounts are not where they were planned. */
@@ -55,7 +62,7 @@ const OF_MOUNTS: ReadonlySet<ViolationCode> = new Set(["MOUNT_SOURCE_REFUSED", "
 export function bothDrivers(
   engine: Driver,
   other: OtherDriver,
-  { choose, images }: { readonly choose: () => Promise<Chosen>; readonly images: ImageJudge },
+  { choose, images }: { readonly choose: (plan: Plan) => Promise<Chosen>; readonly images: ImageJudge },
 ): Driver {
   const onEngine = async (plan: Plan, start: (cells: CellMaker) => Promise<Start>): Promise<Start> => {
     const started = await start(engine).catch((error: unknown) => {
@@ -77,10 +84,13 @@ export function bothDrivers(
     startWith: (cells: CellMaker, request: Request) => Promise<Start>,
   ): Promise<Start> => {
     // Both may make a cell of their own, the first time. Nothing is left behind that still makes one.
-    const [chosen, judged] = await Promise.allSettled([choose(), images.objection(asked.plan)]);
+    const [chosen, judged] = await Promise.allSettled([choose(asked.plan), images.objection(asked.plan)]);
     if (chosen.status === "rejected") throw chosen.reason;
-    const { driving, cells, demanded } = chosen.value;
-    if (driving.driver === null) throw new EngineTrouble(new DriverUnavailableError(driving.why).message);
+    const { driving, cells, demandedBy } = chosen.value;
+    if (driving.driver === null) {
+      if (demandedBy === POLICY) return unfulfilled(driving.why);
+      throw new EngineTrouble(new DriverUnavailableError(driving).message);
+    }
     if (judged.status === "rejected") throw judged.reason;
     const refused = judged.value;
     if (refused !== null) return { ok: false, violations: [refused] };
@@ -89,13 +99,8 @@ export function bothDrivers(
     if (cells === null) return await onEngine(plan, start);
     const against = await other.objection(plan);
     if (against === null) return await start(cells);
-    if (!demanded) return await onEngine(plan, start);
-    return {
-      ok: false,
-      violations: [
-        { code: "ENFORCEMENT_MISSING", missing: [`${driving.driver}, which CORRAL_DRIVER asks for: ${against}`] },
-      ],
-    };
+    if (demandedBy === undefined) return await onEngine(plan, start);
+    return unfulfilled(`${driving.driver}, which ${demandedBy} asks for: ${against}`);
   };
   return {
     ...engine,
@@ -108,6 +113,12 @@ export function bothDrivers(
     usage: async (cell) => (cell.driver === "engine" ? await engine.usage(cell) : other.usage(cell.id)),
     reap: () => reapBoth(engine, other),
   };
+}
+
+const POLICY = "`driver` of the policy";
+
+function unfulfilled(missing: string): Start & { ok: false } {
+  return { ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing: [missing] }] };
 }
 
 /**
@@ -131,7 +142,7 @@ async function reapBoth(engine: Driver, other: OtherDriver): Promise<Reaped> {
  */
 export async function openEngine(request: OpenEngineRequest): Promise<EnginePort> {
   const { stateDir, engineEnv, looksOnly = false, triesAgain = false } = request;
-  const choice = driverChoice(engineEnv);
+  const chosenHere = driverChoice(engineEnv);
   const made = looksOnly ? Promise.resolve() : makeStateDir(stateDir);
   const { ground, maker, seccomp, examined, ...engine } = await openDockerEngine(request, made);
   const needs: ProbeNeeds = {
@@ -141,37 +152,67 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
   };
   const runtimes = runtimesToTry(engineEnv.CORRAL_OCI_RUNTIME);
   const runc = new Runc({ stateDir, maker, seccomp, ground, needs, runtimes });
-  let asked: Promise<Chosen> | null = null;
-  const choose = async (use: DriverUse): Promise<Chosen> => {
+  let tried: Promise<Usable | null> | null = null;
+  const choose = async (use: DriverUse, own: DriverWish, policy: DriverChoice | undefined): Promise<Chosen> => {
+    const wish = wishOfBoth(own, policy);
+    if (wish === null) return contradicting(own, policy);
+    const { choice, setting } = wish;
     if (choice === "engine")
-      return { driving: { driver: "engine", why: "CORRAL_DRIVER is engine" }, cells: null, demanded: true };
+      return { driving: { driver: "engine", why: `${setting} is engine` }, cells: null, demandedBy: setting };
     if (choice === "auto" && use === "runs") return BY_DEFAULT;
-    asked ??= looksOnly ? foreseen(choice, runc) : usableOr(runc).then((usable) => chosenBy(choice, usable));
-    return await asked;
+    tried ??= looksOnly ? runc.known() : usableOr(runc);
+    const usable = await tried;
+    return usable === null ? foreseen(wish) : chosenBy(wish, usable);
   };
-  const driverFor = (use: DriverUse): Driver =>
-    bothDrivers(engine.driver, runc, { choose: () => choose(use), images: examined });
-  return {
-    ...engine,
-    images: { ...engine.images, remove: (reference) => removeImage(reference, engine.images, runc) },
-    driver: driverFor("runs"),
-    itemCells: driverFor("items"),
-    driving: async (use) => (await choose(use)).driving,
-    unpacked: runc.images,
+  const drivenBy = (own: DriverWish): EnginePort => {
+    const driverFor = (use: DriverUse): Driver =>
+      bothDrivers(engine.driver, runc, {
+        choose: ({ hardening }) => choose(use, own, hardening.driver),
+        images: examined,
+      });
+    return {
+      ...engine,
+      images: { ...engine.images, remove: (reference) => removeImage(reference, engine.images, runc) },
+      driver: driverFor("runs"),
+      itemCells: driverFor("items"),
+      driving: async (use, policy) => (await choose(use, own, policy)).driving,
+      ofProject: (driver) => drivenBy(chosenHere === null ? wishOf(driver, "`driver` of corral.yaml") : own),
+      unpacked: runc.images,
+    };
   };
+  return drivenBy(wishOf(chosenHere ?? undefined, HERE));
 }
 
-function driverChoice({ CORRAL_DRIVER: raw = "" }: OpenEngineRequest["engineEnv"]): DriverChoice {
-  const known = DRIVER_CHOICES.find((choice) => choice === (raw || "auto"));
+const HERE = "CORRAL_DRIVER or --driver";
+
+function wishOf(choice: DriverChoice | undefined, setting: string): DriverWish {
+  return { choice: choice ?? "auto", setting };
+}
+
+/** Null if nothing is chosen. */
+function driverChoice({ CORRAL_DRIVER: raw = "" }: OpenEngineRequest["engineEnv"]): DriverChoice | null {
+  if (raw === "") return null;
+  const known = DRIVER_CHOICES.find((choice) => choice === raw);
   if (known !== undefined) return known;
   const message = `CORRAL_DRIVER is ${JSON.stringify(raw.slice(0, 40))}, and must be one of: ${DRIVER_CHOICES.join(", ")}`;
   throw new EngineUnavailableError(message, { reason: "setting", source: null, cause: null });
 }
 
+/** What a policy asks for is never less than asked; null if nothing is both. */
+function wishOfBoth(own: DriverWish, policy: DriverChoice = "auto"): DriverWish | null {
+  const choice = driverOfBoth(own.choice, policy);
+  if (choice === null) return null;
+  return choice === own.choice && policy !== choice ? own : wishOf(choice, policy === "auto" ? own.setting : POLICY);
+}
+
+function contradicting({ choice, setting }: DriverWish, policy: DriverChoice | undefined): Chosen {
+  const why = `${POLICY} is ${policy}, and ${setting} is ${choice}`;
+  return { driving: { driver: null, why }, cells: null, demandedBy: POLICY };
+}
+
 const BY_DEFAULT: Chosen = {
   driving: { driver: "engine", why: "the default, since Docker's tools show its containers" },
   cells: null,
-  demanded: false,
 };
 
 /** What is missing for the probe is a reason, too. */
@@ -185,22 +226,26 @@ async function usableOr(runc: Runc): Promise<Usable> {
 }
 
 /** `runc` is never replaced without a word: if it is demanded and cannot be used, nothing starts. */
-function chosenBy(choice: DriverChoice, usable: Usable): Chosen {
-  const demanded = choice === "runc";
+function chosenBy({ choice, setting }: DriverWish, usable: Usable): Chosen {
+  const demand = choice === "runc" ? { demandedBy: setting } : {};
   if (usable.ok) {
-    const why = demanded ? `CORRAL_DRIVER is runc, and ${usable.why}` : usable.why;
-    return { driving: { driver: "runc", why }, cells: usable.cells, demanded };
+    const why = choice === "runc" ? `${setting} is runc, and ${usable.why}` : usable.why;
+    return { driving: { driver: "runc", why }, cells: usable.cells, ...demand };
   }
-  return { driving: { driver: demanded ? null : "engine", why: usable.why }, cells: null, demanded };
+  if (choice !== "runc") return { driving: { driver: "engine", why: usable.why }, cells: null };
+  return {
+    driving: { driver: null, why: usable.why, ...present({ setting: setting === HERE ? undefined : setting }) },
+    cells: null,
+    ...demand,
+  };
 }
 
 /** For what only looks: nothing is tried. */
-async function foreseen(choice: DriverChoice, runc: Runc): Promise<Chosen> {
-  const demanded = choice === "runc";
-  const known = await runc.known();
-  if (known !== null) return chosenBy(choice, known);
-  const why = "the first one makes a cell to find out, and else uses the Engine";
-  return { driving: { driver: "runc", why: demanded ? "CORRAL_DRIVER is runc" : why }, cells: null, demanded };
+function foreseen({ choice, setting }: DriverWish): Chosen {
+  const unknown = "the first one makes a cell to find out, and else uses the Engine";
+  return choice === "runc"
+    ? { driving: { driver: "runc", why: `${setting} is runc` }, cells: null, demandedBy: setting }
+    : { driving: { driver: "runc", why: unknown }, cells: null };
 }
 
 /** What was unpacked of it for cells of runc goes first, unless a process uses it. */

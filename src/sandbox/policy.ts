@@ -1,6 +1,20 @@
 import type { Limits } from "./limits.ts";
 import type { Network } from "./network/rule.ts";
 
+/**
+ * What chooses a driver. `auto`: the Engine for runs, and runc for fresh items of fleets if it can make cells here. `prefer-runc`: runc for both if it
+ * can. One of the drivers alone is never replaced.
+ */
+export const DRIVER_CHOICES = ["auto", "engine", "runc", "prefer-runc"] as const;
+export type DriverChoice = (typeof DRIVER_CHOICES)[number];
+
+/** The choice that is both; null if there is none. */
+export function driverOfBoth(one: DriverChoice, other: DriverChoice): DriverChoice | null {
+  if (one === other || other === "auto") return one;
+  if (one === "auto") return other;
+  return one === "engine" || other === "engine" ? null : "runc";
+}
+
 /** A row of {@link HARDENING}: what a line may say, what is strictest, and how it is named. */
 export type HardeningRow = {
   /** The key in a policy file, and the line's name in `corral explain` and in refusals. */
@@ -17,6 +31,8 @@ export type HardeningRow = {
   | { readonly kind: "level"; readonly levels: readonly string[]; readonly strictest: string }
   /** The name of an Engine runtime. Any name is stricter than none, and two names cannot be compared. */
   | { readonly kind: "runtime"; readonly strictest?: undefined }
+  /** Any is stricter than `auto`, which is as none. */
+  | { readonly kind: "driver"; readonly choices: readonly DriverChoice[]; readonly strictest?: undefined }
 );
 
 /**
@@ -98,6 +114,14 @@ export const HARDENING = {
     weaker: "uses another container runtime",
     meaning: "the Engine runtime, such as `runsc`; absent: the Engine's default",
   },
+  driver: {
+    key: "driver",
+    kind: "driver",
+    choices: DRIVER_CHOICES,
+    weaker: "lets another driver make cells",
+    meaning:
+      "what makes cells: `engine`, `runc`, or `prefer-runc`; absent, or `auto`: what the project or its user chooses",
+  },
 } as const satisfies Readonly<Record<string, HardeningRow>>;
 
 export type HardeningLine = keyof typeof HARDENING;
@@ -108,7 +132,9 @@ type ValueOf<Row> = Row extends { readonly levels: readonly (infer Level)[] }
     ? boolean
     : Row extends { readonly kind: "capabilities" }
       ? readonly string[]
-      : string;
+      : Row extends { readonly choices: readonly (infer Choice)[] }
+        ? Choice
+        : string;
 
 /** The lines that a policy may leave open, since their strictest value is not one value. */
 type OpenLine = {
@@ -178,6 +204,10 @@ function isWeaker(row: HardeningRow, asked: Value, has: Value): boolean {
       return row.levels.indexOf(asked as string) < row.levels.indexOf(has as string);
     case "runtime":
       return has !== undefined && asked !== has;
+    case "driver": {
+      const choice = (asked ?? "auto") as DriverChoice;
+      return driverOfBoth(choice, (has ?? "auto") as DriverChoice) !== choice;
+    }
   }
 }
 

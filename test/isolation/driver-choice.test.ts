@@ -7,6 +7,7 @@ import { openDockerEngine } from "../../src/isolation/engine/open.ts";
 import { bothDrivers, openEngine as openPort } from "../../src/isolation/open-engine.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type CellMaker, type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
+import { DriverUnavailableError } from "../../src/isolation/port/engine.ts";
 import type { EngineFacts } from "../../src/isolation/port/images.ts";
 import { conditionsFor, runtimesToTry } from "../../src/isolation/runc/ground/conditions.ts";
 import {
@@ -16,6 +17,7 @@ import {
   rememberProbe,
 } from "../../src/isolation/runc/ground/probe-cell.ts";
 import { Runc as Cells } from "../../src/isolation/runc/open.ts";
+import type { DriverChoice } from "../../src/sandbox/policy.ts";
 import { makeOwnerDir } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
 import { statePaths } from "../../src/state/state-paths.ts";
@@ -108,7 +110,7 @@ describe("CORRAL_DRIVER", () => {
   it("runc makes a first cell to see that it is as planned, once, and remembers it", async () => {
     expect(await (await portFor("runc")).driving("runs")).toEqual({
       driver: "runc",
-      why: `CORRAL_DRIVER is runc, and ${TRIED.why}`,
+      why: `CORRAL_DRIVER or --driver is runc, and ${TRIED.why}`,
     });
     const file = join(statePaths(runc.stateDir).runc, PROBE);
     const before = await readFile(file, "utf8");
@@ -137,7 +139,7 @@ describe("CORRAL_DRIVER", () => {
     const { plan, pins } = await runc.plan({ command: ["true"], policy: { ...runc.untrusted, hardening } });
     const { driver } = await portFor("runc");
     const missing = [
-      expect.stringMatching(/^runc, which CORRAL_DRIVER asks for: it has the Engine's own seccomp profile/),
+      expect.stringMatching(/^runc, which CORRAL_DRIVER or --driver asks for: it has the Engine's own seccomp profile/),
     ];
     const refused = { ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing }] };
     expect(await driver.start({ plan, pins, ...undisturbed })).toEqual(refused);
@@ -154,6 +156,42 @@ describe("CORRAL_DRIVER", () => {
     expect((await driver.reap()).cells).toContain(plan.run);
     expect(await runc.traces(plan.run)).toEqual([]);
     await cell[Symbol.asyncDispose]();
+  });
+});
+
+describe("a driver that is asked for elsewhere", () => {
+  const missing = (text: unknown) => ({ ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing: [text] }] });
+  const planUnder = (driver: DriverChoice) =>
+    runc.plan({ command: ["true"], policy: { ...runc.untrusted, hardening: { ...runc.untrusted.hardening, driver } } });
+
+  it("by a project is taken unless CORRAL_DRIVER says another, and named as its own", async () => {
+    const port = (await portFor(undefined)).ofProject("runc");
+    const why = `\`driver\` of corral.yaml is runc, and ${TRIED.why}`;
+    expect(await port.driving("runs")).toEqual({ driver: "runc", why });
+    expect(await (await portFor("engine")).ofProject("runc").driving("runs")).toMatchObject({ driver: "engine" });
+    expect(await (await portFor("auto")).ofProject("runc").driving("runs")).toEqual(BY_DEFAULT);
+    const stateDir = join(runc.dir, "project");
+    await mkdir(stateDir, { mode: 0o700 });
+    const file = join(statePaths(stateDir).runc, PROBE);
+    await rememberProbe(file, await conditionsHere(), { ok: false, reason: "seccomp: found absent" }, Date.now());
+    const failed = await (await portFor(undefined, stateDir)).ofProject("runc").driving("runs");
+    expect(failed.driver).toBeNull();
+    expect(new DriverUnavailableError(failed).message).toMatch(/Set `driver` of corral.yaml to auto or engine/);
+  });
+
+  it("by a policy makes the cell, whatever the project says, or nothing does", async () => {
+    const byProject = (await portFor(undefined)).ofProject("prefer-runc").driver;
+    const { plan, pins } = await planUnder("runc");
+    await using cell = cellOf(await byProject.start({ plan, pins, ...undisturbed }));
+    expect(cell.enforcement.driver).toBe("runc");
+    for (const driver of [(await portFor("engine")).itemCells, (await portFor(undefined)).ofProject("engine").driver]) {
+      const started = await driver.start({ plan, pins, ...undisturbed });
+      expect(started).toEqual(missing(expect.stringMatching(/`driver` of the policy is runc, and .* is engine$/)));
+    }
+    const engine = await planUnder("engine");
+    const { itemCells } = await portFor("auto");
+    await using other = cellOf(await itemCells.start({ ...engine, ...undisturbed }));
+    expect(other.enforcement.driver).toBe("engine");
   });
 });
 
@@ -217,7 +255,7 @@ it("a plan that the other driver cannot carry goes to the Engine", async () => {
   });
   const other = { objection: async () => "it cannot", list: async () => [], usage: () => null, reap: async () => [] };
   const driving = { driver: "runc", why: "" } as const;
-  const choose = async () => ({ driving, cells: recording("runc"), demanded: false });
+  const choose = async () => ({ driving, cells: recording("runc") });
   const { plan, pins } = await runc.plan({ command: ["true"] });
   const both = bothDrivers(recording("engine"), other, { choose, images });
   await expect(both.start({ plan, pins, ...undisturbed })).rejects.toThrow();

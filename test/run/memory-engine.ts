@@ -32,7 +32,7 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
     async open(stateDir) {
       const maker = { owner: currentOwner(), sealKey: await loadSealKey(stateDir) };
       const driver = fakeDriver({ ...options, engine, maker });
-      return {
+      const port: EnginePort = {
         driver,
         itemCells: driver,
         images: noImages,
@@ -46,7 +46,9 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
           letGo: async () => ({ letGo: [], inUse: [], bytes: 0 }),
         },
         description: "an engine in memory",
+        ofProject: () => port,
       };
+      return port;
     },
   };
 }

@@ -36,6 +36,11 @@ describe("policyWeaknesses", () => {
     expect(weaknesses({ runtime: "runsc" })).toEqual([]);
     expect(weaknesses({}, { runtime: "runsc" })).toEqual(["runtime"]);
     expect(weaknesses({ runtime: "kata" }, { runtime: "runsc" })).toEqual(["runtime"]);
+    expect(weaknesses({}, { driver: "runc" })).toEqual(["driver"]);
+    expect(weaknesses({ driver: "engine" }, { driver: "prefer-runc" })).toEqual(["driver"]);
+    expect(weaknesses({ driver: "prefer-runc" }, { driver: "runc" })).toEqual(["driver"]);
+    expect(weaknesses({ driver: "runc" }, { driver: "prefer-runc" })).toEqual([]);
+    expect(weaknesses({ driver: "engine" }, { driver: "auto" })).toEqual([]);
   });
 
   it("takes sets of capabilities that only overlap for weaker", () => {

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { DRIVER_CHOICES } from "../../isolation/port/engine.ts";
 import { APPROVAL_MODE_NAMES } from "../../sandbox/approval.ts";
+import { DRIVER_CHOICES } from "../../sandbox/policy.ts";
 
 export function project(): Option {
   const absent = "the nearest with a corral.yaml, upwards";

@@ -187,6 +187,8 @@ const PROJECT: Texts = {
   "history.runs": "Of how many runs, the newest.",
   queue:
     "The PostgreSQL database that has the fleets, `postgres://user@host/database`; without it they are on this machine.",
+  driver:
+    "What makes containers: `auto`, `engine`, `runc` or `prefer-runc`. CORRAL_DRIVER and `--driver` replace it, and a policy may ask for one.",
   fleet: "Defaults of all fleets.",
   ...below("fleet", MANNER),
 };

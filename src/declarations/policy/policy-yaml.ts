@@ -168,6 +168,8 @@ function lineOf(name: HardeningLine, parent: Parent): z.ZodType {
       return line<unknown>(z.enum(row.levels.toReversed()), { baseline, inherited });
     case "runtime":
       return inheriting<unknown>(RUNTIME.optional(), inherited);
+    case "driver":
+      return inheriting<unknown>(z.enum(row.choices).optional(), inherited);
   }
 }
 

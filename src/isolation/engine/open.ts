@@ -280,7 +280,7 @@ const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
 };
 
 /** What another driver needs of it. */
-export interface DockerEngine extends Omit<EnginePort, "itemCells" | "driving" | "unpacked"> {
+export interface DockerEngine extends Omit<EnginePort, "itemCells" | "driving" | "ofProject" | "unpacked"> {
   readonly ground: EngineGround;
   readonly maker: Maker;
   readonly seccomp: string;

@@ -1,5 +1,6 @@
 import { codeOf } from "../../platform/errno.ts";
-import { DRIVER_NAMES, type DriverName } from "../plan/enforcement.ts";
+import type { DriverChoice } from "../../sandbox/policy.ts";
+import type { DriverName } from "../plan/enforcement.ts";
 import type { EngineHostPlaces } from "../sources/refused-sources.ts";
 import type { CellMaker, Driver } from "./driver.ts";
 import type { EngineImages } from "./images.ts";
@@ -37,7 +38,9 @@ export interface EnginePort {
   /** What of the engine itself is on this host; no mount may show it. */
   readonly hostPlaces: EngineHostPlaces;
   /** Which driver makes cells for such a use, and why. Found out once, when a cell is first needed. */
-  driving(use: DriverUse): Promise<Driving>;
+  driving(use: DriverUse, policy?: DriverChoice): Promise<Driving>;
+  /** The same engine for a project, whose `driver:` chooses if `CORRAL_DRIVER` does not. */
+  ofProject(driver: DriverChoice | undefined): EnginePort;
   /** What was unpacked of images for cells that are made without the engine. */
   readonly unpacked: {
     measure(): Promise<{ readonly count: number; readonly bytes: number }>;
@@ -66,18 +69,15 @@ export interface LetGo {
 /** `items`: fresh cells of fleets' items, with what they call. `runs`: all others, scrubbed cells too. */
 export type DriverUse = "runs" | "items";
 
-/** `driver`: null if the one that was asked for cannot make cells here; then none does. `why`: for people. */
+/**
+ * `driver`: null if the one that was asked for cannot make cells here; then none does. `why`: for people. `setting`: what has asked for it in vain, if
+ * that is not `CORRAL_DRIVER`.
+ */
 export interface Driving {
   readonly driver: DriverName | null;
   readonly why: string;
+  readonly setting?: string;
 }
-
-/**
- * What `CORRAL_DRIVER` takes. `auto`: the Engine for runs, and runc for items if it can make cells here. `prefer-runc`: runc for both if it
- * can. One of the drivers alone is never replaced.
- */
-export const DRIVER_CHOICES = ["auto", ...DRIVER_NAMES, "prefer-runc"] as const;
-export type DriverChoice = (typeof DRIVER_CHOICES)[number];
 
 export interface OpenEngineRequest {
   /** Absolute, and made already, unless it `looksOnly`. */
@@ -111,7 +111,7 @@ export class EngineUnavailableError extends Error {
 export class DriverUnavailableError extends Error {
   override readonly name = "DriverUnavailableError";
 
-  constructor(why: string) {
-    super(`${why}. Set CORRAL_DRIVER (or --driver) to auto or engine, or correct that; \`corral doctor\` tries again`);
+  constructor({ why, setting = "CORRAL_DRIVER or --driver" }: Pick<Driving, "why" | "setting">) {
+    super(`${why}. Set ${setting} to auto or engine, or correct that; \`corral doctor\` tries again`);
   }
 }

@@ -54,7 +54,9 @@ export async function explain(worker: WorkerDefinition, policy: string | null, p
   if (preview.unavailable !== null)
     notes.push(`There are no plans, since no container can be made: ${preview.unavailable}`);
   if (budget.cut) notes.push(`Only the first ${MAX_RUNS} runs are shown.`);
-  const { runs: driving = null, items: drivingItems = null } = preview.driving ?? {};
+  const demanded = tree.sandbox?.policy.hardening.driver;
+  const driving = (await preview.driving?.("runs", demanded)) ?? null;
+  const drivingItems = (await preview.driving?.("items", demanded)) ?? null;
   if (driving?.driver === null) notes.push(`No container can be made: ${driving.why}`);
   else if (driving !== null) notes.push(`The driver is ${driving.driver}: ${driving.why}.`);
   if (drivingItems !== null && drivingItems.driver !== driving?.driver)

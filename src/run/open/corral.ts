@@ -156,9 +156,9 @@ export async function openCorralFor(
   options: Omit<OpenOptions, "projectDir">,
   opening: Promise<EnginePort> = openEngine(options),
 ): Promise<Corral> {
-  const engine = await opening;
+  const engine = (await opening).ofProject(project.driver);
   const driving = await engine.driving("runs");
-  if (driving.driver === null) throw new DriverUnavailableError(driving.why);
+  if (driving.driver === null) throw new DriverUnavailableError(driving);
   await makeZoneFolders(project);
   const { driver, itemCells } = engine;
   const liveDir = statePaths(options.stateDir).live;

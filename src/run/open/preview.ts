@@ -4,7 +4,7 @@ import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Driver } from "../../isolation/port/driver.ts";
-import { type DriverUse, type Driving, EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { type EnginePort, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { type EngineImages, ImageBuildError } from "../../isolation/port/images.ts";
 import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
@@ -23,7 +23,7 @@ export interface Preview {
   readonly project: Project;
   readonly approvalMode: ApprovalMode;
   /** What would make the cells, and why; null without an Engine. */
-  readonly driving: Readonly<Record<DriverUse, Driving>> | null;
+  readonly driving: EnginePort["driving"] | null;
   /** Why no plan can be made; null if an Engine answers and has the base image. */
   readonly unavailable: string | null;
 }
@@ -58,7 +58,7 @@ export async function openPreview(
     emit: () => {},
     now: () => performance.now(),
   };
-  const { driver, engineImages, hostPlaces, gate, driving, unavailable } = await engineOrNone(options);
+  const { driver, engineImages, hostPlaces, gate, driving, unavailable } = await engineOrNone(options, project);
   const images = lookingImages(imagePlaceOf(project, engineImages, options));
   const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces, outerProcessFor(options));
   return {
@@ -71,13 +71,12 @@ export async function openPreview(
 }
 
 /** In place of an Engine that is missing, or has no images: one that fails with the reason. */
-async function engineOrNone(options: Pick<OpenOptions, "stateDir" | "engineEnv">) {
+async function engineOrNone(options: Pick<OpenOptions, "stateDir" | "engineEnv">, project: Pick<Project, "driver">) {
   try {
-    const engine = await openEngine({ ...options, looksOnly: true });
+    const engine = (await openEngine({ ...options, looksOnly: true })).ofProject(project.driver);
     const [driver, gate] = [rememberingImages(engine.driver), (await engine.knownGate()) ?? NO_GATE];
     const { images: engineImages, hostPlaces } = engine;
-    const driving = { runs: await engine.driving("runs"), items: await engine.driving("items") };
-    return { driver, engineImages, hostPlaces, gate, driving, unavailable: null };
+    return { driver, engineImages, hostPlaces, gate, driving: engine.driving, unavailable: null };
   } catch (error) {
     if (!(error instanceof EngineUnavailableError || error instanceof ImageBuildError)) throw error;
     const [driver, engineImages] = [absentEngine(error), absentImages(error)];
