@@ -7,7 +7,8 @@ import { listCells } from "../../src/operations/machine.ts";
 import type { Processes } from "./processes.ts";
 import { groupsNamed, mountsBelow, type SecondEngine } from "./second-engine.ts";
 
-const LOOKS = 60;
+/** Together 200 s: what watches for the death of a process runs `corral reap` again for two minutes, and later on a busy machine. */
+const LOOKS = 400;
 const LOOK_MS = 500;
 
 interface Places {
@@ -17,7 +18,7 @@ interface Places {
   readonly db: Connection;
 }
 
-/** Everything that is left after all processes have ended. What watches for the death of a process looks again after some seconds. */
+/** Everything that is left after all processes have ended. What watches for the death of a process looks again after a while. */
 export async function leftBehind(places: Places): Promise<string[]> {
   let left = await leftNow(places);
   for (let look = 0; left.length > 0 && look < LOOKS; look += 1) {

@@ -3,7 +3,7 @@ import { sha256 } from "../platform/sha256.ts";
 
 /*
  * Everything that Corral keeps on disk, each path once. Only Corral writes there, and no cell may be shown any of it.
- * The table in docs/architecture.md ("State on disk") says who writes what, and what happens to it after a crash.
+ * The table in docs/state.md says what is where, and what happens to it after a crash.
  */
 
 /** `stateDir`: absolute, as `stateDirFrom` returns it. */
