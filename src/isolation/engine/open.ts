@@ -264,10 +264,10 @@ function describe(endpoint: Endpoint | null, reason: UnavailableReason, cause: u
   if (endpoint === null)
     return `No container Engine: ${detail}. Correct that setting, or unset it to use the local Engine.`;
   const what = reason === "unfit" ? "The container Engine at" : "No container Engine at";
-  return `${what} ${describeEndpoint(endpoint)}${reason === "unfit" ? " cannot be used" : ""}: ${WHY[reason](detail)}`;
+  return `${what} ${describeEndpoint(endpoint)}${reason === "unfit" ? " cannot be used" : ""}: ${WHY[reason](detail, endpoint)}`;
 }
 
-const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
+const WHY: Readonly<Record<UnavailableReason, (detail: string, endpoint: Endpoint) => string>> = {
   setting: (detail) => detail,
   no_socket: () =>
     "the socket does not exist. Install Docker (on Debian: apt-get install docker.io) and start it, or set DOCKER_HOST to the Engine's address.",
@@ -276,7 +276,13 @@ const WHY: Readonly<Record<UnavailableReason, (detail: string) => string>> = {
   refused: () => "nothing listens on it. Start the Engine (systemctl start docker, or dockerd).",
   timeout: () => "it accepted the connection and did not answer in time. Check the Engine's log, then restart it.",
   unfit: (detail) => `${detail}.`,
-  other: (detail) => `${detail}. Check the Engine's log and DOCKER_HOST.`,
+  other: (detail, { source, tls }) => {
+    const isContext = source.startsWith("context");
+    const setting = isContext ? `the ${source}` : "DOCKER_HOST";
+    if (tls === undefined) return `${detail}. Check the Engine's log and ${setting}.`;
+    const certificates = isContext ? setting : "the folder DOCKER_CERT_PATH";
+    return `the connection with TLS failed: ${detail}. Check ca.pem, cert.pem and key.pem of ${certificates}, and that the Engine's certificate is for the host in this address.`;
+  },
 };
 
 /** What another driver needs of it. */
