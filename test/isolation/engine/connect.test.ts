@@ -142,6 +142,7 @@ describe("connect", () => {
 
   it.each([
     ["Podman", { BuildahVersion: "1.28.2" }, "Podman"],
+    ["Podman 5", { BuildahVersion: "1.39.3", ServerVersion: "5.4.2", SecurityOptions: [] }, "Podman 5.4.2"],
     ["rootless", { SecurityOptions: ["name=seccomp,profile=builtin", "name=rootless"] }, "rootless"],
     ["of other users", { SecurityOptions: ["name=userns"] }, "userns-remap"],
   ])("refuses an Engine that is %s before anything starts, and says what to do", async (_, more, named) => {
