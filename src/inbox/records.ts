@@ -41,6 +41,9 @@ export interface StoredQuestion extends PostedQuestion {
   readonly end: QuestionEnd | null;
 }
 
+/** A place in the order of a list: a time, and the id of a question of that time. */
+export const APPROVAL_CURSOR = /^(\d{1,15}(?:\.\d{1,9})?)-([0-9a-f]{12})$/;
+
 /** Of one question, and not of another one that shows the same. */
 export function questionDigest(id: string, question: Question): string {
   return createHash("sha256")

@@ -6,7 +6,7 @@ import type { Changeset } from "../changes/model/changeset.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
 import { InboxFolder } from "../inbox/inbox-folder.ts";
 import { inboxFolders } from "../inbox/inbox-folders.ts";
-import type { PostedQuestion, QuestionEnd, StoredQuestion } from "../inbox/records.ts";
+import { APPROVAL_CURSOR, type PostedQuestion, type QuestionEnd, type StoredQuestion } from "../inbox/records.ts";
 import { type Decided, decisionsOn } from "../run/changes/decisions.ts";
 import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
@@ -15,7 +15,6 @@ import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
 import { present } from "../text/present.ts";
 import { printableLine } from "../text/visible.ts";
-import { APPROVAL_CURSOR } from "./contract/approvals.ts";
 import type { ApplyApproval, ApplyRequest } from "./foreseen-changes.ts";
 import { chosenId, noneText, RequestError } from "./request-error.ts";
 

@@ -1,11 +1,9 @@
 import { z } from "zod";
+import { APPROVAL_CURSOR } from "../../inbox/records.ts";
 import { answer, operation } from "./operation.ts";
 import { approvalId, count, digest, grantId, inProject, projectName, runId, time } from "./terms.ts";
 
 const MAX_LISTED = 500;
-
-/** A place in the order of a list: a time, and the id of a question of that time. */
-export const APPROVAL_CURSOR = /^(\d{1,15}(?:\.\d{1,9})?)-([0-9a-f]{12})$/;
 
 const question = answer({
   run: z.string(),

@@ -1,3 +1,4 @@
+import type { AnswerOf } from "../../operations/contract/table.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import type { Corral } from "../../run/open/corral.ts";
@@ -33,25 +34,7 @@ export interface Fleets {
 }
 
 /** A session as clients see it. Its id is that of its run. */
-export interface ShownSession {
-  readonly id: string;
-  readonly project: string;
-  readonly worker: string;
-  /** The tools that it has. */
-  readonly tools: readonly string[];
-  /** ISO 8601. */
-  readonly openedAt: string;
-}
-
-/** A tool of a session, as a program gives it to a model. */
-export interface ShownTool {
-  readonly name: string;
-  readonly title: string;
-  readonly description: string;
-  /** JSON Schema. */
-  readonly inputSchema: Readonly<Record<string, unknown>>;
-  readonly readOnly: boolean;
-}
+type ShownSession = AnswerOf<"sessions.show">;
 
 /** The sessions of the service, as the routes use them. */
 export interface Sessions {
@@ -61,7 +44,7 @@ export interface Sessions {
   /** @throws ServiceFault UNKNOWN_SESSION */
   find(id: string): ShownSession;
   /** @throws ServiceFault UNKNOWN_SESSION */
-  toolsOf(id: string): readonly ShownTool[];
+  toolsOf(id: string): AnswerOf<"sessions.tools">["tools"];
   /** @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
   runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult>;
   /** Ends it, and applies the changes for which there is consent; null if there are none. @throws ServiceFault UNKNOWN_SESSION */

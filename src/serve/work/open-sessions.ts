@@ -1,4 +1,5 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { AnswerOf } from "../../operations/contract/table.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
@@ -8,7 +9,7 @@ import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
-import type { Sessions, ShownSession, ShownTool } from "../model/work.ts";
+import type { Sessions } from "../model/work.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 
 /** Each may have a container. */
@@ -18,6 +19,8 @@ export const IDLE_MS = 30 * 60_000;
 /** Calls of one session at once. */
 const MAX_CALLS = 16;
 
+type ShownSession = AnswerOf<"sessions.show">;
+type ShownTool = AnswerOf<"sessions.tools">["tools"][number];
 type Open = Extract<OpenedSession, { ok: true }>;
 
 interface Kept {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ROUTES } from "../../../src/operations/contract/routes.ts";
 import { END_STATUSES } from "../../../src/operations/contract/runs.ts";
 import { type AnswerOf, CONTRACT } from "../../../src/operations/contract/table.ts";
+import type { StoppedRun } from "../../../src/operations/runs.ts";
 import type { RunStatus } from "../../../src/run/model/result.ts";
 import { openApi } from "../../../src/serve/api/openapi.ts";
 import type { Handlers } from "../../../src/serve/http/route.ts";
@@ -36,6 +37,11 @@ describe("the contract", () => {
       if (one.method === "POST") expect("query" in one, one.name).toBe(false);
       else expect("body" in one, one.name).toBe(false);
     }
+  });
+
+  it("is the same as the library's types where these say no more", () => {
+    const stopped = (promised: AnswerOf<"runs.stop">): StoppedRun => promised;
+    expect(stopped).toBeTypeOf("function");
   });
 
   it("knows each way in which a run ends", () => {
