@@ -154,12 +154,12 @@ describe("corral run", () => {
     await vi.waitFor(async () => expect(await project.cells()).toEqual([]), { timeout: 30_000, interval: 500 });
   });
 
-  it("does not mind that nobody reads its output any more", async () => {
+  it("says that nobody reads its output any more, also of a worker that ends by itself", async () => {
     const { child, ended } = project.start(["run", "three"]);
     child.stdout?.destroy();
     const { status, stderr } = await ended;
-    expect(stderr).toBe("corral: Worker three ended with exit code 3.\n");
-    expect(status).toBe(3);
+    expect(stderr).toMatch(/^corral: Nobody reads the output any more.*\ncorral: .*worker three /is);
+    expect(status).toBe(141);
   });
 });
 
