@@ -363,8 +363,6 @@ function fullFolders(paths: readonly string[]): Breach[] {
 
 /** What implements one port exports the same names, with one meaning. */
 const OF_ONE_PORT = [["fleet/journal/", "fleet/postgres/"]];
-/** Names that mean the same for the service and for its page, or for the reports and for its page. */
-const SAME_NAMES = ["countText", "durationText", "run"];
 const EXPORTED = /^export (?:async )?(?:function\*?|const|(?:abstract )?class|interface|type|enum) (\w+)/gm;
 
 function doubleNames(files: readonly File[]): Breach[] {
@@ -376,7 +374,7 @@ function doubleNames(files: readonly File[]): Breach[] {
     const isOnePort = OF_ONE_PORT.some((port) =>
       [first, ...others].every((path) => port.some((folder) => path.startsWith(folder))),
     );
-    if (isOnePort || SAME_NAMES.includes(name)) return [];
+    if (isOnePort) return [];
     const why = "an exported name means one thing in the whole house";
     return others.map((path) => breach(path, `exports ${name}, as ${first} does`, why));
   });

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { inflateSync } from "node:zlib";
+import { counted } from "../text/amounts.ts";
 import { printableLine, visibleName } from "../text/visible.ts";
 import { impossible, isVerdict } from "./apply/fitness.ts";
 import { OpenMounts, openContent } from "./apply/open-mounts.ts";
@@ -101,7 +102,9 @@ class Told {
     const moreRefs = this.#refs.length - shownRefs.length;
     this.#left.refs -= shownRefs.length;
     const files = [...own.values()].reduce((sum, count) => sum + count, 0);
-    const kinds = [...own].map(([kind, count]) => counted(count, kind)).join(", ");
+    const kinds = [...own]
+      .map(([kind, count]) => counted(count, kind, kind === "index" ? "indexes" : undefined))
+      .join(", ");
     return [
       `the worker used git in ${visibleName(path)}: subjects, names and dates of commits are its own word`,
       ...this.#commits,
@@ -329,8 +332,4 @@ function name(text: string): string {
 /** Always in quotes: what a worker chose is not read as our words. */
 function quoted(text: string): string {
   return `"${printableLine(text.replace(/["\\]/g, "\\$&"))}"`;
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : what === "index" ? "es" : "s"}`;
 }

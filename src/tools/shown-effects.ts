@@ -4,6 +4,7 @@ import type { Effect, Expected, ForeseenOperation, Intended, Version } from "../
 import { sha256 } from "../platform/sha256.ts";
 import type { HostExecuted } from "../sandbox/approval.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
+import { counted } from "../text/amounts.ts";
 import { MAX_LINE, visibleLine, visibleName } from "../text/visible.ts";
 import type { CoveredEffect, CoveredWrite, Hands } from "./hands.ts";
 
@@ -134,7 +135,7 @@ function headingOf(intended: Intended, places: readonly number[]): string[] {
         const count = places[index] ?? 0;
         if (all !== true) return [];
         const which = intended.edits.length === 1 ? "the edit" : `edit ${index + 1}`;
-        return [`${which} replaces every place of its text: ${count === 1 ? "1 place" : `${count} places`}`];
+        return [`${which} replaces every place of its text: ${counted(count, "place")}`];
       });
     case "copy":
     case "move": {

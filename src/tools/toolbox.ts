@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { ListEntry } from "../files/model/files.ts";
 import { DEFAULT_CHARS, MAX_CHARS } from "../files/read/read-text.ts";
+import { counted } from "../text/amounts.ts";
 import { commitChangesTool, gitPullTool } from "./commit-changes.ts";
 import type { ExecToolAnswer } from "./hands.ts";
 import { requestAccessTool } from "./request-access.ts";
@@ -197,7 +198,7 @@ const editFileTool = defineTool({
   async run({ path, edits }, hands, signal) {
     const expected = await agreeTo({ operation: "edit", path, edits }, hands, signal);
     const { bytes, replacements } = await hands.files.edit(path, edits, { expected, signal });
-    const places = replacements === 1 ? "1 place" : `${replacements} places`;
+    const places = counted(replacements, "place");
     return { text: `Edited ${path} in ${places}.`, data: { path, bytes, replacements } };
   },
 });

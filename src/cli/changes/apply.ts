@@ -9,6 +9,7 @@ import type {
 } from "../../operations/foreseen-changes.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { personAt } from "../consent/person.ts";
@@ -70,7 +71,7 @@ class AppliedTally {
     if (this.#named > MAX_NAMED) say(this.#terminal, `corral: and ${this.#named - MAX_NAMED} more`);
     if (json || !isFleet || this.#items === 0) return;
     const counts = [...this.#counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ");
-    const what = this.#items === 1 ? "1 item" : `${this.#items} items`;
+    const what = counted(this.#items, "item");
     this.#terminal.stdout.write(`${what}: ${counts || "nothing"}\n`);
   }
 

@@ -1,4 +1,5 @@
 import { isCancel, select } from "@clack/prompts";
+import { counted } from "../../text/amounts.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
 import { printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
@@ -36,7 +37,7 @@ export async function discardVerb(
   });
   if (options.json && !isFleet) printJson(terminal, { discarded });
   else if (targets.count === 0 && !options.json) say(terminal, NONE);
-  else if (isFleet && !options.json) terminal.stdout.write(`discarded the changes of ${itemsText(count)}\n`);
+  else if (isFleet && !options.json) terminal.stdout.write(`discarded the changes of ${counted(count, "item")}\n`);
   if (!stop.signal.aborted) return status;
   say(terminal, `corral: Stopped: ${count} of ${targets.count} changesets were discarded, the rest waits.`);
   return EXIT.cancelled;
@@ -45,7 +46,7 @@ export async function discardVerb(
 async function isConfirmed({ count, fleet }: Targets, { stdin, stderr }: Terminal): Promise<boolean> {
   if (!stdin.isTTY || !stderr.isTTY)
     throw new UsageError(`there is no terminal for the question whether to discard ${count} changesets: use --yes`);
-  const what = fleet === null ? `all ${count} changesets of the project` : `the changes of ${itemsText(count)}`;
+  const what = fleet === null ? `all ${count} changesets of the project` : `the changes of ${counted(count, "item")}`;
   const answer = await select({
     message: `Discard ${what}? They cannot be brought back.`,
     options: [
@@ -57,8 +58,4 @@ async function isConfirmed({ count, fleet }: Targets, { stdin, stderr }: Termina
     output: stderr,
   });
   return !isCancel(answer) && answer;
-}
-
-function itemsText(count: number): string {
-  return count === 1 ? "1 item" : `${count} items`;
 }

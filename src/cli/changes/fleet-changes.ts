@@ -1,6 +1,6 @@
-import { counted, countText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import type { Changesets } from "../../operations/changesets.ts";
 import { type Amount, type ForeseenChangeset, sum, type UnfitChange } from "../../operations/foreseen-changes.ts";
+import { counted, countText, roughBytesText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { amountText } from "../consent/prompt.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";

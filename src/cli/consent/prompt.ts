@@ -1,8 +1,8 @@
 import { isCancel, select } from "@clack/prompts";
 import type { Answer, Ask, Decision, Question } from "../../approval/approver.ts";
-import { counted, roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import type { Amount } from "../../operations/foreseen-changes.ts";
 import { type Choice, choiceTexts, questionText } from "../../operations/wording/question-text.ts";
+import { counted, roughBytesText } from "../../text/amounts.ts";
 import { visibleName } from "../../text/visible.ts";
 import { colorsFor, type Pausable, type Terminal } from "../terminal/terminal.ts";
 

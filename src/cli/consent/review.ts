@@ -1,7 +1,7 @@
 import { isCancel, select } from "@clack/prompts";
-import { counted } from "../../fleet/report/measures/gathered.ts";
 import type { ForeseenChangeset, RuledPart } from "../../operations/foreseen-changes.ts";
 import { quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { counted } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { colorsFor, paintOf, say, type Terminal } from "../terminal/terminal.ts";
 import { amountText } from "./prompt.ts";

@@ -1,10 +1,10 @@
 import type { Project } from "../../declarations/project.ts";
-import { counted } from "../../fleet/report/measures/gathered.ts";
 import type { DryItem, DryRun } from "../../fleet/running/fleet-parts.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import { dryRunFleet } from "../../operations/run-fleet.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { counted } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";

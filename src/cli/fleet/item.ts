@@ -1,8 +1,8 @@
 import { pipeline } from "node:stream/promises";
 import type { EarlierAttempt, ItemLog } from "../../fleet/model/item.ts";
-import { durationText } from "../../fleet/report/measures/gathered.ts";
 import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
 import { type FleetItem, fleetLogs, showItem } from "../../operations/fleets.ts";
+import { durationText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { printResult, type Terminal } from "../terminal/terminal.ts";

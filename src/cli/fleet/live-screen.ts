@@ -1,7 +1,7 @@
 import { createLogUpdate } from "log-update";
-import { counted, countText, durationText, rateText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import { counted, countText, durationText, rateText, roughBytesText } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
 import {
   colorsFor,

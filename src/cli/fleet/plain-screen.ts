@@ -1,6 +1,7 @@
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { countText, isPendingStatus, isSuccess } from "../../fleet/report/measures/gathered.ts";
+import { isPendingStatus, isSuccess } from "../../fleet/report/measures/gathered.ts";
 import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
+import { countText } from "../../text/amounts.ts";
 import { type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
 import {
   awayText,

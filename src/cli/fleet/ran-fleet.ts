@@ -11,6 +11,7 @@ import { type FleetPlace, fleetJunit } from "../../operations/fleets.ts";
 import { runFleet } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, waitingBy } from "../consent/person.ts";
@@ -269,7 +270,7 @@ function statusOf({ state, items, byStatus }: FleetSummary, isInterrupted: boole
 
 function waitingText(running: number): string {
   if (running === 0) return "Stopping. Press Ctrl-C again to stop now";
-  return `Waiting for ${running} running ${running === 1 ? "item" : "items"}. Press Ctrl-C again to stop now`;
+  return `Waiting for ${counted(running, "running item")}. Press Ctrl-C again to stop now`;
 }
 
 /** The screen sees each result as an event; here they are only taken, so that the fleet continues. */

@@ -1,16 +1,10 @@
 import { loadProject } from "../../declarations/project.ts";
 import { type FailureGroup, type ItemResult, isFailure } from "../../fleet/model/item.ts";
-import {
-  counted,
-  countText,
-  durationText,
-  OUTCOMES,
-  outcomeOf,
-  rateText,
-} from "../../fleet/report/measures/gathered.ts";
+import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/gathered.ts";
 import type { FleetSummary } from "../../fleet/running/events.ts";
 import type { FleetPlace } from "../../operations/fleets.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { counted, countText, durationText, rateText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import type { Terminal } from "../terminal/terminal.ts";
@@ -109,7 +103,7 @@ function ways({ fleet, state, byReason, byStatus: { pending = 0 } }: FleetSummar
 }
 
 function changesOf(pending: number): string {
-  return pending === 1 ? "the changes of 1 item wait" : `the changes of ${countText(pending)} items wait`;
+  return `the changes of ${counted(pending, "item")} wait`;
 }
 
 /** That the items are known. */

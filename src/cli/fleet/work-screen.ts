@@ -1,5 +1,6 @@
-import { counted, countText, durationText, isSuccess, rateText } from "../../fleet/report/measures/gathered.ts";
+import { isSuccess } from "../../fleet/report/measures/gathered.ts";
 import type { WorkEvent } from "../../fleet/work/hosted-fleets.ts";
+import { counted, countText, durationText, rateText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { RecentRate } from "./rate.ts";

@@ -1,10 +1,10 @@
 import { constants } from "node:fs";
 import { escaped } from "../../fleet/report/measures/escaped.ts";
-import { counted, countText, durationText } from "../../fleet/report/measures/gathered.ts";
 import type { FleetSummary } from "../../fleet/running/events.ts";
 import { type FleetDetails, type FleetPlace, showFleet } from "../../operations/fleets.ts";
 import { openRegular } from "../../platform/write-file.ts";
 import type { RunResult } from "../../run/model/result.ts";
+import { counted, countText, durationText } from "../../text/amounts.ts";
 import { clipped, printableLine } from "../../text/visible.ts";
 import { exitStatusOf } from "../terminal/exit-status.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";

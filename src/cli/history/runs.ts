@@ -1,8 +1,8 @@
-import { counted, durationText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-record.ts";
 import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import { usageOfRun } from "../../operations/machine.ts";
 import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
+import { agoText, counted, durationText, roughBytesText } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { agreesTo } from "../terminal/agrees.ts";
@@ -20,7 +20,7 @@ function runText(record: RunRecord, nowMs: number, now: CellUsageNow | null = nu
   const { error, policy, image, model, limits, changeset, network, continues, leftOut, calls } = record;
   const rows: [string, string | null][] = [
     ["project", name(project, 500)],
-    ["requested", `${queuedAt} (${ageText(nowMs - Date.parse(queuedAt))})`],
+    ["requested", `${queuedAt} (${agoText(queuedAt, nowMs)})`],
     ["started", startedAt],
     ["ended", endedAt],
     ["took", record.durationMs === null ? null : durationText(record.durationMs)],
@@ -70,15 +70,6 @@ function statusText({ status, exitCode, signal }: Pick<RecordedCall, "status" | 
   const shown = name(status.replaceAll("_", " "), 40);
   if (signal !== null) return `${shown} (${name(signal, 20)})`;
   return exitCode === null || exitCode === 0 ? shown : `${shown} (exit code ${exitCode})`;
-}
-
-/** How long ago, in the largest unit. */
-function ageText(ms: number): string {
-  const seconds = Math.max(0, Math.round(ms / 1000));
-  if (seconds < 60) return `${seconds} s ago`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
-  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h ago`;
-  return `${Math.floor(seconds / 86_400)} d ago`;
 }
 
 function callLines(calls: readonly RecordedCall[], depth: number): string[] {
@@ -166,7 +157,7 @@ export async function listRunsVerb(options: ListOptions, terminal: Terminal): Pr
         const { id, kind, worker: of, queuedAt, durationMs, project } = record;
         const took = durationMs === null ? "-" : durationText(durationMs);
         const shown = printableLine(kind === "session" ? `${of} (session)` : of, 40);
-        const began = ageText(nowMs - Date.parse(queuedAt));
+        const began = agoText(queuedAt, nowMs);
         return [id, statusText(record), shown, began, took, ...(allProjects ? [printableLine(project)] : [])];
       },
       none: "There are no runs. Items of fleets are in `corral fleet ls`.",

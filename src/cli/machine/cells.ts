@@ -1,6 +1,6 @@
-import { durationText, roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import { listCells, reapCells } from "../../operations/machine.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { durationText, roughBytesText } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
 import { printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 

@@ -1,6 +1,6 @@
-import { roughBytesText } from "../../fleet/report/measures/gathered.ts";
 import { collectState, measureState } from "../../operations/stored/stored-state.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { counted, roughBytesText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { ageOf } from "../terminal/arguments.ts";
 import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
@@ -29,10 +29,10 @@ export async function duVerb(options: { readonly json?: boolean }, terminal: Ter
     return 0;
   }
   const sum = kinds.reduce((total, { measured }) => total + (measured?.bytes ?? 0), 0);
-  const rows = kinds.map(({ name, unit, measured }) => {
+  const rows = kinds.map(({ name, unit, one, measured }) => {
     if (measured === null) return [name, "?", ""];
     const size = `${measured.complete ? "" : "≥ "}${roughBytesText(measured.bytes)}`;
-    return [name, size, `${measured.count} ${unit}`];
+    return [name, size, counted(measured.count, one, unit)];
   });
   stdout.write(`${columns([["KIND", "SIZE", "COUNT"], ...rows, ["all", roughBytesText(sum), ""]])}\n`);
   for (const { name, trouble } of kinds)
@@ -53,7 +53,7 @@ export async function gcVerb(options: CollectOptions, terminal: Terminal): Promi
   }
   const done = dryRun ? "would remove" : "removed";
   let [count, bytes] = [0, 0];
-  for (const { name, unit, rule, removed, stays, trouble } of kinds) {
+  for (const { name, unit, one, rule, removed, stays, trouble } of kinds) {
     count += removed.length;
     for (const one of removed) bytes += one.bytes ?? 0;
     const lines = removed.slice(0, MAX_LINES).map(({ what, why, bytes: size }) => {
@@ -61,7 +61,7 @@ export async function gcVerb(options: CollectOptions, terminal: Terminal): Promi
     });
     if (removed.length > MAX_LINES) lines.push(`${done} ${name}: ${removed.length - MAX_LINES} more`);
     for (const line of lines) stdout.write(`${line}\n`);
-    if (stays > 0) say(terminal, `kept ${name}: ${stays} ${unit} (${rule})`);
+    if (stays > 0) say(terminal, `kept ${name}: ${counted(stays, one, unit)} (${rule})`);
     if (trouble !== null) say(terminal, `corral: ${name}: ${printableLine(trouble, 500)}`);
   }
   if (count === 0) say(terminal, "There is nothing to remove.");

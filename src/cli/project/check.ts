@@ -3,6 +3,7 @@ import { checkProject } from "../../operations/implied-project.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import type { CheckReport } from "../../run/explain/check.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { counted } from "../../text/amounts.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
@@ -25,17 +26,13 @@ function reportText(report: CheckReport, dir: string, colors: Colors): string {
   for (const [name, parents] of Object.entries(inherits))
     lines.push(`policy ${[name, ...parents].join(", which extends ")}`);
   if (problems.length > 0)
-    lines.push(`${count(problems.length, "mistake")}. Fix these first; call paths are checked after that`);
+    lines.push(`${counted(problems.length, "mistake")}. Fix these first; call paths are checked after that`);
   else if (workers === 0) lines.push(`Nothing to check: there are no workers in ${dir}.`);
   else {
     const outcome =
       failing.length === 0 ? colors.green("all would run") : colors.red(`${failing.length} would not run`);
-    lines.push(`${count(workers, "worker")}, ${count(paths, "call path")}: ${outcome}`);
+    lines.push(`${counted(workers, "worker")}, ${counted(paths, "call path")}: ${outcome}`);
   }
   if (cut) lines.push(`there are more call paths; only the first ${paths} were checked`);
   return lines.join("\n");
-}
-
-function count(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -128,7 +128,7 @@ export function printList<T>(
   { head, rowOf, none }: Table<T>,
 ): void {
   if (list.length === 0 && !json) say(terminal, none);
-  else printResult(terminal, json, list, () => columns([head, ...list.map(rowOf)]));
+  else printResult(terminal, json, list, () => columns(fittedRows([head, ...list.map(rowOf)], terminal.stdout)));
 }
 
 /** A list that may be cut: in JSON beside `more`, or as a table and, in words such as `newest`, which part of the list it is. */
@@ -153,6 +153,20 @@ interface CutList<T> {
   readonly order: string;
   /** Its field in JSON. */
   readonly name: string;
+}
+
+const LEAST_WIDTH = 8;
+
+/** At a terminal that is too narrow, the widest columns but the first, which has what other commands are given, are cut. */
+function fittedRows(rows: readonly (readonly string[])[], { isTTY, columns: room = 0 }: Terminal["stdout"]) {
+  if (!isTTY || room === 0) return rows;
+  const [first = 0, ...widths] = (rows[0] ?? []).map((_, at) =>
+    Math.max(...rows.map((row) => columnsOf(row[at] ?? ""))),
+  );
+  const over = () => widths.reduce((sum, width) => sum + width + 2, first) - room;
+  for (let widest = Math.max(...widths); over() > 0 && widest > LEAST_WIDTH; widest = Math.max(...widths))
+    widths[widths.indexOf(widest)] = widest - 1;
+  return rows.map(([id = "", ...cells]) => [id, ...cells.map((cell, at) => fittedText(cell, widths[at] ?? 0))]);
 }
 
 /** Rows in columns as wide as they need to be. */

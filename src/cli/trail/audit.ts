@@ -7,6 +7,7 @@ import {
   type ProjectPlace,
   verifyAudit,
 } from "../../operations/audit.ts";
+import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
@@ -222,7 +223,7 @@ async function verify(place: ProjectPlace, { json }: AuditOptions, terminal: Ter
 
 function verdictText({ ok, records, firstAt, lastAt, problems, notes }: Verdict): string {
   const span = firstAt === null ? "" : `, ${firstAt} to ${lastAt}`;
-  const count = `${records} record${records === 1 ? "" : "s"}${span}`;
+  const count = `${counted(records, "record")}${span}`;
   const remark = ({ line, what }: { line: number; what: string }): string =>
     line === 0 ? what : `line ${line}: ${what}`;
   return [

@@ -1,3 +1,4 @@
+import { counted } from "../../text/amounts.ts";
 import type { ReadOptions, TextResult } from "../model/files.ts";
 import { notText, unfit } from "../model/refusals.ts";
 
@@ -193,7 +194,7 @@ function goOn(offset: number, newlines: number, column: number | null, content: 
 }
 
 function afterTheEnd(bytes: number, offset: number, lines: number): TextResult {
-  const hint = `The file has ${lines} ${lines === 1 ? "line" : "lines"}: offset ${offset} is after its end.`;
+  const hint = `The file has ${counted(lines, "line")}: offset ${offset} is after its end.`;
   return {
     type: "text",
     content: "",

@@ -1,5 +1,6 @@
+import { counted, countText, durationText, rateText } from "../../text/amounts.ts";
 import { escaped, LONGEST } from "./measures/escaped.ts";
-import { counted, countText, durationText, type ItemSpan, isSuccess, OUTCOMES, rateText } from "./measures/gathered.ts";
+import { type ItemSpan, isSuccess, OUTCOMES } from "./measures/gathered.ts";
 import {
   type DurationStatistics,
   type Histogram,

@@ -1,9 +1,7 @@
+import { counted, countText, durationText, rateText, roughBytesText } from "../../text/amounts.ts";
 import { densityFigure, durationsFigure, throughputFigure, timelineFigure } from "./figures.ts";
 import { escaped, LONGEST } from "./measures/escaped.ts";
 import {
-  counted,
-  countText,
-  durationText,
   type Gathered,
   gather,
   OUTCOMES,
@@ -12,8 +10,6 @@ import {
   type ReportData,
   type ReportFleet,
   type ReportItem,
-  rateText,
-  roughBytesText,
 } from "./measures/gathered.ts";
 import { histogramOf } from "./measures/statistics.ts";
 

@@ -5,7 +5,7 @@ import { copyInto } from "../../files/host/content.ts";
 import type { HeldFolders } from "../../files/host/folder.ts";
 import type { Enforcement } from "../../isolation/plan/enforcement.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
-import type { CellExit, ServedItem, ServingCell } from "../../isolation/port/cell.ts";
+import { type CellExit, KILLED, type ServedItem, type ServingCell } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { knownAs } from "../../run/cell/attachment-pins.ts";
@@ -223,8 +223,6 @@ function faultOf(error: unknown): string | null {
 }
 
 const UNMEASURED = { cpuMs: null, memoryBytesPeak: null };
-/** 128 + SIGKILL. */
-const KILLED = 137;
 
 /** How the item's command ended, reported as for a cell of its own. */
 async function exitOf(served: ServedItem, cell: ServingCell): Promise<CellExit> {

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Socket } from "node:net";
 import { within } from "../../platform/within.ts";
 import { COMMANDS_PATH, type Plan } from "../plan/plan.ts";
-import type { CellExit, Exec, ExecExit, ExecRequest } from "../port/cell.ts";
+import { type CellExit, type Exec, type ExecExit, type ExecRequest, KILLED } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import {
   type CommandPipes,
@@ -106,8 +106,6 @@ const FIRST_LOOK_MS = 1;
 const LAST_LOOK_MS = 100;
 /** Streams of ended commands that processes still hold; of more, the oldest is closed. */
 const MAX_HELD = 32;
-/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
-const KILLED = 137;
 
 /** The first process of a session's cell, as a driver reaches it. */
 export interface FirstProcessLink {

@@ -21,7 +21,15 @@ import { CellNetwork, enterFromOutside } from "../network/listen-in.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
 import { refusalFrom } from "../plan/plan-for.ts";
-import type { Cell, Exec, ExecExit, ExecRequest, ServingCell, SessionCell } from "../port/cell.ts";
+import {
+  type Cell,
+  type Exec,
+  type ExecExit,
+  type ExecRequest,
+  KILLED,
+  type ServingCell,
+  type SessionCell,
+} from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Reaped, type Start, type StartRequest } from "../port/driver.ts";
 import { containerName, labelsFor, readLabels } from "../port/labels.ts";
 import { asServingCell, ServingReplies } from "../serving/serving-cell.ts";
@@ -83,9 +91,6 @@ async function execAtTerminal(
   const exec = await execIn(container, user, request);
   return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, () => server.oomKills())) };
 }
-
-/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
-const KILLED = 137;
 
 /** Null if the cell did not answer. */
 type OomKills = { readonly oomKills: number | null } | null;

@@ -1,4 +1,5 @@
 import type { Violation } from "../../sandbox/violation.ts";
+import { counted } from "../../text/amounts.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
 import { type Plan, type PlannedMount, type PlannedTmpfs, SECRETS_PATH } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
@@ -204,7 +205,7 @@ function networkLine(network: Plan["network"]): string {
   if (network === "open") return "open";
   if (network === "none") return "loopback only";
   const { names, proxy } = network;
-  const hosts = `${names.length} host${names.length === 1 ? "" : "s"}`;
+  const hosts = counted(names.length, "host");
   return `loopback only, ${hosts}${proxy ? " and a proxy" : ""} through Corral`;
 }
 

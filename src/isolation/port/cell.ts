@@ -35,6 +35,9 @@ export type Listening =
   /** Nothing listens. `reason`: in words for people, e.g. that a program of the cell has taken one of the addresses. */
   | { readonly ok: false; readonly reason: string };
 
+/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
+export const KILLED = 137;
+
 export type CellExit =
   | {
       readonly kind: "exited";

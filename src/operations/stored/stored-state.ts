@@ -47,8 +47,9 @@ export interface CollectOptions {
 export interface StoredKind {
   /** As `du` and `gc` name it. */
   readonly name: string;
-  /** What it is counted in. */
+  /** What it is counted in, and what one of it is called. */
   readonly unit: string;
+  readonly one: string;
   /** What `gc` removes of it, and what removes the rest. */
   readonly rule: string;
   /** Rejects if it cannot be known now, for example without an Engine. */
@@ -97,6 +98,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "runs",
     unit: "runs",
+    one: "run",
     rule: "30 days, 1,000 of a project, 1 GiB in all, if nothing else is set",
     async measure({ stateDir }, signal) {
       const projects = await projectFolders(statePaths(stateDir).runs);
@@ -116,6 +118,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "fleets",
     unit: "projects",
+    one: "project",
     rule: "results, also as a cache; only with --older-than, or `corral fleet rm`",
     measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "fleets"), PROJECT, signal),
     collect: collectFleets,
@@ -123,6 +126,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "changes",
     unit: "changesets",
+    one: "changeset",
     rule: "never: they wait for `corral changes apply` or `discard`",
     measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).changes, CHANGESET, signal),
     staying: async ({ stateDir }) => (await stateEntries(statePaths(stateDir).changes, CHANGESET)).length,
@@ -131,6 +135,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "transcripts",
     unit: "projects",
+    one: "project",
     rule: "30 days, if nothing else is said",
     measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "transcripts"), PROJECT, signal),
     async collect({ stateDir }, options) {
@@ -142,6 +147,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "approvals",
     unit: "projects",
+    one: "project",
     rule: "questions that were decided 30 days ago, and all but the newest 500 of a project",
     measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).inbox, PROJECT, signal),
     collect: collectQuestions,
@@ -149,6 +155,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "audit",
     unit: "projects",
+    one: "project",
     rule: "never: a trail with a gap proves nothing",
     measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "audit"), PROJECT, signal),
     staying: async ({ stateDir }) => (await stateEntries(join(stateDir, "audit"), PROJECT)).length,
@@ -157,6 +164,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "live",
     unit: "processes",
+    one: "process",
     rule: "directories and containers of dead processes, as `corral reap` does",
     measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).live, ANYTHING, signal),
     collect: collectDead,
@@ -164,6 +172,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "git",
     unit: "projects",
+    one: "project",
     rule: "mirrors that no run used for 30 days, while no corral runs",
     measure: ({ stateDir }, signal) => measuredEntries(join(stateDir, "git"), PROJECT, signal),
     async collect({ stateDir }, options) {
@@ -176,6 +185,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "compiled",
     unit: "versions",
+    one: "version",
     rule: "what Node compiled and did not use for 30 days; made again",
     measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).compiled, ANYTHING, signal),
     collect: async ({ stateDir }, options) =>
@@ -184,6 +194,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "names",
     unit: "files",
+    one: "file",
     rule: "users of cells that no run was given for 30 days; made again",
     measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).sharedNames, ANYTHING, signal),
     collect: async ({ stateDir }, options) =>
@@ -192,6 +203,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "environments",
     unit: "environments",
+    one: "environment",
     rule: "packages of workers that no run used for 30 days; prepared again",
     async measure({ stateDir }, signal) {
       return await measuredEntries(statePaths(stateDir).environments, ENVIRONMENT, signal);
@@ -206,6 +218,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "images",
     unit: "images",
+    one: "image",
     rule: "`corral images rm` removes those of projects; layers count in each",
     async measure(machine) {
       const { images } = await openEngine({ ...machine, looksOnly: true });
@@ -218,6 +231,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "unpacked images",
     unit: "images",
+    one: "image",
     rule: "for cells of runc; what no process used for 30 days; unpacked again",
     async measure(machine) {
       const { unpacked } = await openEngine({ ...machine, looksOnly: true });
@@ -237,6 +251,7 @@ const STORED_KINDS: readonly StoredKind[] = [
   {
     name: "other",
     unit: "entries",
+    one: "entry",
     rule: "the gate, keys and records of Corral; never",
     measure: ({ stateDir }, signal) => measuredEntries(stateDir, OTHER, signal),
     collect: nothing,
@@ -325,13 +340,13 @@ async function collectDead(
 }
 
 /** One kind of what Corral keeps, as it was measured. `trouble`: why it is not known, e.g. because no Engine answers. */
-export interface MeasuredKind extends Pick<StoredKind, "name" | "unit" | "rule"> {
+export interface MeasuredKind extends Pick<StoredKind, "name" | "unit" | "one" | "rule"> {
   readonly measured: Measured | null;
   readonly trouble: string | null;
 }
 
 /** What was removed of one kind. `trouble`: why not all of it that may go. */
-export interface CollectedKind extends Pick<StoredKind, "name" | "unit" | "rule"> {
+export interface CollectedKind extends Pick<StoredKind, "name" | "unit" | "one" | "rule"> {
   readonly removed: readonly Removed[];
   /** How many there are that are never removed here. */
   readonly stays: number;
@@ -345,9 +360,9 @@ const MEASURE_MS = 20_000;
 export async function measureState(machine: MachinePlace): Promise<MeasuredKind[]> {
   const signal = AbortSignal.timeout(MEASURE_MS);
   const kinds: MeasuredKind[] = [];
-  for (const { name, unit, rule, measure } of STORED_KINDS) {
+  for (const { name, unit, one, rule, measure } of STORED_KINDS) {
     const { value, trouble } = await unlessTrouble(() => measure(machine, signal));
-    kinds.push({ name, unit, rule, measured: value, trouble });
+    kinds.push({ name, unit, one, rule, measured: value, trouble });
   }
   return kinds;
 }
@@ -359,9 +374,9 @@ export async function collectState(
 ): Promise<CollectedKind[]> {
   const options = { olderThanMs, dryRun, nowMs: Date.now() };
   const kinds: CollectedKind[] = [];
-  for (const { name, unit, rule, collect, staying } of STORED_KINDS) {
+  for (const { name, unit, one, rule, collect, staying } of STORED_KINDS) {
     const { value, trouble } = await unlessTrouble(() => collect(machine, options));
-    kinds.push({ name, unit, rule, removed: value ?? [], stays: (await staying?.(machine)) ?? 0, trouble });
+    kinds.push({ name, unit, one, rule, removed: value ?? [], stays: (await staying?.(machine)) ?? 0, trouble });
   }
   return kinds;
 }

@@ -5,7 +5,7 @@ import { ATTACHMENTS_PATH } from "../../isolation/plan/plan.ts";
 import { type PinRefusal, type Pins, pinSources } from "../../isolation/sources/pin.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { formatBytes } from "../../text/amounts.ts";
+import { counted, formatBytes } from "../../text/amounts.ts";
 import type { CellHost } from "../model/environment.ts";
 import type { Attachment, Job } from "../model/job.ts";
 
@@ -79,7 +79,7 @@ function ruleViolations(
   const violations: Violation[] = [];
   const refuse = (reason: string): number => violations.push({ code: "ATTACHMENTS_NOT_TAKEN", worker, reason });
   if (maxCount !== undefined && attachments.length > maxCount)
-    refuse(`it takes at most ${maxCount} attachment${maxCount === 1 ? "" : "s"}, and was given ${attachments.length}`);
+    refuse(`it takes at most ${counted(maxCount, "attachment")}, and was given ${attachments.length}`);
   if (maxBytes !== undefined && bytes > maxBytes)
     refuse(`it takes at most ${formatBytes(maxBytes)} of attachments, and was given ${formatBytes(bytes)}`);
   for (const { name } of suffixes === undefined ? [] : attachments) {

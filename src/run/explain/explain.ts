@@ -20,6 +20,7 @@ import { type ShownNetwork, shownNetwork } from "../../sandbox/network/rule.ts";
 import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { type ShownNarrowing, shownNarrowing } from "../../sandbox/wording.ts";
+import { counted } from "../../text/amounts.ts";
 import { callConsent, callViolations } from "../calls/call.ts";
 import { type Plumbing, prepare } from "../cell/prepare.ts";
 import { CallTree, type Job } from "../model/job.ts";
@@ -180,7 +181,7 @@ function furtherNotes({ dynamic, git = [], withoutEffect = [] }: WorkerDefinitio
   const notes = withoutEffect.map(describeProblem);
   if (dynamic !== null) {
     const where = dynamic.within === null ? "" : ` in ${dynamic.within.join(", ")}`;
-    const count = dynamic.max === 1 ? "1 directory" : `${dynamic.max} directories`;
+    const count = counted(dynamic.max, "directory", "directories");
     notes.push(`While it runs, it may be granted up to ${count}${where}, if a rule or a person approves.`);
   }
   if (git.length > 0) notes.push(`It may use these git repositories, as far as its callers may: ${git.join(", ")}.`);

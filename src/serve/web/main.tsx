@@ -2,6 +2,7 @@ import { type ComponentType, render } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, ServiceClient } from "../../client/client.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
+import { countText } from "../../text/amounts.ts";
 import { toOwnService } from "./api/transport.ts";
 import { type App, AppContext, type PageProps, useApp, useShortcuts } from "./app/context.ts";
 import { useResource } from "./app/resource.ts";
@@ -19,7 +20,6 @@ import { Workers } from "./pages/workers/workers.tsx";
 import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
 import { applyTheme, keepTheme, keptTheme, nextTheme } from "./session/theme.ts";
 import { forgetToken, keepToken, takeToken, tokenInFragment } from "./session/token.ts";
-import { countText } from "./text/amounts.ts";
 
 type ApprovalPage = AnswerOf<"approvals.list">;
 type Caller = AnswerOf<"host.caller">;

@@ -6,7 +6,7 @@ import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
 import { commandArguments, FirstLine } from "../../commands/command-start.ts";
 import type { ControlGroup } from "../../kernel/control-group.ts";
 import { gateOf, type Plan, type PlannedUser } from "../../plan/plan.ts";
-import type { Exec, ExecRequest, TerminalSize } from "../../port/cell.ts";
+import { type Exec, type ExecRequest, KILLED, type TerminalSize } from "../../port/cell.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import { type CellPaths, type RuncOptions, runtimeWords } from "../model/layout.ts";
 import { ociProcess } from "./oci-config.ts";
@@ -101,13 +101,11 @@ async function judged(
   if (code === null) return { kind: "lost", reason: `runc was ended from outside (${signal ?? "no signal"})` };
   const error = errorsIn(await readFile(log, "utf8").catch(() => ""));
   if (error !== null) return { kind: "lost", reason: `runc could not run the command: ${error}` };
+  // A command that is killed may end before it has said that it began.
   if (beginning !== null && !beginning.hasBegun && code !== KILLED)
     return { kind: "lost", reason: `the command did not start: ${beginning.line ?? "no reason given"}` };
   return { kind: "exited", code };
 }
-
-/** A command that is killed may end before it has said that it began. */
-const KILLED = 137;
 
 /** Pauses both streams while the caller still processes what was read: the command waits, and memory does not grow. */
 function deliver(

@@ -2,11 +2,8 @@ import { within } from "../../../platform/within.ts";
 import { CELL_END_MS } from "../../commands/command-cell.ts";
 import { SCRIPT_MS, SIGNAL_ALL_SCRIPT } from "../../commands/command-start.ts";
 import { GATE_PATH } from "../../plan/plan.ts";
-import type { Cell, ExecExit, ExecRequest, SessionCell } from "../../port/cell.ts";
+import { type Cell, type ExecExit, type ExecRequest, KILLED, type SessionCell } from "../../port/cell.ts";
 import { type CommandPlace, type RuncExit, runcExec } from "./exec.ts";
-
-/** Exit code of a program that a SIGKILL ended: from Corral, another program, or the kernel for memory. */
-const KILLED = 137;
 
 /** A cell whose first process only waits, and in which commands run one after another as the worker's user. */
 export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): SessionCell {

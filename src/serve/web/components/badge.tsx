@@ -1,4 +1,4 @@
-import { words } from "../text/amounts.ts";
+import { words } from "../../../text/amounts.ts";
 
 export type Tone = "good" | "bad" | "warn" | "busy" | "plain";
 

@@ -1,4 +1,4 @@
-import { plural } from "../text/amounts.ts";
+import { counted } from "../../../text/amounts.ts";
 import type { FileDiff, Left, Row } from "../text/diff.ts";
 import { Button, Confirm } from "./dialog.tsx";
 import { Visible } from "./visible.tsx";
@@ -68,7 +68,7 @@ export function ConfirmUnseen({
             <code>
               <Visible text={name} />
             </code>{" "}
-            {lines === 0 ? "" : plural(lines, "line")}
+            {lines === 0 ? "" : counted(lines, "line")}
           </li>
         ))}
       </ul>
@@ -78,8 +78,8 @@ export function ConfirmUnseen({
 
 function leftText(left: readonly Left[]): string {
   const lines = left.reduce((sum, one) => sum + one.lines, 0);
-  const places = plural(left.length, "name");
-  const what = lines === 0 ? places : `${plural(lines, "line")} of ${places}`;
+  const places = counted(left.length, "name");
+  const what = lines === 0 ? places : `${counted(lines, "line")} of ${places}`;
   return `${what} ${left.length === 1 && lines < 2 ? "is" : "are"}`;
 }
 

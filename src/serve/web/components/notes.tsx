@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import type { ApiError } from "../../../client/client.ts";
-import { plural } from "../text/amounts.ts";
+import { counted } from "../../../text/amounts.ts";
 import { Visible } from "./visible.tsx";
 
 /** In place of a list that is empty: why, and what to do first. */
@@ -55,7 +55,7 @@ export function MoreItems({
   readonly what: string;
   readonly chip?: string;
 }) {
-  return count <= 0 ? null : <li class={`quiet ${chip}`}>and {plural(count, `more ${what}`)}, not shown</li>;
+  return count <= 0 ? null : <li class={`quiet ${chip}`}>and {counted(count, `more ${what}`)}, not shown</li>;
 }
 
 /** Shown only if an answer takes long enough to be noticed (its style says when). */

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import type { AnswerOf } from "../../../operations/contract/table.ts";
-import { countText } from "../text/amounts.ts";
+import { countText } from "../../../text/amounts.ts";
 import { useRowKeys } from "./virtual-list.tsx";
 import { Visible } from "./visible.tsx";
 

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
+import { agoText } from "../../../text/amounts.ts";
 import { clipped, printable, visibleName, visibleParts } from "../../../text/visible.ts";
-import { agoText } from "../text/amounts.ts";
 import type { AnsiLine, AnsiLook } from "../text/ansi.ts";
 
 const SHOWN_MS = 1500;

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { AnswerOf, AskOf } from "../../../../operations/contract/table.ts";
+import { counted, words } from "../../../../text/amounts.ts";
 import { clipped } from "../../../../text/visible.ts";
 import { type PageProps, useApp } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
@@ -8,7 +9,6 @@ import { Button } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { plural, words } from "../../text/amounts.ts";
 
 type AuditRecord = AnswerOf<"audit.page">["records"][number];
 
@@ -216,7 +216,7 @@ function Records({ ask }: { readonly ask: AskOf<"audit.page"> }) {
     <>
       {data.foreign === 0 ? null : (
         <p class="audit-hint">
-          {plural(data.foreign, "line")} of the trail {data.foreign === 1 ? "is" : "are"} no record that Corral wrote.
+          {counted(data.foreign, "line")} of the trail {data.foreign === 1 ? "is" : "are"} no record that Corral wrote.
           Run <code>corral audit verify</code> on the machine.
         </p>
       )}

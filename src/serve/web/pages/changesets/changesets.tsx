@@ -1,6 +1,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { counted, countText, roughBytesText, words } from "../../../../text/amounts.ts";
 import { visibleName } from "../../../../text/visible.ts";
 import { type PageProps, useApp, useMay, useShortcuts } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
@@ -12,7 +13,6 @@ import { Table } from "../../components/table.tsx";
 import { useRowKeys } from "../../components/virtual-list.tsx";
 import { Ago, Name, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { bytesText, countText, plural, words } from "../../text/amounts.ts";
 import { cutDiff, type FileDiff, type Left, parseDiff } from "../../text/diff.ts";
 
 type Review = AnswerOf<"changesets.review">;
@@ -71,7 +71,7 @@ function Decision({ review, reload }: { readonly review: Review; readonly reload
       return isChosen && lines > 0 ? [{ name: visibleName(part.path, "kept"), lines }] : [];
     }),
     ...(isWhole && notShown > 0
-      ? [{ name: `${plural(notShown, "change")} beyond the limit, which have no names here`, lines: 0 }]
+      ? [{ name: `${counted(notShown, "change")} beyond the limit, which have no names here`, lines: 0 }]
       : []),
   ];
   const showAll = (): void => {
@@ -163,7 +163,8 @@ function Decision({ review, reload }: { readonly review: Review; readonly reload
       </div>
       <p class="quiet">
         <span class="added">+{countText(total.added)}</span> <span class="removed">−{countText(total.removed)}</span> in{" "}
-        {plural(total.files, "file")}, {bytesText(total.bytes)} · project <Visible text={project} max={80} /> · run{" "}
+        {counted(total.files, "file")}, {roughBytesText(total.bytes)} · project <Visible text={project} max={80} /> ·
+        run{" "}
         <a href={hrefTo(["runs", run])}>
           <code>{run}</code>
         </a>{" "}
@@ -201,11 +202,11 @@ function Decision({ review, reload }: { readonly review: Review; readonly reload
       </div>
       {parts.length > limit ? (
         <Button kind="quiet" act={showAll}>
-          {plural(parts.length - limit, "more path")} not shown: show all
+          {counted(parts.length - limit, "more path")} not shown: show all
         </Button>
       ) : null}
       {notShown > 0 ? (
-        <p class="quiet">{plural(notShown, "more change")} cannot be shown, and are applied only with all.</p>
+        <p class="quiet">{counted(notShown, "more change")} cannot be shown, and are applied only with all.</p>
       ) : null}
       {unfit.length === 0 ? null : <Unfit review={review} />}
       {unseen ? (
@@ -318,7 +319,7 @@ function Unfit({ review: { unfit } }: { readonly review: Review }) {
           </li>
         ))}
         {unfit.length > MOST_UNFIT ? (
-          <li class="quiet">and {plural(unfit.length - MOST_UNFIT, "more change")}</li>
+          <li class="quiet">and {counted(unfit.length - MOST_UNFIT, "more change")}</li>
         ) : null}
       </ul>
     </section>

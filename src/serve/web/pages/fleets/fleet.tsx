@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { counted, countText, durationText, words } from "../../../../text/amounts.ts";
 import { useApp, useMay } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge, toneOf } from "../../components/badge.tsx";
@@ -8,7 +9,6 @@ import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { MachineTable } from "../../components/table.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { countText, durationText, plural, words } from "../../text/amounts.ts";
 import { ItemDialog } from "./item-dialog.tsx";
 import { ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
@@ -186,8 +186,8 @@ function Actions({
         </Button>
       ) : null}
       {mayRetry ? (
-        <Button act={() => send("retry", `${plural(counts.failed, "item")} will run again.`)}>
-          {`Retry ${plural(counts.failed, "failed item")}`}
+        <Button act={() => send("retry", `${counted(counts.failed, "item")} will run again.`)}>
+          {`Retry ${counted(counts.failed, "failed item")}`}
         </Button>
       ) : null}
       {endedAt === null ? (
@@ -230,7 +230,7 @@ function Failures({
   const shown = groups.reduce((sum, { count }) => sum + count, 0);
   return (
     <section aria-labelledby="failures">
-      <h2 id="failures">{plural(failed, "failure")} by cause</h2>
+      <h2 id="failures">{counted(failed, "failure")} by cause</h2>
       <ul class="fleet-causes">
         {groups.map(({ count, status, text, example }) => (
           <li key={example}>
@@ -270,7 +270,7 @@ function Machines({ fleet: { machines, counts, spec } }: { readonly fleet: Shown
       ) : (
         <>
           <p class="quiet machines-sum" role="status">
-            {plural(elsewhere, "item")} on {countText(busy)} of {plural(machines.length, "machine")}
+            {counted(elsewhere, "item")} on {countText(busy)} of {counted(machines.length, "machine")}
             {counts.running > elsewhere
               ? `, ${countText(counts.running - elsewhere)} at the process that owns the fleet`
               : ""}
@@ -295,5 +295,5 @@ function about({ why, running, runningInAll }: FleetMachine) {
         Takes none: <Visible text={why} max={500} />
       </>
     );
-  return runningInAll > running ? `runs ${plural(runningInAll - running, "item")} of other fleets` : "";
+  return runningInAll > running ? `runs ${counted(runningInAll - running, "item")} of other fleets` : "";
 }

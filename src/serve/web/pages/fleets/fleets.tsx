@@ -1,4 +1,5 @@
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { countText } from "../../../../text/amounts.ts";
 import type { PageProps } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -6,7 +7,6 @@ import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.
 import { Table } from "../../components/table.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { countText } from "../../text/amounts.ts";
 import { FleetPage } from "./fleet.tsx";
 
 type Fleet = AnswerOf<"fleets.list">["fleets"][number];

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { durationText, roughBytesText } from "../../../../text/amounts.ts";
 import { present } from "../../../../text/present.ts";
 import { printable } from "../../../../text/visible.ts";
 import { useNow, useResource } from "../../app/resource.ts";
@@ -8,7 +9,6 @@ import { Dialog } from "../../components/dialog.tsx";
 import { ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { bytesText, durationText } from "../../text/amounts.ts";
 
 type Fleet = AnswerOf<"fleets.list">["fleets"][number];
 type ShownItem = AnswerOf<"fleets.item">;
@@ -116,7 +116,7 @@ function ResultLine({
       )}
       {exitCode === null ? null : <span>exit code {exitCode}</span>}
       <span>{durationText(durationMs)}</span>
-      {memoryBytesPeak === null ? null : <span>{bytesText(memoryBytesPeak)} of memory</span>}
+      {memoryBytesPeak === null ? null : <span>{roughBytesText(memoryBytesPeak)} of memory</span>}
       {run === null ? null : (
         <a href={hrefTo(["audit"], { project, run })} title="Its records in the audit trail">
           run <code>{run}</code>

@@ -1,10 +1,10 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { countText, durationText, words } from "../../../../text/amounts.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { EmptyState, ErrorNote } from "../../components/notes.tsx";
 import { useRowKeys, VirtualList } from "../../components/virtual-list.tsx";
 import { Ago, Visible } from "../../components/visible.tsx";
-import { countText, durationText, words } from "../../text/amounts.ts";
 import { type Filter, useItems } from "./items.ts";
 
 type ShownFleet = AnswerOf<"fleets.show">;

@@ -1,5 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { counted, words } from "../../../../text/amounts.ts";
 import { visibleName } from "../../../../text/visible.ts";
 import { useShortcuts } from "../../app/context.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -7,7 +8,6 @@ import { Button } from "../../components/dialog.tsx";
 import { ConfirmUnseen, DiffView, LeftNote, ROOM } from "../../components/diff-view.tsx";
 import { Ago, CodeBlock, Name, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { plural, words } from "../../text/amounts.ts";
 import { cutDiff, parseDiff } from "../../text/diff.ts";
 import { answersOf, deedOf, type OfferedAnswer } from "./question-text.ts";
 
@@ -109,7 +109,7 @@ export function QuestionView({
       </p>
       {waiting.length > 1 ? (
         <p class="waiting-runs">
-          {plural(waiting.length, "run")}{" "}
+          {counted(waiting.length, "run")}{" "}
           {state === "waiting" ? "wait for this, and an answer is" : "asked this, and the end was"} for all of them:{" "}
           {waiting.slice(0, RUNS).map(({ run, root }, index) => (
             <a key={index} href={hrefTo(["runs", root])}>
@@ -203,7 +203,7 @@ export function QuestionView({
               </code>
             </li>
           ))}
-          {more.length > 0 ? <li class="quiet">and {plural(more.length, "more path")}, not shown</li> : null}
+          {more.length > 0 ? <li class="quiet">and {counted(more.length, "more path")}, not shown</li> : null}
         </ul>
       ) : null}
       {diff === undefined ? null : <DiffView {...cut} label="What would change" showAll={showAll} />}

@@ -1,4 +1,5 @@
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { counted, countText } from "../../../../text/amounts.ts";
 import { useResource } from "../../app/resource.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/dialog.tsx";
@@ -6,7 +7,6 @@ import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.
 import { MachineTable } from "../../components/table.tsx";
 import { CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { countText, plural } from "../../text/amounts.ts";
 
 type QueueMachine = AnswerOf<"host.machines">["machines"][number];
 type Finding = AnswerOf<"host.machine">["findings"][number];
@@ -33,7 +33,7 @@ function QueueMachines() {
       ) : (
         <>
           <p class="quiet" role="status">
-            {plural(machines.length, "machine")}: {countText(running)} of {plural(slots, "slot")} in use.
+            {counted(machines.length, "machine")}: {countText(running)} of {counted(slots, "slot")} in use.
           </p>
           <MachineTable machines={machines} note={about} />
         </>

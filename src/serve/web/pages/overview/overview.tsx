@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { counted, countText, durationText } from "../../../../text/amounts.ts";
 import { useApp } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -7,7 +8,6 @@ import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { countText, durationText, plural } from "../../text/amounts.ts";
 
 type Fleet = AnswerOf<"fleets.list">["fleets"][number];
 type Run = AnswerOf<"runs.show">;
@@ -83,7 +83,7 @@ function MachineState() {
   return (
     <a href={hrefTo(["machine"])}>
       {data.ok ? "This machine can run workers" : "This machine cannot run workers"}
-      {warnings === 0 ? "" : `, ${plural(warnings, "warning")}`}
+      {warnings === 0 ? "" : `, ${counted(warnings, "warning")}`}
     </a>
   );
 }
@@ -173,7 +173,7 @@ function ActiveFleets({ fleets }: { readonly fleets: readonly Fleet[] }) {
             <progress
               max={Math.max(1, total)}
               value={done}
-              aria-label={`${countText(done)} of ${plural(total, "item")}`}
+              aria-label={`${countText(done)} of ${counted(total, "item")}`}
             />
             <span class="quiet">
               {countText(done)} of {countText(total)}
@@ -201,7 +201,7 @@ function FirstSteps() {
       ) : (
         <>
           <p>
-            Project <Visible text={project ?? ""} max={80} /> has {plural(data?.workers.length ?? 0, "worker")}. See
+            Project <Visible text={project ?? ""} max={80} /> has {counted(data?.workers.length ?? 0, "worker")}. See
             what one would get, then run it, in the folder of the project:
           </p>
           <CodeBlock text={`corral explain ${worker}\ncorral run ${worker}`} />

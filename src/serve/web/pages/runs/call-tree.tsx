@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { counted, countText, durationText, roughBytesText } from "../../../../text/amounts.ts";
 import { printable } from "../../../../text/visible.ts";
 import { StatusBadge } from "../../components/badge.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { bytesText, countText, durationText, plural } from "../../text/amounts.ts";
 
 type Run = AnswerOf<"runs.show">;
 type CalledRun = Run["calls"][number];
@@ -156,7 +156,7 @@ export function CallTreeView({ run }: { readonly run: Run }) {
       <ul class="call-list">
         <CallNode node={root} caller={null} depth={0} />
       </ul>
-      {run.leftOut > 0 ? <p class="quiet">{plural(run.leftOut, "more call")} did not fit into the record.</p> : null}
+      {run.leftOut > 0 ? <p class="quiet">{counted(run.leftOut, "more call")} did not fit into the record.</p> : null}
       {run.calls.length === 0 ? null : (
         <p class="legend quiet">
           <span class="chip chip-narrowed">↓ narrower than its caller's</span>{" "}
@@ -222,7 +222,7 @@ function CallNode({
           onClick={() => setShown(shown + 200)}
           disabled={depth >= MAX_DEPTH}
         >
-          {countText(calls.length - below.length)} more of {plural(calls.length, "call")}
+          {countText(calls.length - below.length)} more of {counted(calls.length, "call")}
         </button>
       ) : null}
     </li>
@@ -270,7 +270,7 @@ function Sight({ difference }: { readonly difference: Compared }) {
               </span>
             ))}
         {network !== null && network !== "open" && network.length > MAX_HOSTS ? (
-          <span class="quiet">and {plural(network.length - MAX_HOSTS, "more host")}, not shown</span>
+          <span class="quiet">and {counted(network.length - MAX_HOSTS, "more host")}, not shown</span>
         ) : null}
       </div>
       <Limits limits={limits} />
@@ -317,5 +317,5 @@ const MAIN_LIMITS = ["timeoutMs", "memoryBytes", "cpus"];
 
 function amountText(name: string, amount: number): string {
   if (name.endsWith("Ms")) return durationText(amount);
-  return name.endsWith("Bytes") ? bytesText(amount) : String(amount);
+  return name.endsWith("Bytes") ? roughBytesText(amount) : String(amount);
 }

@@ -1,10 +1,10 @@
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { ApiError, isTemporary } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { counted, countText, roughBytesText } from "../../../../text/amounts.ts";
 import { useApp } from "../../app/context.ts";
 import { VirtualList } from "../../components/virtual-list.tsx";
 import { TerminalLine, Visible } from "../../components/visible.tsx";
-import { bytesText, countText, plural } from "../../text/amounts.ts";
 import { KeptLines } from "../../text/ansi.ts";
 
 type Run = AnswerOf<"runs.show">;
@@ -33,7 +33,7 @@ export function RunOutput({ run }: { readonly run: Run }) {
           {(["stdout", "stderr"] as const).map((name) => (
             <button key={name} type="button" aria-pressed={name === stream} onClick={() => setStream(name)}>
               {name}
-              <span class="quiet"> {bytesText(run[name].bytes)}</span>
+              <span class="quiet"> {roughBytesText(run[name].bytes)}</span>
             </button>
           ))}
         </fieldset>
@@ -59,7 +59,7 @@ export function RunOutput({ run }: { readonly run: Run }) {
       )}
       <p class="quiet">
         {lines.dropped > 0 || keptBytes < bytes ? "Only the end is shown. " : ""}
-        {plural(lines.count, "line")}
+        {counted(lines.count, "line")}
         {lines.dropped > 0 ? `, ${countText(lines.dropped)} before them` : ""}
         {isRunning ? <span aria-live="polite">, still running</span> : null}
       </p>

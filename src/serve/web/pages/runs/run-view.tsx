@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf, EventOf } from "../../../../operations/contract/table.ts";
+import { counted, durationText, roughBytesText, words } from "../../../../text/amounts.ts";
 import { useApp, useMay, useShortcuts } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -8,7 +9,6 @@ import { Button, Confirm } from "../../components/dialog.tsx";
 import { ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { bytesText, durationText, plural, words } from "../../text/amounts.ts";
 import { CallTreeView } from "./call-tree.tsx";
 import { RunOutput } from "./output.tsx";
 
@@ -75,7 +75,7 @@ function EventList({ id }: { readonly id: string }) {
           <Visible text={note} />
         </p>
       )}
-      {dropped.current > 0 ? <p class="quiet">{plural(dropped.current, "earlier event")} not shown</p> : null}
+      {dropped.current > 0 ? <p class="quiet">{counted(dropped.current, "earlier event")} not shown</p> : null}
       <ol class="event-list">
         {kept.current.map(({ id: key, at, type, worker, about }) => (
           <li key={key}>
@@ -195,8 +195,11 @@ function Head({ run, reload }: { readonly run: Run; readonly reload: () => void 
         <Fact name="Exit" text={run.exitCode === null ? run.signal : String(run.exitCode)} />
         <Fact name={isRunning ? "Runs for" : "Took"} text={took === null ? null : durationText(Math.max(0, took))} />
         <Fact name="CPU" text={run.usage?.cpuMs == null ? null : durationText(run.usage.cpuMs)} />
-        <Fact name="Memory" text={run.usage?.memoryBytesPeak == null ? null : bytesText(run.usage.memoryBytesPeak)} />
-        <Fact name="Input" text={run.input === null ? null : bytesText(run.input.bytes)} />
+        <Fact
+          name="Memory"
+          text={run.usage?.memoryBytesPeak == null ? null : roughBytesText(run.usage.memoryBytesPeak)}
+        />
+        <Fact name="Input" text={run.input === null ? null : roughBytesText(run.input.bytes)} />
         <Fact name="Arguments" text={run.arguments.length === 0 ? null : run.arguments.join(" ")} />
         <div>
           <dt>Began</dt>
@@ -241,7 +244,7 @@ function Result({ run }: { readonly run: Run }) {
           </div>
           <CodeBlock text={json.slice(0, MAX_JSON_CHARS)} />
           {json.length > MAX_JSON_CHARS ? (
-            <p class="quiet">and {plural(json.length - MAX_JSON_CHARS, "more character")}, neither shown nor copied</p>
+            <p class="quiet">and {counted(json.length - MAX_JSON_CHARS, "more character")}, neither shown nor copied</p>
           ) : null}
         </section>
       ) : null}
@@ -265,7 +268,7 @@ function Files({ run, changes }: { readonly run: Run; readonly changes: RunResul
               <Visible text={`/attachments/${name}`} max={300} />
             </code>
             <span class="quiet" title={sha256 === null ? undefined : `SHA-256 ${sha256}`}>
-              {bytes === null ? "" : bytesText(bytes)}
+              {bytes === null ? "" : roughBytesText(bytes)}
             </span>
           </li>
         ))}

@@ -1,4 +1,5 @@
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { durationText, words } from "../../../../text/amounts.ts";
 import type { PageProps } from "../../app/context.ts";
 import { useNow, useResource } from "../../app/resource.ts";
 import { StatusBadge } from "../../components/badge.tsx";
@@ -6,7 +7,6 @@ import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.
 import { Table } from "../../components/table.tsx";
 import { Ago, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { durationText, words } from "../../text/amounts.ts";
 import { RunView } from "./run-view.tsx";
 
 type Run = AnswerOf<"runs.show">;

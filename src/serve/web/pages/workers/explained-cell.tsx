@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
+import { durationText, roughBytesText, words } from "../../../../text/amounts.ts";
 import { Badge } from "../../components/badge.tsx";
 import { MoreItems } from "../../components/notes.tsx";
 import { Visible } from "../../components/visible.tsx";
-import { bytesText, durationText, words } from "../../text/amounts.ts";
 
 type ExplainedRun = AnswerOf<"workers.explain">["tree"];
 type ExplainedSandbox = NonNullable<ExplainedRun["sandbox"]>;
@@ -167,7 +167,7 @@ function MountChip({ mount, narrowings }: { readonly mount: Mount; readonly narr
     ...(discard ? ["changes are dropped"] : stage ? ["changes wait"] : []),
     ...(isAsked ? ["asks"] : []),
     ...(suffixes.length > 0 ? [`only ${suffixes.join(" ")}`] : []),
-    ...(maxFileBytes === undefined ? [] : [`files up to ${bytesText(maxFileBytes)}`]),
+    ...(maxFileBytes === undefined ? [] : [`files up to ${roughBytesText(maxFileBytes)}`]),
   ];
   return (
     <li class={mode === "rw" ? "chip chip-write" : "chip"}>
@@ -212,7 +212,7 @@ function limitText(limit: string, value: unknown): string {
     return durationText(value)
       .replace(/\.0 s$/, " s")
       .replace(/ 0 (?:s|min|h)$/, "");
-  return limit.endsWith("Bytes") ? bytesText(value) : String(value);
+  return limit.endsWith("Bytes") ? roughBytesText(value) : String(value);
 }
 
 /** The last that lowered it. */
