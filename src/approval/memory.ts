@@ -1,4 +1,4 @@
-import picomatch from "picomatch";
+import { globMatcher } from "../platform/globs.ts";
 import { parseVirtualPath, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import {
   type ApprovalOperation,
@@ -18,7 +18,7 @@ export interface PathGlob {
 /** `*` matches any part of a name, `?` one character, `**` as a whole name any directories. All else is literal. */
 export function parsePathGlob(glob: string): PathGlob {
   const names = partsOf(glob);
-  const whole = names.length === 0 ? () => false : picomatch(names.map(literally).join("/"), OPTIONS);
+  const whole = names.length === 0 ? () => false : globMatcher(names.map(literally).join("/"), OPTIONS);
   const single = names.map(parseNameGlob);
   const isRoot = names.every((name) => name === "**");
   return {
@@ -35,13 +35,14 @@ export function parsePathGlob(glob: string): PathGlob {
 
 /** A glob for a single name, such as a worker's. */
 export function parseNameGlob(glob: string): (name: string) => boolean {
-  return picomatch(literally(glob), OPTIONS);
+  return globMatcher(literally(glob), OPTIONS);
 }
 
-const OPTIONS = { dot: true, noextglob: true, nonegate: true } as const;
+const OPTIONS = { dot: true };
 
 function literally(glob: string): string {
-  return glob.replaceAll(/[^\p{L}\p{N}*?/ _.-]/gu, "\\$&");
+  // In brackets: picomatch reads several backslashes in a row as one.
+  return glob.replaceAll(/[^\p{L}\p{N}*?/ _.-]/gu, (found) => (found === "\\" ? "[\\\\]" : `\\${found}`));
 }
 
 function partsOf(path: string): string[] {

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import picomatch from "picomatch";
+import { globMatcher } from "../../platform/globs.ts";
 import { comparePaths, MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import {
   ALL_SHOWN,
@@ -35,7 +35,7 @@ function parsePattern(listed: string, pattern: string | undefined): Pattern {
   if (refusal !== null) throw unfit("list", listed, refusal);
   const relative = belowHere(pattern);
   const literal = relative.replace(/[()+|^$@!]/g, "\\$&");
-  const matches = picomatch(literal, { dot: true, noextglob: true, nonegate: true, strictSlashes: true });
+  const matches = globMatcher(literal, { dot: true, strictSlashes: true });
   const recursive = relative.includes("**");
   return { depth: recursive ? MAX_TREE_DEPTH : relative.split("/").length, recursive, matches };
 }

@@ -1,9 +1,9 @@
 import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
-import picomatch from "picomatch";
 import { fileFault } from "../../declarations/place/host-place.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { entriesOf } from "../../files/host/tree.ts";
+import { globMatcher } from "../../platform/globs.ts";
 import { comparePaths } from "../../sandbox/virtual-path.ts";
 import { ItemsError } from "./item-fields.ts";
 
@@ -44,7 +44,7 @@ export function parseGlob(pattern: string): Glob {
   const base = below.slice(0, spelled);
   const rest = below.slice(spelled);
   const start = (cwd: string): string => (absolute ? "/" : posix.resolve(cwd, ...up));
-  const whole = picomatch(rest.map(literally).join("/"), OPTIONS);
+  const whole = globMatcher(rest.map(literally).join("/"), OPTIONS);
   return {
     pattern,
     start,
@@ -55,14 +55,14 @@ export function parseGlob(pattern: string): Glob {
   };
 }
 
-const OPTIONS = { noextglob: true, nonegate: true, strictSlashes: true } as const;
+const OPTIONS = { strictSlashes: true };
 const MAGIC = /[*?[\]{}]/;
 
 function folderTest(rest: readonly string[]): Glob["mayHold"] {
   const globstar = rest.indexOf("**");
   const fixed = rest
     .slice(0, globstar < 0 ? rest.length - 1 : globstar)
-    .map((name) => picomatch(literally(name), OPTIONS));
+    .map((name) => globMatcher(literally(name), OPTIONS));
   const hidden = rest.slice(fixed.length).some((name) => name.startsWith("."));
   return (parts) => {
     const last = parts.length - 1;
