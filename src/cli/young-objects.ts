@@ -12,7 +12,7 @@ const PIECE = { arrays: 20, elements: 1000 };
 
 /**
  * Makes room for all the objects of a short command at once. V8 begins with 1 MiB, and doubles it while it looks again and again for what
- * is not used any more: a seventh of the processor time of `corral run` (docs/architecture.md, fact: room-for-a-start).
+ * is not used any more: a seventh of the processor time of `corral run` (docs/facts.md, fact: room-for-a-start).
  *
  * The setting is as usual again before anything is loaded: V8 takes nothing that was compiled under other settings, also not Node's own modules.
  */

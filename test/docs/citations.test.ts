@@ -56,7 +56,7 @@ describe("what code cites", () => {
     const missing = texts.flatMap(([path, text]) =>
       missingIn(text, facts, headings).map((cited) => `${path}: ${cited}`),
     );
-    expect(missing, "state the reason, or cite a page below docs/ or a fact of docs/architecture.md").toEqual([]);
+    expect(missing, "state the reason, or cite a page below docs/ or a fact of docs/facts.md").toEqual([]);
   });
 
   it.each([
@@ -71,7 +71,7 @@ describe("what code cites", () => {
   });
 
   it.each([
-    "// docs/architecture.md, fact: no-exec-kill",
+    "// docs/facts.md, fact: no-exec-kill",
     '// docs/architecture.md, "Addressing"',
     "/srv/docs/a.md",
     "`--seed 3`: the seed of random numbers",
@@ -81,7 +81,12 @@ describe("what code cites", () => {
   });
 });
 
-describe("docs/architecture.md", () => {
+describe("docs/facts.md", () => {
+  it("is beside an architecture of at most 350 lines", async () => {
+    const page = await readFile(new URL("docs/architecture.md", ROOT), "utf8");
+    expect(page.split("\n").length - 1).toBeLessThanOrEqual(350);
+  });
+
   it("has no fact that nothing cites", async () => {
     const { facts } = await known();
     const cited = new Set(

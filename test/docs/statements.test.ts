@@ -107,7 +107,7 @@ describe("docs/library.md", () => {
   });
 });
 
-describe("docs/architecture.md", () => {
+describe("docs/architecture.md and the pages beside it", () => {
   it("says how often a call is made", async () => {
     let calls = 0;
     const failing = (): Promise<never> => {
@@ -117,7 +117,7 @@ describe("docs/architecture.md", () => {
     await expect(asked(failing, ANYTHING)).rejects.toThrow("cut");
     const driver = await readFile(join(ROOT, "src/isolation/engine/driver.ts"), "utf8");
     const [, cells = ""] = /const MAX_ATTEMPTS = (\d+);/.exec(driver) ?? [];
-    const text = await page("docs/architecture.md", "## Failures of the Engine");
+    const text = await page("docs/drivers.md", "## Failures of the Engine");
     expect(text).toContain(`a call that only asks, or a kill | it is made ${calls} times at most`);
     expect(text).toContain(`made again, until it was made ${cells} times`);
   });

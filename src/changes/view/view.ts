@@ -16,7 +16,7 @@ import type { HostUser } from "./lending.ts";
 export interface Overlay {
   /** The directory together with what was written over it. */
   readonly merged: string;
-  /** Only what was written: whole files, and 0:0 devices for deletions (docs/architecture.md, fact: overlay-volume). */
+  /** Only what was written: whole files, and 0:0 devices for deletions (docs/facts.md, fact: overlay-volume). */
   readonly upper: string;
   unmount(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export type ViewKind = "overlay" | "copy";
 
 /**
  * A staged mount as one run sees it: writes go to the staging area, and the directory itself is not changed
- * (docs/architecture.md, fact: overlay-volume). Files that the sandbox does not allow to be read are not in it.
+ * (docs/facts.md, fact: overlay-volume). Files that the sandbox does not allow to be read are not in it.
  */
 export interface View {
   readonly mount: Mount;

@@ -65,7 +65,7 @@ const SETTINGS = {
   idle_session_timeout: "0",
   local_preload_libraries: "",
   tcp_user_timeout: "0",
-  // A plan that was made while a table was empty is used when it is large (docs/architecture.md, fact: plans-without-statistics).
+  // A plan that was made while a table was empty is used when it is large (docs/facts.md, fact: plans-without-statistics).
   enable_seqscan: "off",
   jit: "off",
 };

@@ -345,7 +345,7 @@ const nextAfter = (time: string): string =>
 /**
  * The fleet's row is locked first, so that no other process can take the fleet over before these claims are committed. If the next
  * item waits longer than any does, the clock was set back: then that item's time has come. What an earlier try claimed counts: its
- * runs are known by their names. Items that are locked are found again by their places (docs/architecture.md, fact: plans-without-statistics).
+ * runs are known by their names. Items that are locked are found again by their places (docs/facts.md, fact: plans-without-statistics).
  */
 const CLAIM = filledIn(textBeside(import.meta.url, "sql/claim.sql"), {
   AT_ONCE,

@@ -21,7 +21,7 @@ import { CommandServer, commandsDir } from "./command-server.ts";
  * and SIGQUIT, and nothing can undo that. So it starts the command as the first part of a pipeline in the foreground. The pipe
  * behind the second part cannot be made, because no more descriptors are allowed at that moment: the shell gives the pipeline up,
  * and does not wait for what it has started. That is a job of its own then, with the lowest number that is free
- * (docs/architecture.md, fact: shell-in-the-background).
+ * (docs/facts.md, fact: shell-in-the-background).
  *
  * A fork may fail, if the cell has as many processes as its limit allows: then there is no such job.
  */

@@ -18,7 +18,7 @@ const MAX_FILES = 10_000;
 
 /**
  * Which containers this process starts, on the disk: an Engine that ends meanwhile leaves processes of a container that it no longer knows
- * (docs/architecture.md, fact: volume-without-labels), and if this process ends too, nothing else names them. A file with the owner in its
+ * (docs/facts.md, fact: volume-without-labels), and if this process ends too, nothing else names them. A file with the owner in its
  * first line, then an id a line.
  */
 export class StartedContainers {

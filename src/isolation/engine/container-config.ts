@@ -104,7 +104,7 @@ export function containerConfig(
     Image: plan.image.id,
     Labels: labels,
     Hostname: CELL_HOST_NAME,
-    // Its namespace has a loopback device and nothing else (docs/architecture.md, fact: network-disabled).
+    // Its namespace has a loopback device and nothing else (docs/facts.md, fact: network-disabled).
     NetworkDisabled: plan.network !== "open",
     User: `${first.uid}:${first.gid}`,
     // The gate enters the worker's directory: the Engine would create a missing one, as root, in a granted directory.

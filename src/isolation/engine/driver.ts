@@ -98,7 +98,7 @@ type OomKills = { readonly oomKills: number | null } | null;
 /**
  * A command that was killed may end before the Engine reports the end of its whole cell, so Corral asks the cell itself.
  * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
- * (docs/architecture.md, fact: oom-of-a-child).
+ * (docs/facts.md, fact: oom-of-a-child).
  */
 async function judged(exit: RawExit, cell: Cell, askOomKills: () => Promise<OomKills>): Promise<ExecExit> {
   if (exit.kind === "lost") return exit;
@@ -135,7 +135,7 @@ async function scripted(container: Docker.Container, user: PlannedUser, argv: st
   }
 }
 
-/** More starts at once do not end sooner: the Engine is the limit (docs/architecture.md, fact: engine-start-ceiling). */
+/** More starts at once do not end sooner: the Engine is the limit (docs/facts.md, fact: engine-start-ceiling). */
 const MAX_CONCURRENT_STARTS = 4;
 /** How often a cell is made before its start has failed. */
 const MAX_ATTEMPTS = 3;

@@ -213,7 +213,7 @@ function withShortUrls(docker: Docker): Docker {
 
 /**
  * The client library never settles a call whose answer is cut off in the middle, since it does not listen for an error of
- * the answer (docs/architecture.md, fact: cut-answer-is-silent). So that error is also reported as one of the request, which it does listen for.
+ * the answer (docs/facts.md, fact: cut-answer-is-silent). So that error is also reported as one of the request, which it does listen for.
  */
 function noticing<A extends HttpAgent>(agent: A): A {
   type Adding = { addRequest(request: ClientRequest, ...rest: unknown[]): void };

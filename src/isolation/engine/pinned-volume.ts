@@ -10,7 +10,7 @@ import { asked } from "./answers/asked.ts";
 
 /**
  * How a directory is passed to the daemon: as a volume that it makes with the container, bound to the pinned descriptor, so
- * that it never resolves the directory's path again (docs/architecture.md, fact: pinned-by-volume).
+ * that it never resolves the directory's path again (docs/facts.md, fact: pinned-by-volume).
  */
 export interface PinnedVolume {
   /** Sealed, and of this volume alone: an Engine that ends may leave nothing else of it (fact: volume-without-labels). */

@@ -6,7 +6,7 @@ import type { GateReport, ReportedMount } from "./report.ts";
 
 /**
  * Compares the cell's own report with the plan, line by line. Anything weaker than planned refuses the run, and so does
- * a mount that was not planned (docs/architecture.md, fact: bind-source-resolved-again and
+ * a mount that was not planned (docs/facts.md, fact: bind-source-resolved-again and
  * fact: mount-identity-visible). Without violations, the cell is what was planned.
  */
 export function verifyCell(

@@ -17,7 +17,7 @@ export function isContainerId(text: string): boolean {
 
 /**
  * Ends what is left of containers that their Engine no longer knows: one that ends while it starts a container leaves the process that
- * was to become the first one, which waits for ever and holds all mounts (docs/architecture.md, fact: volume-without-labels). Its control
+ * was to become the first one, which waits for ever and holds all mounts (docs/facts.md, fact: volume-without-labels). Its control
  * groups are removed too. Nothing where this process does not see it, or may not signal it.
  *
  * @param containers ids. Rejects if a process of theirs does not end.
@@ -114,7 +114,7 @@ export async function endedFromOutside<T>(first: FirstProcess | null, engine: ()
 
 /**
  * Looks for it while the worker waits at the gate. It keeps the cell's output open until it ends
- * (docs/architecture.md, fact: first-process-keeps-output). Null if the group does not show it.
+ * (docs/facts.md, fact: first-process-keeps-output). Null if the group does not show it.
  * Synchronous: these files are in memory.
  */
 export function findFirstProcess(group: ControlGroup | null): FirstProcess | null {

@@ -95,7 +95,7 @@ export type OpenPlaces =
 /**
  * Listens at `places` in a network namespace that is another one than this process's. A short program enters it, makes the
  * sockets and hands them over; it has ended when this settles, so no connection can be accepted by it any more
- * (docs/architecture.md, fact: listening-from-outside). Needs root. Rejects with `EngineTrouble`.
+ * (docs/facts.md, fact: listening-from-outside). Needs root. Rejects with `EngineTrouble`.
  */
 export async function openPlaces(namespace: number, places: readonly NetworkPlace[]): Promise<OpenPlaces> {
   return await takePlaces(start(namespace, listeningProgram(places)), places);

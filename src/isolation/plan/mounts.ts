@@ -198,7 +198,7 @@ export const MAX_ANCHORS = 250;
 /**
  * Every folder strictly between a writable mount and a mount inside of it. A mount protects its own mount point alone: the
  * worker could rename a folder above it, make another one, and so decide what the host has at the path of the inner mount. A
- * folder that is mounted over itself can be neither renamed nor removed (docs/architecture.md, fact: mount-point-is-busy).
+ * folder that is mounted over itself can be neither renamed nor removed (docs/facts.md, fact: mount-point-is-busy).
  *
  * `mounts`: all that the cell has, with the modes that they have there; a file is a mount like any other.
  */

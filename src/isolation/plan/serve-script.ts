@@ -23,7 +23,7 @@ const MAX_SHARED_KIB = 1024;
  * profile of a serving cell lets no process change another one's limits or priority; and the worker inherits none of its
  * descriptors. Each item has a session of its own, so no signal to its process group or terminal reaches the first
  * process or another item. So an item cannot forge its exit status or its end, write into the output of another item, or
- * restrict the items after it (docs/architecture.md, fact: cell-reuse).
+ * restrict the items after it (docs/facts.md, fact: cell-reuse).
  *
  * A cell that is not clean afterwards reports it and ends: `dirty ID CODE KILLED WHAT`.
  *

@@ -12,7 +12,7 @@ const MAX_ANCESTORS = 100;
 
 /**
  * The nearest process above this one that has other mounts: what started its container, and lives as long. Null if none can be seen
- * (docs/architecture.md, fact: pins-of-a-container).
+ * (docs/facts.md, fact: pins-of-a-container).
  */
 export function outerProcess(): number | null {
   try {
@@ -31,7 +31,7 @@ export function outerProcess(): number | null {
 /** A mount source that is held open: wherever its path leads later, the descriptor is what was checked. */
 export interface PinnedSource extends PlannedSource {
   readonly host: string;
-  /** How the daemon reaches the pinned directory, whatever its path now is (docs/architecture.md, fact: pinned-by-volume). */
+  /** How the daemon reaches the pinned directory, whatever its path now is (docs/facts.md, fact: pinned-by-volume). */
   readonly descriptorPath: string;
   /** Size of a file when it was opened. */
   readonly bytes: number;

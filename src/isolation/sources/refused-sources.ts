@@ -53,7 +53,7 @@ const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/doc
 
 /**
  * `engine`: null if none answered, so that nothing can run. `outer`: a process with the mounts of the host, if Corral has mounts of its
- * own. What the host has mounted is judged then, and not what the container has (docs/architecture.md, fact: pins-of-a-container).
+ * own. What the host has mounted is judged then, and not what the container has (docs/facts.md, fact: pins-of-a-container).
  */
 export function refusedSourcesFor(
   stateDir: string,

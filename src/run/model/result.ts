@@ -91,7 +91,7 @@ const SIGNALS = new Map(
 
 /**
  * How a run ended, from what the engine reported and what Corral itself did. A death by signal n is reported as exit code
- * 128+n (docs/architecture.md, fact: init-needed). That a process was killed for memory says nothing of the worker
+ * 128+n (docs/facts.md, fact: init-needed). That a process was killed for memory says nothing of the worker
  * unless the worker itself died of it (fact: oom-of-a-child).
  */
 export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {

@@ -172,7 +172,7 @@ const SILENCE_MS = 10_000;
 
 /**
  * Runs one command in a session's cell. At its limit, everything that any command started there is ended, wherever it
- * hides: the kernel signals all processes of the worker's user at once (docs/architecture.md, fact: no-exec-kill).
+ * hides: the kernel signals all processes of the worker's user at once (docs/facts.md, fact: no-exec-kill).
  */
 export async function execCommand(
   cell: SessionCell,

@@ -14,7 +14,7 @@ export interface FoundRoute {
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** Finds the route of a request, checks all that it brings, and runs it (docs/architecture.md, fact: own-router). */
+/** Finds the route of a request, checks all that it brings, and runs it (docs/facts.md, fact: own-router). */
 export class Router {
   readonly #routes: readonly { readonly route: Route; readonly parts: readonly string[] }[];
 

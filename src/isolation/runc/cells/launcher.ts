@@ -23,7 +23,7 @@ import { asByTheEngine } from "./passed-on.ts";
  * Each place has three named pipes, open on descriptors from 3 on before anything reads from them, which become the streams of its runtime: crun gives them to the
  * worker, who could not open a socket by its name `/dev/stdout`. No name of them is left by then, so none leads to a place of this machine. A place ends
  * without a cell if its input ends, and holds no descriptor of another place. What is in the background ignores SIGINT, and so would a worker
- * (docs/architecture.md, fact: ignored-interrupts).
+ * (docs/facts.md, fact: ignored-interrupts).
  *
  * The shell waits for the runtime, since the kernel reports an exit to the parent: `PLACE CODE`, and in the log of the place the name of the
  * signal, if one ended the runtime itself.

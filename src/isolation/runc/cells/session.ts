@@ -43,7 +43,7 @@ export function runcSession(cell: Cell, place: CommandPlace, isAlive: () => bool
 
 /**
  * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
- * (docs/architecture.md, fact: oom-of-a-child).
+ * (docs/facts.md, fact: oom-of-a-child).
  */
 async function judged(exit: RuncExit, cell: Cell, { group }: CommandPlace, isAlive: () => boolean): Promise<ExecExit> {
   if (exit.kind === "lost") return exit;

@@ -62,7 +62,7 @@ export function cellId(sealKey: Buffer, run: string): string {
 
 /**
  * Where the control groups of a cell are, below the mount point of each hierarchy. They are never units of systemd, also where that is the first
- * process (docs/architecture.md, fact: groups-beside-systemd).
+ * process (docs/facts.md, fact: groups-beside-systemd).
  */
 export function cgroupPlace(id: string): string {
   return `corral/${id}`;
