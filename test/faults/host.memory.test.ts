@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { EnginePort } from "../../src/isolation/port/engine.ts";
 import { openFleetProject } from "../fleet/fleet-fixture.ts";
 import { memoryEngine } from "../run/memory-engine.ts";
 import { openProject } from "../run/project-fixture.ts";
@@ -17,7 +18,13 @@ function failing(nth: number, code: string) {
       if (starts === nth) throw Object.assign(new Error(`${code}: no more, open '/x'`), { code, syscall: "open" });
       return await driver.start(request);
     };
-    return { ...port, driver: { ...driver, start }, itemCells: { ...port.itemCells, start } };
+    const full: EnginePort = {
+      ...port,
+      driver: { ...driver, start },
+      itemCells: { ...port.itemCells, start },
+      ofProject: () => full,
+    };
+    return full;
   };
 }
 
