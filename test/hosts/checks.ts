@@ -8,6 +8,8 @@ export interface Check {
   readonly files: readonly string[];
   /** Whether it has so many cells that an emulated machine would need hours. */
   readonly isLong?: boolean;
+  /** Instead of files: see {@link restartOutcome}. */
+  readonly isRestart?: boolean;
   /** Whether what other runs leave out is tried. */
   readonly isAtLength?: boolean;
   /** Why an ordinary user does not try it; absent: he does. */
@@ -28,6 +30,8 @@ const ATTACKS = [
 ].map((name) => `test/attacks/${name}.test.ts`);
 
 const EMULATED = "the machine is emulated, and each of its many cells takes seconds";
+/** Of vitest there. */
+const PATIENCE = ["--testTimeout=1200000", "--hookTimeout=1200000", "--expect.poll.timeout=600000"];
 const NEEDS_ROOT = "it runs as root alone";
 const GIVES_FILES = "its tests give files to the user of a cell, which root alone can";
 
@@ -52,6 +56,7 @@ export const CHECKS: readonly Check[] = [
     ),
     notAsUser: "an Engine of its own, which is ended and started again, needs root",
   },
+  { name: "restart", driver: "engine", files: [], isRestart: true, notAsUser: "the machine was restarted as root" },
   // By the installed package, in a folder that holds nothing else.
   { name: "first hour", driver: "engine", files: ["test/docs/tutorial.test.ts"] },
 ];
@@ -70,11 +75,13 @@ export interface Outcome {
 export async function outcomeOf(on: Host, host: RunningHost, check: Check, user: string): Promise<Outcome> {
   if (user === USER && check.notAsUser !== undefined) return cannot(check.notAsUser);
   if (on.isMachine === true && check.isLong === true) return cannot(EMULATED);
+  if (check.isRestart === true) return await restartOutcome(host);
   const began = Date.now();
   const report = `report-${user}-${began}.json`;
   // Its configuration is loaded as it is: a copy would be written beside the packages, which a user cannot.
   const how = ["--root", "/corral", "--configLoader", "native", "--retry", "1"];
   const vitest = ["node", "/corral/node_modules/vitest/vitest.mjs", "run", ...how];
+  const patience = on.isMachine === true ? PATIENCE : [];
   const reporting = ["--reporter", "json", "--outputFile", `/tmp/${report}`];
   const env = {
     CORRAL_DRIVER: check.driver,
@@ -86,7 +93,7 @@ export async function outcomeOf(on: Host, host: RunningHost, check: Check, user:
   };
   const { output } = await host.run(
     user,
-    [...vitest, ...reporting, "--project", "runc", "--project", "engine", ...check.files],
+    [...vitest, ...patience, ...reporting, "--project", "runc", "--project", "engine", ...check.files],
     env,
   );
   const errors = output.split("\n").filter((line) => /^\S*Error\b/.test(line));
@@ -118,6 +125,29 @@ function judged({ testResults }: Report, seconds: number, lines: readonly string
   if (passed === 0 && bad.length === 0) return failed(reasons.length > 0 ? reasons : lines, "nothing ran");
   if (bad.length > 0 || files.length > 0) return failed(reasons, `${bad.length} of ${tests.length} fail`);
   return { verdict: "holds", shown: `✓ ${passed}, ${seconds} s`, reasons };
+}
+
+/**
+ * A machine that is restarted, as if its power failed, under a run and a fleet, once for each driver. After that the fleet goes on, each item has one
+ * result and one effect, the run is told, and nothing is left.
+ */
+async function restartOutcome(host: RunningHost): Promise<Outcome> {
+  if (host.restart === undefined) return cannot("its kernel is that of this machine");
+  const began = Date.now();
+  const wrong: string[] = [];
+  for (const driver of ["engine", "runc"]) {
+    const step = async (name: "begin" | "end"): Promise<boolean> => {
+      const command = ["sh", "/corral/test/hosts/restart-project.sh", name, `/root/restart-${driver}`, driver];
+      const { status, output } = await host.run("root", command);
+      if (status !== 0) wrong.push(`${driver}: ${name}: ${output.trim().replaceAll("\n", "; ")}`);
+      return status === 0;
+    };
+    if (!(await step("begin"))) continue;
+    await host.restart();
+    await step("end");
+  }
+  if (wrong.length > 0) return failed(wrong, `${wrong.length} of 2 fail`);
+  return { verdict: "holds", shown: `✓ 2, ${Math.round((Date.now() - began) / 1000)} s`, reasons: [] };
 }
 
 const firstLine = (text: string): string => text.trim().split("\n")[0] ?? "";

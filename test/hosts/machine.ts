@@ -1,11 +1,13 @@
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, globSync, renameSync, rmSync } from "node:fs";
 import { appendFile, chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { shellWord } from "../../src/platform/shell-word.ts";
+import { CHECKS, outcomeOf } from "./checks.ts";
 import { type Host, USER } from "./hosts.ts";
 import { ended, PATH, type RunningHost, ran, startHost } from "./second-engine.ts";
 
@@ -37,9 +39,16 @@ export async function startMachine(host: Host, request: MachineRequest): Promise
     await settle(request.root, await readFile(`${key}.pub`, "utf8"));
     await disk(draft, request.root, "4G");
   });
-  await madeOnce(join(dir, "engine.img"), (draft) => engineDisk(draft, host, request));
+  const engine = join(dir, `engine-${await digestOf(request.images)}.img`);
+  await madeOnce(engine, (draft) => engineDisk(draft, host, request));
   await checkoutDisk(join(dir, "checkout.img"), dir, request.packed);
-  return await booted(dir, request.root);
+  return await booted(dir, request.root, engine);
+}
+
+/** Of the images that this machine's Engine has: others need another disk. */
+async function digestOf(images: readonly string[]): Promise<string> {
+  const ids = await ran("docker", ["image", "inspect", "--format", "{{.Id}}", ...images]);
+  return createHash("sha256").update(ids).digest("hex").slice(0, 12);
 }
 
 /** A file that is made whole or not at all, unless it is there. */
@@ -60,10 +69,13 @@ async function disk(path: string, tree: string, size: string): Promise<void> {
 async function settle(root: string, publicKey: string): Promise<void> {
   await writeFile(join(root, "etc/hostname"), "machine\n");
   await writeFile(join(root, "etc/hosts"), "127.0.0.1 localhost machine\n");
-  const mounts = ["/dev/vda / ext4 rw,noatime", "/dev/vdb /var/lib/docker ext4 rw,noatime", "/dev/vdc /disk ext4 ro"];
+  const mounts = [
+    ...["/dev/vda / ext4 rw,noatime", "/dev/vdb /data ext4 rw,noatime", "/dev/vdc /disk ext4 ro"],
+    ...["/data/lib/docker /var/lib/docker none bind", "/data/tmp /var/tmp none bind"],
+    ...["/disk/corral /corral none bind", "/disk/packed /packed none bind"],
+  ];
   await writeFile(join(root, "etc/fstab"), mounts.map((line) => `${line} 0 0\n`).join(""));
-  await appendFile(join(root, "etc/fstab"), "/disk/corral /corral none bind 0 0\n/disk/packed /packed none bind 0 0\n");
-  await mkdir(join(root, "disk"), { recursive: true });
+  for (const place of ["disk", "data"]) await mkdir(join(root, place), { recursive: true });
   const network = join(root, "etc/systemd/network");
   await mkdir(network, { recursive: true });
   await writeFile(join(network, "10-any.network"), "[Match]\nName=en* eth*\n[Network]\nDHCP=ipv4\nIPv6AcceptRA=no\n");
@@ -93,10 +105,17 @@ async function settle(root: string, publicKey: string): Promise<void> {
   await inside("ssh-keygen", "-A");
 }
 
-/** The Engine's own directory, with the images: its Engine loads them here, where that takes seconds. */
+/**
+ * `/var` of the Engine, with the images, and with what tests unpack of them for runc: both are made here, where that takes seconds. A whole run of the
+ * contract does so.
+ */
 async function engineDisk(draft: string, host: Host, request: MachineRequest): Promise<void> {
-  await (await startHost(host, request))[Symbol.asyncDispose]();
-  await disk(draft, join(request.cache, `${host.name}.data/var/lib/docker`), "8G");
+  {
+    await using native = await startHost(host, request);
+    const contract = CHECKS.find(({ name }) => name === "contract, runc");
+    if (contract !== undefined) await outcomeOf({ ...host, isMachine: false }, native, contract, "root");
+  }
+  await disk(draft, join(request.cache, `${host.name}.data/var`), "8G");
 }
 
 async function checkoutDisk(path: string, dir: string, packed: string): Promise<void> {
@@ -110,13 +129,14 @@ async function checkoutDisk(path: string, dir: string, packed: string): Promise<
   await rm(tree, { recursive: true, force: true });
 }
 
-async function booted(dir: string, root: string): Promise<RunningHost> {
+async function booted(dir: string, root: string, engine: string): Promise<RunningHost> {
   const [kernel = "", initrd = ""] = ["vmlinuz-*", "initrd.img-*"].flatMap((name) =>
     globSync(join(root, "boot", name)),
   );
   const port = await freePort();
   const log = join(dir, "console.log");
-  const disks = ["root", "engine", "checkout"].map((name) => join(dir, `${name}.img`));
+  const monitor = join(dir, "monitor");
+  const disks = [join(dir, "root.img"), engine, join(dir, "checkout.img")];
   const qemu = spawn(
     "qemu-system-x86_64",
     [
@@ -133,7 +153,8 @@ async function booted(dir: string, root: string): Promise<RunningHost> {
         "6G",
         "-snapshot",
       ],
-      ...["-display", "none", "-serial", `file:${log}`, "-no-reboot", "-kernel", kernel, "-initrd", initrd],
+      ...["-display", "none", "-serial", `file:${log}`, "-monitor", `unix:${monitor},server=on,wait=off`],
+      ...["-kernel", kernel, "-initrd", initrd],
       ...["-append", "root=/dev/vda rw console=ttyS0 systemd.default_timeout_start_sec=900s"],
       ...disks.flatMap((file) => ["-drive", `file=${file},if=virtio,format=raw,cache=unsafe`]),
       ...["-netdev", `user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:${port}-:22`, "-device", "virtio-net-pci,netdev=n0"],
@@ -155,14 +176,26 @@ async function booted(dir: string, root: string): Promise<RunningHost> {
       spawn("ssh", [...sshOptions(dir, port), `${user}@127.0.0.1`, line], { stdio: ["ignore", "pipe", "pipe"] }),
     );
   };
-  try {
+  const isUp = async (): Promise<void> => {
     const gaveUp = Date.now() + BOOT_TIMEOUT_MS;
     while ((await run("root", ["docker", "version"])).status !== 0) {
       if (qemu.exitCode !== null || Date.now() > gaveUp)
         throw new Error(`the machine did not start: ${(await readFile(log, "utf8")).slice(-3000)}`);
       await wait(2000);
     }
-    return { run, [Symbol.asyncDispose]: end };
+  };
+  const restart = async (): Promise<void> => {
+    const id = async (): Promise<string> => (await run("root", ["cat", "/proc/sys/kernel/random/boot_id"])).output;
+    const before = await id();
+    const line = connect(monitor).resume();
+    line.end("system_reset\n");
+    await once(line, "close");
+    await isUp();
+    if ((await id()) === before) throw new Error("the machine did not restart");
+  };
+  try {
+    await isUp();
+    return { run, restart, [Symbol.asyncDispose]: end };
   } catch (error) {
     await end();
     throw error;

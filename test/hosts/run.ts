@@ -1,7 +1,7 @@
 /**
  * `npm run test:hosts [NAME…]`: what holds on the hosts that users have. Starts an Engine of each in a root directory of its own, as root, and
  * runs the checks as root and as an ordinary user of the group docker. `--check TEXT` runs those of which the name contains it, `--write` puts
- * the table into docs/hosts.md. Exit status 1 if something does not hold.
+ * the table into docs/hosts.md. `--bench ARGUMENTS` measures there instead, and prints what `npm run bench -- ARGUMENTS` does. Exit status 1 if something does not hold.
  */
 import { execFileSync } from "node:child_process";
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { parseArgs } from "node:util";
 import { CHECKS, type Outcome, outcomeOf } from "./checks.ts";
 import { HOSTS, type Host, rootDirectory, USER } from "./hosts.ts";
 import { startMachine } from "./machine.ts";
-import { ran, startHost } from "./second-engine.ts";
+import { type RunningHost, ran, startHost } from "./second-engine.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const PAGE = join(ROOT, "docs/hosts.md");
@@ -19,12 +19,17 @@ const IMAGES = ["corral/base", "corral/documents", "corral/node", "corral/python
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { write: { type: "boolean", default: false }, check: { type: "string", default: "" } },
+  options: {
+    write: { type: "boolean", default: false },
+    check: { type: "string", default: "" },
+    bench: { type: "string" },
+  },
 });
 const unknown = positionals.filter((name) => HOSTS.every((host) => host.name !== name));
 if (unknown.length > 0)
   giveUp(`unknown: ${unknown.join(", ")}. The hosts are ${HOSTS.map(({ name }) => name).join(", ")}.`);
 if (process.getuid?.() !== 0) giveUp("a second Engine needs root.");
+if (values.write && values.bench !== undefined) giveUp("--write is for checks, and --bench makes none.");
 if (values.write && values.check !== "") giveUp("--write needs all checks: a row of the table has each of them.");
 
 const checks = CHECKS.filter(({ name }) => name.includes(values.check));
@@ -34,6 +39,7 @@ const notes: string[] = [];
 let holds = true;
 for (const host of HOSTS.filter(({ name }) => positionals.length === 0 || positionals.includes(name)))
   await tryHost(host).catch((error: Error) => couldNotTry(host, error));
+if (values.bench !== undefined) process.exit(holds ? 0 : 1);
 const table = [
   `| ${["host", "user", "versions", ...checks.map(({ name }) => name)].join(" | ")} |`,
   `|${" - |".repeat(checks.length + 3)}`,
@@ -55,6 +61,7 @@ async function tryHost(host: Host): Promise<void> {
     await version("docker", "info", "--format", "{{.ServerVersion}}, {{.Driver}}, control groups v{{.CgroupVersion}}"),
     `runc ${/version (\S+)/.exec(await version("runc", "--version"))?.[1]}`,
   ];
+  if (values.bench !== undefined) return await measure(running, versions);
   for (const user of ["root", USER]) {
     const shown: string[] = [];
     for (const check of checks) {
@@ -66,6 +73,14 @@ async function tryHost(host: Host): Promise<void> {
     lines.push(`| ${[host.name, user, versions.join(", "), ...shown].join(" | ")} |`);
   }
   say(`took ${Math.round((Date.now() - began) / 1000)} s`);
+}
+
+/** What the checkout's bench says there, as root. */
+async function measure(running: RunningHost, versions: readonly string[]): Promise<void> {
+  const bench = ["node", "/corral/bench/run.ts", ...(values.bench ?? "").split(" ")];
+  const { status, output } = await running.run("root", bench, { NODE_COMPILE_CACHE: "/tmp/compiled" });
+  if (status !== 0) holds = false;
+  process.stdout.write(`${versions.join(", ")}\n${output}`);
 }
 
 /** The other hosts are tried, and what was found before stays. */

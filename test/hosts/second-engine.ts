@@ -18,6 +18,8 @@ import type { Host } from "./hosts.ts";
 export interface RunningHost extends AsyncDisposable {
   /** Runs a program in the host's mount namespace, as its user of this name; never rejects. */
   run(user: string, command: readonly string[], more?: Readonly<Record<string, string>>): Promise<Ended>;
+  /** As if its power failed for a moment; settles when its Engine answers again. Absent: it has no kernel of its own. */
+  readonly restart?: () => Promise<void>;
 }
 
 export interface Ended {
