@@ -54,7 +54,7 @@ function* texts(lines: number, head: string, lineOf: (n: number) => string): Gen
 }
 
 function counted(path: string): Promise<string> {
-  const modules = ["read-items", "fill-template"].map(
+  const modules = ["read-items", "item-template"].map(
     (name) => new URL(`../../../src/fleet/items/${name}.ts`, import.meta.url).href,
   );
   const args = [`--max-old-space-size=${HEAP_MB}`, "--input-type=module", "-e", COUNT, ...modules, path];
