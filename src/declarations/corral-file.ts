@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { z } from "zod";
 import { hasCode } from "../platform/errno.ts";
 import { APPROVAL_MODE_NAMES, INBOX_MODE_NAMES } from "../sandbox/approval.ts";
-import { DRIVER_CHOICES } from "../sandbox/policy.ts";
+import { DRIVER_CHOICES } from "../sandbox/driver-choice.ts";
 import { approvalRules } from "./approval-rules.ts";
 import { fleetManner } from "./fleet-yaml.ts";
 import { git } from "./git/repo.ts";

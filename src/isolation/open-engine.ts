@@ -1,4 +1,4 @@
-import { DRIVER_CHOICES, type DriverChoice, driverOfBoth } from "../sandbox/policy.ts";
+import { DRIVER_CHOICES, type DriverChoice, driverOfBoth } from "../sandbox/driver-choice.ts";
 import type { Violation, ViolationCode } from "../sandbox/violation.ts";
 import { makeStateDir } from "../state/state-dir.ts";
 import { present } from "../text/present.ts";

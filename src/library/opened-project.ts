@@ -14,7 +14,7 @@ import { type Corral, openCorralFor } from "../run/open/corral.ts";
 import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview, type Preview } from "../run/open/preview.ts";
 import { APPROVAL_MODE_NAMES, type ApprovalMode } from "../sandbox/approval.ts";
-import { DRIVER_CHOICES, type DriverChoice } from "../sandbox/policy.ts";
+import { DRIVER_CHOICES, type DriverChoice } from "../sandbox/driver-choice.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { present } from "../text/present.ts";
 import { any, checkKeys, type KeyChecks } from "./checked-request.ts";

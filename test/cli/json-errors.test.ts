@@ -22,7 +22,11 @@ afterAll(() => rm(base, { recursive: true }));
 /** `at`: the folder of the project; null: none is named, and there is none around the working directory. */
 async function corral(args: readonly string[], { at = "good" as string | null, env = {} } = {}) {
   const text = { stdout: "", stderr: "" };
-  const stream = (name: "stdout" | "stderr") => ({ write: (piece: string) => (text[name] += piece) });
+  const stream = (name: "stdout" | "stderr") => ({
+    write: (piece: string) => (text[name] += piece),
+    on: () => {},
+    off: () => {},
+  });
   const terminal = {
     env: { CORRAL_STATE_DIR: join(base, "state"), DOCKER_HOST: `unix://${join(base, "nowhere.sock")}`, ...env },
     cwd: join(base, "none"),

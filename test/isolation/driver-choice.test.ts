@@ -17,7 +17,7 @@ import {
   rememberProbe,
 } from "../../src/isolation/runc/ground/probe-cell.ts";
 import { Runc as Cells } from "../../src/isolation/runc/open.ts";
-import type { DriverChoice } from "../../src/sandbox/policy.ts";
+import type { DriverChoice } from "../../src/sandbox/driver-choice.ts";
 import { makeOwnerDir } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
 import { statePaths } from "../../src/state/state-paths.ts";

@@ -1,8 +1,22 @@
 import type { ApprovalMode } from "../../sandbox/approval.ts";
-import { LIMIT_NAMES, LIMITS, type LimitName } from "../../sandbox/limits.ts";
+import type { LIMITS, LimitName } from "../../sandbox/limits.ts";
 
-/** A limit as it is typed, by its key in a worker's file. */
-type LimitOptions = { readonly [Name in LimitName as (typeof LIMITS)[Name]["key"]]?: string };
+type LimitKey = (typeof LIMITS)[LimitName]["key"];
+
+/** An option for each limit, by its key in a worker's file, with its help. The table of limits itself is not loaded by a command that prints what it is. */
+export const LIMIT_OPTIONS: Readonly<Record<LimitKey, string>> = {
+  timeout: "end it after this time, such as 10m",
+  memory: "let it use at most this much memory, such as 1g",
+  cpus: "let it use at most so many processors, such as 0.5",
+  pids: "let it have at most so many processes and threads",
+  output: "let it print at most this much, such as 8m",
+  disk: "let it write at most this much to its folders",
+};
+
+const LIMIT_KEYS = Object.keys(LIMIT_OPTIONS) as readonly LimitKey[];
+
+/** As they are typed. */
+type LimitOptions = { readonly [Key in LimitKey]?: string };
 
 /** The options that say what a command gets without a project. */
 export interface ImpliedOptions extends LimitOptions {
@@ -32,7 +46,7 @@ export function impliedOptionsIn(options: ImpliedOptions): string[] {
     "--allow": allow.length > 0,
     "--packages": packages.length > 0,
     "--apt": apt.length > 0,
-    ...Object.fromEntries(LIMIT_NAMES.map((limit) => [`--${LIMITS[limit].key}`, limitGiven(options, limit)])),
+    ...Object.fromEntries(LIMIT_KEYS.map((key) => [`--${key}`, options[key] !== undefined])),
     "--env": env.length > 0,
     "--workdir": options.workdir !== undefined,
     "--name": options.name !== undefined,
@@ -42,15 +56,10 @@ export function impliedOptionsIn(options: ImpliedOptions): string[] {
   return Object.entries(given).flatMap(([option, isGiven]) => (isGiven ? [option] : []));
 }
 
-function limitGiven(options: ImpliedOptions, limit: LimitName): boolean {
-  return options[LIMITS[limit].key] !== undefined;
-}
-
 /** Those that are given, by their keys in a worker's file. */
 export function limitsIn(options: ImpliedOptions): Readonly<Record<string, string>> {
   return Object.fromEntries(
-    LIMIT_NAMES.flatMap((limit) => {
-      const { key } = LIMITS[limit];
+    LIMIT_KEYS.flatMap((key) => {
       const value = options[key];
       return value === undefined ? [] : [[key, value]];
     }),

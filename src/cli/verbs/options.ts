@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { APPROVAL_MODE_NAMES } from "../../sandbox/approval.ts";
-import { DRIVER_CHOICES } from "../../sandbox/policy.ts";
+import { DRIVER_CHOICES } from "../../sandbox/driver-choice.ts";
 
 export function project(): Option {
   const absent = "the nearest with a corral.yaml, upwards";

@@ -1,6 +1,5 @@
 import { type Command, Option } from "commander";
-import { LIMIT_NAMES, LIMITS, type LimitName } from "../../sandbox/limits.ts";
-import { impliedOptionsIn } from "../declared/given-options.ts";
+import { impliedOptionsIn, LIMIT_OPTIONS } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { repeatable } from "./options.ts";
 
@@ -13,7 +12,7 @@ export function withoutProject(verb: Command): Command {
     repeatable("--allow <host:port>", "let it reach this host"),
     repeatable("--packages <preset>", "let it reach this registry, such as npm or pypi"),
     repeatable("--apt <package>", "add this package of Debian to the image"),
-    ...LIMIT_NAMES.map((limit) => new Option(`--${LIMITS[limit].key} <limit>`, LIMIT_HELP[limit])),
+    ...Object.entries(LIMIT_OPTIONS).map(([key, help]) => new Option(`--${key} <limit>`, help)),
     repeatable("--env <name[=value]>", "set this variable; without a value to the one that it has here"),
     new Option("--workdir <path>", "where the command starts, such as /inbox (/)"),
     new Option("--name <name>", "call it so, in place of its program's name"),
@@ -22,15 +21,6 @@ export function withoutProject(verb: Command): Command {
   for (const option of options) verb.addOption(option.helpGroup(GROUP));
   return verb;
 }
-
-const LIMIT_HELP: Readonly<Record<LimitName, string>> = {
-  timeoutMs: "end it after this time, such as 10m",
-  memoryBytes: "let it use at most this much memory, such as 1g",
-  cpus: "let it use at most so many processors, such as 0.5",
-  pids: "let it have at most so many processes and threads",
-  outputBytes: "let it print at most this much, such as 8m",
-  diskBytes: "let it write at most this much to its folders",
-};
 
 const GROUP = "Without a project:";
 

@@ -1,5 +1,5 @@
 import { codeOf } from "../../platform/errno.ts";
-import type { DriverChoice } from "../../sandbox/policy.ts";
+import type { DriverChoice } from "../../sandbox/driver-choice.ts";
 import type { DriverName } from "../plan/enforcement.ts";
 import type { EngineHostPlaces } from "../sources/refused-sources.ts";
 import type { CellMaker, Driver } from "./driver.ts";
