@@ -111,7 +111,9 @@ export async function shownCell(stateDir: string, run: string): Promise<ShownCel
     async texts() {
       // The one that waits for its end is outside of its groups, and has the bundle in mounts of its own.
       const keeper = await parentOf(pid());
-      const noted = readdirSync(notes).map((name) => join(notes, name));
+      // A pipe by which the runtime starts the cell would be waited for.
+      const regular = readdirSync(notes, { withFileTypes: true }).filter((entry) => entry.isFile());
+      const noted = regular.map(({ name }) => join(notes, name));
       const files = [folder.labels, ...noted, ...(await Promise.all(keeper.map(configOf)))];
       return [
         ...(await Promise.all(files.map((file) => readFile(file, "latin1")))),
