@@ -30,7 +30,9 @@ export interface Ours extends AsyncDisposable {
 export async function openOurs(driver: DriverName, projectDir: string, stateDir: string): Promise<Ours | AbsentPeer> {
   await using opening = new AsyncDisposableStack();
   const listeners = new Set<(event: RunEvent) => void>();
-  const env = { ...process.env, CORRAL_DRIVER: driver, CORRAL_STATE_DIR: stateDir };
+  const made = driver === "engine" ? "engine" : "runc";
+  const runtime = driver === "engine" ? {} : { CORRAL_OCI_RUNTIME: driver };
+  const env = { ...process.env, ...runtime, CORRAL_DRIVER: made, CORRAL_STATE_DIR: stateDir };
   const name = oursOn(driver);
   const emit = (event: RunEvent): void => {
     for (const listener of listeners) listener(event);
@@ -52,7 +54,7 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
     return { [Symbol.dispose]: () => void listeners.delete(listener) };
   };
   const { plan, by } = await firstRun({ corral, worker, watch });
-  if (by !== driver) return { name, absent: `its first run was made by the driver ${by}` };
+  if (by !== made) return { name, absent: `its first run was made by the driver ${by}` };
   const store = opening.use(await openFleetStore(stateDir, corral.project.dir, {}));
   const moved = opening.move();
   return {
@@ -73,8 +75,8 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
 /** The plan of a run, and the driver that made its cell: a contender is what it is called. */
 async function firstRun(
   ours: Pick<Ours, "corral" | "worker" | "watch">,
-): Promise<{ readonly plan: Plan; readonly by: DriverName }> {
-  const started: { readonly plan: Plan; readonly by: DriverName }[] = [];
+): Promise<{ readonly plan: Plan; readonly by: "engine" | "runc" }> {
+  const started: { readonly plan: Plan; readonly by: "engine" | "runc" }[] = [];
   using _ = ours.watch((event) => {
     if (event.type === "started") started.push({ plan: event.plan, by: event.driver });
   });

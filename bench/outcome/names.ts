@@ -1,5 +1,5 @@
-/** The drivers of Corral, the default of runs first. */
-export const DRIVER_NAMES = ["engine", "runc"] as const;
+/** What makes Corral's cells, the default of runs first: the Engine, or one of the runtimes that its other driver starts. */
+export const DRIVER_NAMES = ["engine", "runc", "crun"] as const;
 export type DriverName = (typeof DRIVER_NAMES)[number];
 
 /** How rows of Corral begin. */

@@ -58,6 +58,7 @@ export function targetsOf(groups: readonly Group[]): Target[] {
     ours("at most", ["warm claim to result", "runc", "runs", WARM_RESULT, DOCKER_RUN, 0.08]),
     ours("at most", ["exec in a session", "engine", "exec", SESSION_EXEC, ENGINE_EXEC, 0.5], "the Engine's exec"),
     ours("at least", ["fresh fleet", "runc", "rates", FRESH, DOCKER_RUN, 4], "docker run at its best"),
+    ours("at least", ["fresh fleet", "crun", "rates", FRESH, DOCKER_RUN, 8], "docker run at its best"),
     ours("at least", ["fresh fleet", "runc", "rates", FRESH, RUNC_RUN, 0.7], "bare runc run at its best"),
     ours("at least", ["scrubbed fleet", "engine", "rates", SCRUBBED, DOCKER_RUN, 60], "docker run at its best"),
     over("at most", [
