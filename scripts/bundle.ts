@@ -25,7 +25,7 @@ const THREAD = { "schema-thread": "src/declarations/schema/schema-thread.ts" };
 
 /** What every command loads, also one that prints its options, and verbs, of which a command has one. */
 const ALWAYS =
-  /(^|\/)(commander|picocolors)\/|^src\/(cli\/(terminal\/(terminal|exit-status|arguments)|verbs\/(frame|options|without-project)|github\/workflow-commands|declared\/given-options)|declarations\/place\/package-root|isolation\/(port\/engine|plan\/enforcement)|operations\/package-version|platform\/errno|sandbox\/(approval|driver-choice)|text\/visible)\.cjs$/;
+  /(^|\/)(commander|picocolors)\/|^src\/(cli\/(terminal\/(terminal|exit-status|arguments)|verbs\/(frame|options|without-project)|declared\/given-options)|declarations\/place\/package-root|isolation\/(port\/engine|plan\/enforcement)|platform\/errno|sandbox\/(approval|driver-choice)|text\/visible)\.cjs$/;
 const VERB = /^src\/cli\/verbs\/([\w-]+)\.cjs$/;
 
 /** The pack of a module of the command line: one for each folder and each package. */

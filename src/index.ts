@@ -58,8 +58,7 @@ export type {
 export type { ListedCell as CellInfo } from "./operations/machine.ts";
 // What an operation throws if it is asked for something that does not exist or cannot be done.
 export { RequestError, type RequestErrorCode } from "./operations/request-error.ts";
-export type { OutputPiece } from "./operations/run-output.ts";
-export type { RunFilter, RunsToRemove, StoppedRun } from "./operations/runs.ts";
+export type { OutputPiece, RunFilter, RunsToRemove, StoppedRun } from "./operations/runs.ts";
 export type { AttachedPath } from "./operations/workers.ts";
 // Runs, and what they would get.
 export type { SettledChanges } from "./run/changes/settled-run.ts";

@@ -110,7 +110,6 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "fleet/postgres/queue-url.ts": "reads the certificate that the address of the queue names",
   "fleet/items/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
-  "operations/package-version.ts": "reads the version from the package's own `package.json`",
   "serve/http/listener.ts": "makes the service's own socket, and removes one that a dead service left",
   "serve/page/page-files.ts": "reads the page that the build has made, below Corral's own package",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",
@@ -303,11 +302,6 @@ function wordsOf(list: string): string[] {
 
 const MAX_LINES = 500;
 const MAX_FILES = 16;
-/** Folders that have more files than a reader holds, and how many at most until they are parted or their files merged. */
-const FULL_FOLDERS: Readonly<Record<string, number>> = {
-  "cli/verbs": 26,
-  operations: 19,
-};
 
 function longFile(path: string, text: string): Breach[] {
   const lines = text.split("\n").length - 1;
@@ -349,14 +343,9 @@ function longScripts(path: string, text: string): Breach[] {
 
 function fullFolders(paths: readonly string[]): Breach[] {
   return [...Map.groupBy(paths, posix.dirname)].flatMap(([folder, files]) => {
-    const most = FULL_FOLDERS[folder] ?? MAX_FILES;
-    if (files.length <= most) return [];
+    if (files.length <= MAX_FILES) return [];
     return [
-      breach(
-        folder,
-        `has ${files.length} files`,
-        `a folder is a room of 3 to 12 files, and this one has at most ${most}`,
-      ),
+      breach(folder, `has ${files.length} files`, `a folder is a room of 3 to 12 files, and never over ${MAX_FILES}`),
     ];
   });
 }

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type Docker from "dockerode";
-import { loadSeccompProfile } from "../../src/declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../src/declarations/policy/policy.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { BUBBLEWRAP, RUNC_RUN, SANDBOX_RUNTIME, TESTCONTAINERS } from "../outcome/names.ts";
 import { openBareRunc } from "./bare-runc.ts";

@@ -1,4 +1,4 @@
-import { loadSeccompProfile } from "../../src/declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../src/declarations/policy/policy.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { Bench } from "../bench.ts";
 import { type CellProject, NAMES, openCellProject } from "./cell-project.ts";

@@ -1,4 +1,4 @@
-import { loadSeccompProfile } from "../../src/declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../src/declarations/policy/policy.ts";
 import type { Reuse } from "../../src/fleet/model/item.ts";
 import type { Bench } from "../bench.ts";
 import { bestOf, finalists, type Parallel } from "../contenders/at-best.ts";

@@ -1,4 +1,4 @@
-import { loadSeccompProfile } from "../../src/declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../src/declarations/policy/policy.ts";
 import { runFromCommandLine, runFromLibrary } from "../contenders/cold-run.ts";
 import { dockerRun } from "../contenders/docker-run.ts";
 import { type EngineNetwork, engineRun } from "../contenders/engine-api.ts";

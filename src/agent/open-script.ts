@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import { z } from "zod";
-import { checkShape } from "../declarations/yaml/check.ts";
-import { parseYaml, readDeclarationFile } from "../declarations/yaml/document.ts";
+import { checkShape, parseYaml, readDeclarationFile } from "../declarations/yaml/document.ts";
 import { DeclarationError, describeProblem } from "../declarations/yaml/problem.ts";
 import { map } from "../declarations/yaml/shape.ts";
 import { codeOf } from "../platform/errno.ts";

@@ -4,8 +4,7 @@ import { type FileHandle, rename, rm } from "node:fs/promises";
 import { promisify } from "node:util";
 import { hasCode, nullFor } from "../platform/errno.ts";
 import { openRegularNow } from "../platform/write-file.ts";
-import { linesOf } from "./lines.ts";
-import { GENESIS, type Head, type SealedRecord, sealedHead, unsealed, unsealedHead } from "./seal.ts";
+import { GENESIS, type Head, linesOf, type SealedRecord, sealedHead, unsealed, unsealedHead } from "./seal.ts";
 
 /** `absent`: there is no such file. `broken`: its content was not sealed with this key. */
 export type ReadHead = Head | "absent" | "broken";

@@ -2,8 +2,7 @@ import type { KeyObject } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import type { TrailPaths } from "../state/state-paths.ts";
 import { isRepaired, type ReadHead, readTrailHead } from "./chain-end.ts";
-import { linesOf, openTrailToRead, type TrailLine } from "./lines.ts";
-import { GENESIS, type SealedRecord, unsealed } from "./seal.ts";
+import { GENESIS, linesOf, openTrailToRead, type SealedRecord, type TrailLine, unsealed } from "./seal.ts";
 
 /** A remark on a line of a trail. Line 0 is the trail as a whole. */
 export interface Remark {

@@ -13,8 +13,15 @@ import { holdFile, isHeld, type LockOwner, type LockWait } from "../state/file-l
 import { formatBytes } from "../text/amounts.ts";
 import { BlobRefused, type BlobStore, type Digest, inParallel, isDigest, wholeBlob } from "./blob.ts";
 import { fillFile } from "./file-content.ts";
-import { KnownFiles } from "./known-files.ts";
-import { parseManifest, type RawPath, TREE_LIMITS, type Tree, type TreeEntry, TreeRefused } from "./manifest.ts";
+import {
+  KnownFiles,
+  parseManifest,
+  type RawPath,
+  TREE_LIMITS,
+  type Tree,
+  type TreeEntry,
+  TreeRefused,
+} from "./manifest.ts";
 
 type FileEntry = Extract<TreeEntry, { type: "file" }>;
 

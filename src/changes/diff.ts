@@ -4,8 +4,7 @@ import { GIT_REPOSITORY, whyHostExecuted } from "../sandbox/host-executed.ts";
 import { visibleLine, visibleName } from "../text/visible.ts";
 import { type ChangeVerdict, impossible, isVerdict, refused } from "./apply/fitness.ts";
 import { OpenMounts, openContent } from "./apply/open-mounts.ts";
-import { commitTexts } from "./commits.ts";
-import { versionsOf, whyNot } from "./diff/compare.ts";
+import { commitTexts, versionsOf, whyNot } from "./commits.ts";
 import { type Change, type Changeset, placeKey, placesAbove } from "./model/changeset.ts";
 
 /** A regular file or a directory that a changeset brings. */

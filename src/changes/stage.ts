@@ -15,8 +15,16 @@ import { type Change, type Changeset, rawNameOf } from "./model/changeset.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
 import { type HostUser, lendings } from "./view/lending.ts";
-import { existsBelow, makeFolders, openNewFolder } from "./view/new-folder.ts";
-import { hiddenBelow, hiddenSizeAt, openView, rebase, type View } from "./view/view.ts";
+import {
+  existsBelow,
+  hiddenBelow,
+  hiddenSizeAt,
+  makeFolders,
+  openNewFolder,
+  openView,
+  rebase,
+  type View,
+} from "./view/view.ts";
 
 export interface StageRequest {
   readonly sandbox: Sandbox;

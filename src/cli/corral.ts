@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { fstatSync, readFileSync, statSync, writeSync } from "node:fs";
 import { extname, join } from "node:path";
-import { packageVersion } from "../operations/package-version.ts";
+import { packageVersion } from "../declarations/place/package-root.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
 import { compiledFiles, isOwn } from "./compiled-files.ts";

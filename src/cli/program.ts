@@ -1,7 +1,7 @@
+import { randomBytes } from "node:crypto";
 import { Command, CommanderError } from "commander";
-import { packageVersion } from "../operations/package-version.ts";
+import { packageVersion } from "../declarations/place/package-root.ts";
 import { hasCode } from "../platform/errno.ts";
-import { stopWorkflowCommands } from "./github/workflow-commands.ts";
 import { EXIT } from "./terminal/exit-status.ts";
 import type { Failure } from "./terminal/failure.ts";
 import { type ProcessTerminal, printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";
@@ -141,7 +141,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "init [kind] [dir]",
     description: "Write a project that runs at once: documents, batch, agent or ci.",
-    load: async () => (await import("./verbs/init.ts")).addInit,
+    load: async () => (await import("./verbs/project.ts")).addInit,
   },
   {
     usage: "run [worker] [words...]",
@@ -152,33 +152,33 @@ const OUTLINE: readonly OutlinedVerb[] = [
     usage: "explain [worker] [words...]",
     description:
       "Show what a worker, or a command without a project, would get and what removed the rest, without running it.",
-    load: async () => (await import("./verbs/explain.ts")).addExplain,
+    load: async () => (await import("./verbs/project.ts")).addExplain,
   },
   {
     usage: "check",
     description: "Find every call path of the project that would be refused. Run nothing.",
-    load: async () => (await import("./verbs/check.ts")).addCheck,
+    load: async () => (await import("./verbs/project.ts")).addCheck,
   },
   {
     usage: "workers",
     description: "List the workers of a project.",
-    load: async () => (await import("./verbs/workers.ts")).addWorkers,
+    load: async () => (await import("./verbs/project.ts")).addWorkers,
   },
   {
     usage: "tool [name] [input]",
     description:
       "Use one tool in a worker's sandbox. Without a name, list the tools; with --worker, its own, with their inputs.",
-    load: async () => (await import("./verbs/tool.ts")).addTool,
+    load: async () => (await import("./verbs/session.ts")).addTool,
   },
   {
     usage: "shell [worker]",
     description: "Open a shell in the container that a worker would get, or in one that the options describe.",
-    load: async () => (await import("./verbs/shell.ts")).addShell,
+    load: async () => (await import("./verbs/session.ts")).addShell,
   },
   {
     usage: "mcp",
     description: "Serve a worker's tools, files and container to an MCP client.",
-    load: async () => (await import("./verbs/mcp.ts")).addMcp,
+    load: async () => (await import("./verbs/session.ts")).addMcp,
   },
   {
     usage: "serve",
@@ -203,62 +203,62 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "runs",
     description: "List, read and stop runs, and show what they printed.",
-    load: async () => (await import("./verbs/runs.ts")).addRuns,
+    load: async () => (await import("./verbs/history.ts")).addRuns,
   },
   {
     usage: "ps",
     description: "List the containers of running workers, and those left behind.",
-    load: async () => (await import("./verbs/cells.ts")).addCells,
+    load: async () => (await import("./verbs/machine.ts")).addCells,
   },
   {
     usage: "reap",
     description: "Remove what dead corral processes left behind, and nothing else.",
-    load: async () => (await import("./verbs/cells.ts")).addCells,
+    load: async () => (await import("./verbs/machine.ts")).addCells,
   },
   {
     usage: "du",
     description: "Show how much Corral keeps on this machine, by kind.",
-    load: async () => (await import("./verbs/cells.ts")).addCells,
+    load: async () => (await import("./verbs/machine.ts")).addCells,
   },
   {
     usage: "gc",
     description: "Remove old data that Corral keeps, and what dead processes left.",
-    load: async () => (await import("./verbs/cells.ts")).addCells,
+    load: async () => (await import("./verbs/machine.ts")).addCells,
   },
   {
     usage: "audit",
     description: "Show the audit trail of a project: what was asked, approved and done.",
-    load: async () => (await import("./verbs/audit.ts")).addAudit,
+    load: async () => (await import("./verbs/history.ts")).addAudit,
   },
   {
     usage: "transcripts",
     description: "Read the conversations of agents.",
-    load: async () => (await import("./verbs/transcripts.ts")).addTranscripts,
+    load: async () => (await import("./verbs/history.ts")).addTranscripts,
   },
   {
     usage: "changes",
     description: "Review and apply changes of runs that no person approved yet.",
-    load: async () => (await import("./verbs/changes.ts")).addChanges,
+    load: async () => (await import("./verbs/consent.ts")).addChanges,
   },
   {
     usage: "grants",
     description: "List and revoke what running workers were granted beyond their files.",
-    load: async () => (await import("./verbs/grants.ts")).addGrants,
+    load: async () => (await import("./verbs/consent.ts")).addGrants,
   },
   {
     usage: "approvals",
     description: "Answer questions of running workers, wherever they were asked, and see who decided.",
-    load: async () => (await import("./verbs/approvals.ts")).addApprovals,
+    load: async () => (await import("./verbs/consent.ts")).addApprovals,
   },
   {
     usage: "images",
     description: "List, build, pull and remove images, those of Corral and those of a project.",
-    load: async () => (await import("./verbs/images.ts")).addImages,
+    load: async () => (await import("./verbs/machine.ts")).addImages,
   },
   {
     usage: "doctor",
     description: "Check whether this machine can run workers, and what is missing.",
-    load: async () => (await import("./verbs/doctor.ts")).addDoctor,
+    load: async () => (await import("./verbs/machine.ts")).addDoctor,
   },
   {
     usage: "schema [kind]",
@@ -268,12 +268,22 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "completion <shell>",
     description: "Print the script with which a shell completes corral.",
-    load: async () => (await import("./verbs/completion.ts")).addCompletion,
+    load: async () => (await import("./verbs/schema.ts")).addCompletion,
   },
   {
     usage: "complete <shell> [words...]",
     description: "Print how a command line continues.",
     isHidden: true,
-    load: async () => (await import("./verbs/completion.ts")).addCompletion,
+    load: async () => (await import("./verbs/schema.ts")).addCompletion,
   },
 ];
+
+/**
+ * The runner of GitHub Actions reads commands from everything that a step prints, such as `::error::` and `::add-mask::`. A worker
+ * chooses what it prints. So the runner is asked to read none for the rest of the step, before anything else is printed. It is never
+ * asked to read them again: it reads standard error before standard output, and would read commands that a worker printed last.
+ */
+function stopWorkflowCommands({ env, stderr }: Pick<Terminal, "env" | "stderr">): void {
+  if (env.GITHUB_ACTIONS !== "true") return;
+  stderr.write(`::stop-commands::${randomBytes(16).toString("hex")}\n`);
+}

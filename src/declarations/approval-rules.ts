@@ -3,7 +3,7 @@ import { APPROVAL_OPERATIONS } from "../sandbox/approval.ts";
 import { parseTarget } from "../sandbox/network/rule.ts";
 import { parseVirtualPath } from "../sandbox/virtual-path.ts";
 import { present } from "../text/present.ts";
-import { pattern } from "./worker/shell-rules.ts";
+import { pattern } from "./worker/worker-yaml.ts";
 import { byKind, map } from "./yaml/shape.ts";
 
 const MAX_RULES = 200;

@@ -13,8 +13,7 @@ import { sandboxYaml } from "./terms/declaration.ts";
 import { nameFault, secrets } from "./terms/names.ts";
 import { formProblems } from "./terms/sandbox-form.ts";
 import { hostPath } from "./terms/terms.ts";
-import { type Checked, checkShape } from "./yaml/check.ts";
-import { parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
+import { type Checked, checkShape, parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
 import { byKind, duration, later, map } from "./yaml/shape.ts";
 

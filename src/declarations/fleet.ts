@@ -6,8 +6,7 @@ import { type FleetManner, type FleetYaml, fleetYaml, type MachineNeeds, mannerO
 import { fileFault } from "./place/host-place.ts";
 import type { Project } from "./project.ts";
 import { nameFault } from "./terms/names.ts";
-import { type Checked, checkShape } from "./yaml/check.ts";
-import { parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
+import { type Checked, checkShape, parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
 import { nearest } from "./yaml/issue.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
 

@@ -4,6 +4,7 @@ import type { ApprovalMode, InboxMode } from "../sandbox/approval.ts";
 import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { DriverChoice } from "../sandbox/driver-choice.ts";
 import type { Mount } from "../sandbox/mount.ts";
+import type { NetworkRule } from "../sandbox/network/rule.ts";
 import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env, SecretSource } from "../secrets/read-secret.ts";
 import { present } from "../text/present.ts";
@@ -18,9 +19,8 @@ import type { RawAllowList, RawNetwork } from "./network/rule-terms.ts";
 import { filesAround, ownFilesOf, stillToBe, withOwnFilesReadOnly } from "./place/own-files.ts";
 import { corralsOwn } from "./place/package-root.ts";
 import type { NewZone } from "./place/zone-folder.ts";
-import { resolveSecrets, unknownSecrets } from "./secrets/secrets.ts";
 import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";
-import { secretNameFault, sourceOf } from "./terms/names.ts";
+import { type SecretsYaml, secretNameFault, sourceOf } from "./terms/names.ts";
 import {
   type Exposure,
   exposureFault,
@@ -29,11 +29,17 @@ import {
   shownFolders,
   writableFolders,
 } from "./worker/exposure.ts";
-import { environmentKinds, imageFiles } from "./worker/image-files.ts";
 import type { WorkerDefinition } from "./worker/worker.ts";
-import { type CheckedWorkers, type KnownNames, readWorkers, readWorkerTexts, withoutFaults } from "./worker/workers.ts";
-import type { Checked } from "./yaml/check.ts";
-import type { KeyPath, YamlDocument } from "./yaml/document.ts";
+import {
+  type CheckedWorkers,
+  environmentKinds,
+  imageFiles,
+  type KnownNames,
+  readWorkers,
+  readWorkerTexts,
+  withoutFaults,
+} from "./worker/workers.ts";
+import type { Checked, KeyPath, YamlDocument } from "./yaml/document.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
 
 /** What is wrong in the files of a project, and the workers with whose own files nothing is. None of them may be run. */
@@ -389,4 +395,36 @@ type VirtualPlace = { readonly ok: true; readonly path: VirtualPath } | { readon
 function placeIn({ mounts }: ProjectDeclaration, raw: string): VirtualPlace {
   const parsed = parseVirtualPath(raw, { mountNames: namesBeforeColon(mounts) });
   return parsed.ok ? parsed : { ok: false, fault: parsed.reason };
+}
+
+/** The I/O step of the section `secrets`: what it names may not be where a worker reads or writes. */
+async function resolveSecrets(
+  declared: SecretsYaml,
+  exposure: Exposure,
+  problemAt: YamlDocument["problemAt"],
+): Promise<Checked<ReadonlyMap<string, SecretSource>>> {
+  const problems: Problem[] = [];
+  const sources = new Map<string, SecretSource>();
+  for (const [name, yaml] of declared) {
+    const source = sourceOf(yaml);
+    const wrong = await secretFault(source, exposure);
+    if (wrong !== null) problems.push(problemAt(["secrets", name, ...wrong.at], wrong.fault));
+    if (source !== null) sources.set(name, source);
+  }
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, value: sources };
+}
+
+/** Places of a network that name secrets which `corral.yaml` does not declare, below `network`. */
+function unknownSecrets(
+  network: RawNetwork | undefined,
+  known: Iterable<string>,
+): { readonly at: readonly (string | number)[]; readonly fault: string }[] {
+  const names = [...known];
+  if (network === undefined || typeof network === "boolean") return [];
+  return network.allow.flatMap(({ set = {} }: NetworkRule, index) =>
+    Object.entries(set).flatMap(([header, { secret }]) => {
+      const fault = secretNameFault(secret, names);
+      return fault === null ? [] : [{ at: ["allow", index, "set", header, "secret"], fault }];
+    }),
+  );
 }

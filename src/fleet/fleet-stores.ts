@@ -124,7 +124,7 @@ export async function openStoreAt(
   away?: WhileAway,
 ): Promise<FleetStore> {
   if (queue === null) return await openFleetStoreAt(projectPaths(stateDir, projectDir).fleets);
-  const { openQueue } = await import("./postgres/open-queue.ts");
+  const { openQueue } = await import("./postgres/postgres-store.ts");
   return await openQueue(queue, stateDir, projectDir, away);
 }
 

@@ -1,7 +1,7 @@
 import { CheckedAccess } from "../files/checked-access.ts";
 import { contentOf } from "../files/host/content.ts";
 import { openRoots, type Roots } from "../files/host/descriptor.ts";
-import { openFoundFile } from "../files/host/read.ts";
+import { openFoundFile } from "../files/host/look.ts";
 import { walk } from "../files/host/walk.ts";
 import { unfit, withRefusals } from "../files/model/refusals.ts";
 import { readAll } from "../files/read/read-text.ts";

@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import { nullFor } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { makeClosedDir } from "../state/state-dir.ts";
-import type { BeginEntry } from "./entry.ts";
+import type { BeginEntry } from "./recording.ts";
 import { clearRemoved, projectFolders, type RunFolder, removeRunFolder, runFolders } from "./run-folders.ts";
 import { readBegin, readRun } from "./run-record.ts";
 

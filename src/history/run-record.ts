@@ -3,17 +3,18 @@ import { lstat, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../platform/errno.ts";
 import { openRegular } from "../platform/write-file.ts";
+import { PIECE_BYTES, pieceNumbers, type StreamName } from "./kept-stream.ts";
 import {
   type AttachmentEntry,
   type BeginEntry,
   type EndedEntry,
   type HeldEntry,
   type HistoryEntry,
+  MAX_RECORD_BYTES,
   parseEntry,
+  RECORD_FILE,
   type StartedEntry,
-} from "./entry.ts";
-import { PIECE_BYTES, pieceNumbers, type StreamName } from "./kept-stream.ts";
-import { MAX_RECORD_BYTES, RECORD_FILE } from "./recording.ts";
+} from "./recording.ts";
 
 /** Room for the last line, which is written even if the others have filled the record. */
 const MAX_READ_BYTES = MAX_RECORD_BYTES * 2;

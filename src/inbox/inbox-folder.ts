@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import fs, { constants } from "node:fs";
+import fs, { constants, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Question } from "../approval/approver.ts";
 import { hasCode, nullFor } from "../platform/errno.ts";
@@ -251,4 +251,18 @@ export function withdrawn({ digest }: Pick<QuestionFile, "digest">): QuestionEnd
 function statOf(dir: string) {
   const found = fs.lstatSync(dir);
   return { uid: found.uid, mode: found.mode, isDir: found.isDirectory() };
+}
+
+const MARK = /^[0-9a-f]{16}$/;
+const MAX_PROJECTS = 10_000;
+
+/** The names of the projects' folders in an inbox; none if it does not exist. */
+export function inboxFolders(dir: string): readonly string[] {
+  try {
+    return readdirSync(dir)
+      .filter((name) => MARK.test(name))
+      .slice(0, MAX_PROJECTS);
+  } catch (error) {
+    return nullFor("ENOENT")(error) ?? [];
+  }
 }

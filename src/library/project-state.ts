@@ -9,6 +9,8 @@ import {
   type ApprovalAnswer,
   decideApproval,
   listApprovals,
+  listGrants,
+  revokeGrant,
   showApproval,
 } from "../operations/approvals.ts";
 import {
@@ -43,13 +45,13 @@ import type {
   ListedChangeset,
   ShownChangeset,
 } from "../operations/foreseen-changes.ts";
-import { listGrants, revokeGrant } from "../operations/grants.ts";
-import { type OutputPiece, runOutput } from "../operations/run-output.ts";
 import {
   listRuns,
+  type OutputPiece,
   type RunFilter,
   type RunsToRemove,
   removeRuns,
+  runOutput,
   type StoppedRun,
   showRun,
   stopRun,

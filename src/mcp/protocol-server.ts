@@ -1,16 +1,23 @@
 import {
   type ClientCapabilities,
   inputRequired,
+  type ListResourcesResult,
   ProtocolError,
   ProtocolErrorCode,
+  type ReadResourceResult,
+  type Resource,
+  ResourceNotFoundError,
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-import { packageVersion } from "../operations/package-version.ts";
+import { packageVersion } from "../declarations/place/package-root.ts";
+import type { ListEntry, Listing } from "../files/model/files.ts";
+import { MAX_CHARS } from "../files/read/read-text.ts";
+import { MAX_PATH_BYTES, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import type { ToolResult } from "../tools/tool.ts";
 import { type ClientExchange, exchangeOf, type WhenRead } from "./connection/call.ts";
 import type { McpConnection } from "./connection/connection.ts";
-import { hasResources, listResources, readResource, URI_TEMPLATE } from "./connection/sandbox-resources.ts";
-import { toolAnswer, toolDescription } from "./connection/tool-answer.ts";
+import { isTooLong, toolAnswer, toolDescription } from "./connection/tool-answer.ts";
 
 /** Of a message, on stdio and over HTTP. */
 export const MAX_MESSAGE_BYTES = 16 * 1024 ** 2;
@@ -94,3 +101,137 @@ function instructionsOf({ worker, tools }: McpConnection): string {
 const COMMIT =
   "If changes wait for approval, `commit_changes` applies them. What is not applied when the connection ends is kept for the user.";
 const FILE = "A text or an image by its path, such as corral:///notes/a.md, or the entries of a directory.";
+
+const PREFIX = "corral:///";
+/** Every byte may be written as three characters. */
+const MAX_URI_CHARS = PREFIX.length + 3 * MAX_PATH_BYTES;
+
+/** RFC 6570: `+` keeps the slashes of a path. */
+const URI_TEMPLATE = `${PREFIX}{+path}`;
+
+type ResourcePath = { readonly ok: true; readonly path: VirtualPath } | { readonly ok: false; readonly reason: string };
+
+/** The URI of a virtual path. */
+export function resourceUri(path: VirtualPath): string {
+  return PREFIX + path.slice(1).split("/").map(encodeURIComponent).join("/");
+}
+
+/**
+ * The virtual path that a URI means. Read by hand: a parser of URLs would quietly work out `..`, and drop what is behind
+ * a `#`. Each component is decoded once, and by itself.
+ */
+export function resourcePath(uri: string): ResourcePath {
+  if (uri.length > MAX_URI_CHARS) return refuse("it is too long");
+  if (!uri.startsWith(PREFIX)) return refuse(`it does not begin with ${PREFIX}`);
+  const rest = uri.slice(PREFIX.length);
+  if (/[?#]/.test(rest)) return refuse("it has a query or a fragment; write `?` as %3F and `#` as %23");
+  const parts: string[] = [];
+  for (const written of rest.split("/").filter((part) => part !== "")) {
+    const part = decoded(written);
+    if (part === null) return refuse("it has a `%` that begins no character of UTF-8");
+    if (part === "." || part === "..") return refuse("it has a component `.` or `..`");
+    if (part.includes("/")) return refuse("it has a slash that is encoded");
+    parts.push(part);
+  }
+  return parseVirtualPath(`/${parts.join("/")}`);
+}
+
+function decoded(part: string): string | null {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return null;
+  }
+}
+
+function refuse(reason: string): ResourcePath {
+  return { ok: false, reason };
+}
+
+/** Of each depth; what lies deeper is read by the template. */
+const MAX_LISTED = 1000;
+const PAGE = 100;
+/** What is at the top, and what is in that. */
+const DEPTHS = ["*", "*/*"];
+
+/** The tools that resources are read with: who may not use these has no resources. */
+const NEEDED = ["list_files", "file_info", "read_file"] as const;
+
+/** A client's connection, as far as resources need it. */
+interface ResourceConnection {
+  readonly tools: ReadonlyMap<string, unknown>;
+  /** Uses a tool that asks no person. */
+  look(name: string, input: unknown, exchange: ClientExchange): Promise<ToolResult>;
+}
+
+function hasResources({ tools }: Pick<ResourceConnection, "tools">): boolean {
+  return NEEDED.every((name) => tools.has(name));
+}
+
+/** The directories and files at the top, page by page. A cursor is where the last page ended. */
+async function listResources(
+  connection: ResourceConnection,
+  cursor: string | undefined,
+  exchange: ClientExchange,
+): Promise<ListResourcesResult> {
+  const begin = cursor === undefined ? 0 : Number(/^\d{1,5}$/.exec(cursor)?.[0] ?? Number.NaN);
+  if (Number.isNaN(begin)) throw new ProtocolError(ProtocolErrorCode.InvalidParams, "there is no such page");
+  const listings: ListEntry[][] = [];
+  for (const pattern of DEPTHS) {
+    const listed = await connection.look("list_files", { path: "/", pattern, limit: MAX_LISTED }, exchange);
+    listings.push([...(dataOf(listed, "corral:///") as unknown as Listing).entries]);
+  }
+  const entries = listings.flat().sort((a, b) => (a.path < b.path ? -1 : 1));
+  const all = entries.filter(({ type }) => type === "directory" || type === "file");
+  const page = all.slice(begin, begin + PAGE).map(described);
+  return all.length > begin + PAGE ? { resources: page, nextCursor: String(begin + PAGE) } : { resources: page };
+}
+
+/** A text, an image, or what is in a directory. Whatever else there is cannot be read so, and says why. */
+async function readResource(
+  connection: ResourceConnection,
+  uri: string,
+  exchange: ClientExchange,
+): Promise<ReadResourceResult> {
+  const parsed = resourcePath(uri);
+  if (!parsed.ok) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `The URI names no file: ${parsed.reason}.`);
+  const { path } = parsed;
+  const { type } = dataOf(await connection.look("file_info", { path }, exchange), uri);
+  if (type === "directory") {
+    const listed = await connection.look("list_files", { path, limit: MAX_LISTED }, exchange);
+    const { entries } = dataOf(listed, uri) as unknown as Listing;
+    const text = entries
+      .map((entry) => `${resourceUri(entry.path)}${entry.type === "directory" ? "/" : ""}`)
+      .join("\n");
+    return { contents: [{ uri, mimeType: "text/uri-list", text }] };
+  }
+  const read = await connection.look("read_file", { path, max_chars: MAX_CHARS }, exchange);
+  const data = dataOf(read, uri);
+  if (read.ok && read.image !== undefined) {
+    const { mimeType, base64 } = read.image;
+    return sendable({ contents: [{ uri, mimeType, blob: base64 }] }, uri);
+  }
+  const contents = [{ uri, mimeType: "text/plain", text: String(data.content) }];
+  return sendable(data.truncated === true ? null : { contents }, uri);
+}
+
+function sendable(result: ReadResourceResult | null, uri: string): ReadResourceResult {
+  if (result !== null && !isTooLong(result)) return result;
+  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `The content is too long: ${TOO_LONG}`, { uri });
+}
+
+const TOO_LONG = `the limit is about 6 MB for an image and ${MAX_CHARS} characters for a text. The tool read_file reads a text in pieces.`;
+
+function described({ path, type, size }: ListEntry): Resource {
+  const about = type === "directory" ? { mimeType: "inode/directory" } : size === null ? {} : { size };
+  return { uri: resourceUri(path as VirtualPath), name: path.slice(1), ...about };
+}
+
+/** A refusal is an error here. A hidden path and a missing path give the same error. */
+function dataOf(result: ToolResult, uri: string): Readonly<Record<string, unknown>> {
+  if (result.ok) return result.data;
+  const { code, message } = result;
+  if (code === "NOT_FOUND" || code === "PATH_NOT_IN_SANDBOX") throw new ResourceNotFoundError(uri, message);
+  const bugs = code === "SERVER_TROUBLE" ? ProtocolErrorCode.InternalError : ProtocolErrorCode.InvalidParams;
+  throw new ProtocolError(bugs, message, { code });
+}

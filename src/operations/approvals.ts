@@ -4,13 +4,13 @@ import type { BoardAnswer } from "../approval/queued-approver.ts";
 import type { AuditTrail } from "../audit/trail.ts";
 import type { Changeset } from "../changes/model/changeset.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
-import { InboxFolder } from "../inbox/inbox-folder.ts";
-import { inboxFolders } from "../inbox/inbox-folders.ts";
+import { InboxFolder, inboxFolders } from "../inbox/inbox-folder.ts";
 import { APPROVAL_CURSOR, type PostedQuestion, type QuestionEnd, type StoredQuestion } from "../inbox/records.ts";
 import { type Decided, decisionsOn } from "../run/changes/decisions.ts";
 import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
 import type { Env } from "../secrets/read-secret.ts";
+import { type LiveGrant, listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
 import { present } from "../text/present.ts";
@@ -310,4 +310,27 @@ function approvalOf({ end, ...posted }: StoredQuestion): Approval {
 
 function byTime(timeOf: (approval: Approval) => string) {
   return (a: Approval, b: Approval) => (timeOf(a) < timeOf(b) ? -1 : timeOf(a) > timeOf(b) ? 1 : 0);
+}
+
+/** What running workers were granted beyond their declarations, in all processes of a state directory; the oldest first. */
+export async function listGrants(stateDir: string): Promise<LiveGrant[]> {
+  return await listLiveGrants(statePaths(stateDir).live, currentOwner());
+}
+
+/**
+ * Takes a grant back. Tools lose it at once, and containers that have it are replaced. `asked`: its id, a prefix of it, or
+ * `latest`. Answers with the id.
+ *
+ * @throws RequestError UNKNOWN_GRANT, AMBIGUOUS_ID
+ */
+export async function revokeGrant(stateDir: string, asked: string): Promise<string> {
+  const unknown = () => new RequestError("UNKNOWN_GRANT", asked, noneText("grant", asked));
+  const known = (await listGrants(stateDir)).toReversed().map((grant) => ({ id: grant.id, about: aboutGrant(grant) }));
+  const id = chosenId(asked, known, unknown);
+  if (!(await revokeLiveGrant(statePaths(stateDir).live, currentOwner(), id))) throw unknown();
+  return id;
+}
+
+function aboutGrant(grant: LiveGrant): string {
+  return `${grant.worker}: ${"to" in grant ? grant.to : grant.directory}, ${grant.grantedAt}`;
 }

@@ -11,9 +11,8 @@ import type {
 import type { FleetRecord, FleetStore, Pace, SummaryLine } from "../fleet/model/store.ts";
 import type { MachineFleet, MemberMachine } from "../fleet/model/work.ts";
 import { reportHtml } from "../fleet/report/html.ts";
-import { junitXml } from "../fleet/report/junit.ts";
 import { STATUSES } from "../fleet/report/measures/gathered.ts";
-import { resultsCsv } from "../fleet/report/results-export.ts";
+import { junitXml, resultsCsv } from "../fleet/report/results-export.ts";
 import { openEngine } from "../isolation/open-engine.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { lockOwner } from "../state/owner.ts";

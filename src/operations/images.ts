@@ -1,4 +1,5 @@
 import { repositoryOf } from "../declarations/images/image-yaml.ts";
+import { IMAGES_DIR } from "../declarations/place/package-root.ts";
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import { openEngine } from "../isolation/open-engine.ts";
@@ -17,7 +18,6 @@ import {
 } from "../state/stored-environments.ts";
 import { printableLine } from "../text/visible.ts";
 import type { MachinePlace } from "./machine.ts";
-import { IMAGES_DIR } from "./package-version.ts";
 import { RequestError, unknownError } from "./request-error.ts";
 
 /** An image, or what is prepared on one. */

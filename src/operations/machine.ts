@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { IMAGES_DIR, packageVersion, shippedPackages } from "../declarations/place/package-root.ts";
 import { queueOf } from "../declarations/queue.ts";
 import { runSystemProgram } from "../files/host/system-program.ts";
 import { openEngine } from "../isolation/open-engine.ts";
@@ -6,7 +7,6 @@ import type { CellUsageNow } from "../isolation/port/cell.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGE_PREFIX } from "../isolation/port/images.ts";
-import { IMAGES_DIR, packageVersion, shippedPackages } from "./package-version.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
 export interface MachinePlace {
@@ -95,7 +95,7 @@ async function queueFindings({ engineEnv }: MachinePlace): Promise<Finding[]> {
   try {
     const queue = await queueOf(process.cwd(), engineEnv);
     if (queue === null) return [];
-    const { examineQueue } = await import("../fleet/postgres/open-queue.ts");
+    const { examineQueue } = await import("../fleet/postgres/postgres-store.ts");
     const { detail, warnings } = await examineQueue(queue);
     return [
       { what, state: "ok", detail },

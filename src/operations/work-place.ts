@@ -1,12 +1,12 @@
 import { type BlobStore, isDigest } from "../blobs/blob.ts";
 import { openDirectoryBlobs } from "../blobs/directory-blobs.ts";
 import { sendMounts } from "../blobs/send-mounts.ts";
-import { keptBlobs } from "../changes/wire/kept-blobs.ts";
+import { keptBlobs } from "../changes/wire/document.ts";
+import { packageVersion } from "../declarations/place/package-root.ts";
 import { openFleetStore } from "../fleet/fleet-stores.ts";
 import type { WorkStore } from "../fleet/model/work.ts";
 import type { Transport } from "../fleet/running/fleet-parts.ts";
 import { settlingDelivered } from "../fleet/running/settle-delivered.ts";
-import { packageVersion } from "./package-version.ts";
 import { RequestError } from "./request-error.ts";
 
 /** What refers to a blob may still be on its way, and a machine may rely on what it found. */

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Mirrors } from "../blobs/mirrors.ts";
 import { CELL_USER, isLending } from "../changes/view/lending.ts";
+import { packageVersion } from "../declarations/place/package-root.ts";
 import type { Project } from "../declarations/project.ts";
 import { QueueError } from "../fleet/model/queue.ts";
 import { capacityOf } from "../fleet/running/fleet-parts.ts";
@@ -13,7 +14,6 @@ import type { Corral } from "../run/open/corral.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { lockOwner } from "../state/owner.ts";
 import { statePaths } from "../state/state-paths.ts";
-import { packageVersion } from "./package-version.ts";
 import { openWorkPlace } from "./work-place.ts";
 
 export interface WorkRequest {

@@ -1,7 +1,9 @@
 import type { Readable } from "node:stream";
 import type { AgentDefinition, WorkerDefinition } from "../declarations/worker/worker.ts";
 import { planLimits } from "../isolation/plan/plan-for.ts";
-import type { Sandbox } from "../sandbox/sandbox.ts";
+import { readAfterApproval, type Sandbox } from "../sandbox/sandbox.ts";
+import type { Violation } from "../sandbox/violation.ts";
+import { covers } from "../sandbox/virtual-path.ts";
 import { present } from "../text/present.ts";
 import { type CallRequest, nameViolations } from "./calls/call.ts";
 import { Calls } from "./calls/calls.ts";
@@ -11,8 +13,9 @@ import { openRunNetwork, type RunNetwork } from "./cell/run-network.ts";
 import { lentAttachments, openStage } from "./changes/lent-attachments.ts";
 import { settledRun } from "./changes/settled-run.ts";
 import { requestAccess } from "./grants/access-request.ts";
+import type { GrantSurroundings } from "./grants/judge.ts";
 import { learningNetwork } from "./grants/judge-host.ts";
-import { readingRefused } from "./grants/reading-first.ts";
+import { requestGrant } from "./grants/request.ts";
 import { surroundingsOf } from "./grants/surroundings.ts";
 import type { RunEnvironment } from "./model/environment.ts";
 import { emitRefusal } from "./model/events.ts";
@@ -217,4 +220,25 @@ function printing(job: Job, sandbox: Sandbox, env: RunEnvironment) {
     () => flood.abort(),
   );
   return { output, flooded: flood.signal };
+}
+
+/**
+ * Asks, before a command starts, for every directory of its own whose reading needs consent: its container is made once and
+ * shows nothing later. What is blocked is not asked for and not shown. Returns what the user did not agree to.
+ */
+export async function readingRefused(
+  grantee: Grantee,
+  around: GrantSurroundings,
+  signal: AbortSignal,
+): Promise<Violation[]> {
+  const waiting = readAfterApproval(grantee.sandbox);
+  const outer = waiting.filter((path) => !waiting.some((other) => other !== path && covers(other, path)));
+  for (const path of outer) {
+    const need = { path, mode: "read", why: "to run its command with this directory", lastingOnly: true } as const;
+    const outcome = await requestGrant(need, grantee, around, signal);
+    if (!outcome.ok) return [{ code: "READ_NOT_APPROVED", path, reason: outcome.refusal.because }];
+    if (outcome.scope === "once")
+      return [{ code: "READ_NOT_APPROVED", path, reason: "It was approved for one operation only." }];
+  }
+  return [];
 }

@@ -1,10 +1,10 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { packageVersion } from "../declarations/place/package-root.ts";
 import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
 import { QueueMachines } from "../operations/fleets.ts";
 import { reapCells } from "../operations/machine.ts";
-import { packageVersion } from "../operations/package-version.ts";
 import { openTracing } from "../platform/tracing.ts";
 import type { RunEvent } from "../run/model/events.ts";
 import { tryHoldFile } from "../state/file-lock.ts";

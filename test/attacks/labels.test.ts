@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { StartedContainers } from "../../src/isolation/engine/cell-remains.ts";
-import { pinnedVolumes } from "../../src/isolation/engine/pinned-volume.ts";
+import { pinnedVolumes } from "../../src/isolation/engine/container-config.ts";
 import { containerName, labelsFor, type Maker } from "../../src/isolation/port/labels.ts";
 import { newRunId } from "../../src/run/model/job.ts";
 import { currentOwner, type Owner } from "../../src/state/owner.ts";

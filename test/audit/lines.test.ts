@@ -2,7 +2,7 @@ import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { linesBack, linesOf, type TrailLine } from "../../src/audit/lines.ts";
+import { linesBack, linesOf, type TrailLine } from "../../src/audit/seal.ts";
 
 const CHUNK = 256 * 1024;
 const shown = (lines: readonly TrailLine[]) =>

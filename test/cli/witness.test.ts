@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Witness } from "../../src/cli/run/witness.ts";
+import { Witness } from "../../src/cli/run/tree.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { RunEvent } from "../../src/run/model/events.ts";
 import { type RunResult, unstartedResult } from "../../src/run/model/result.ts";

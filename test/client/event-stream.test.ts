@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EventParser } from "../../src/client/event-stream.ts";
+import { EventParser } from "../../src/client/client.ts";
 
 describe("server-sent events", () => {
   it("are the same in whatever pieces they come", () => {

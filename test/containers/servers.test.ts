@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pack } from "tar-stream";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { openQueue } from "../../src/fleet/postgres/open-queue.ts";
+import { openQueue } from "../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../src/fleet/postgres/server.ts";
 import { connect } from "../../src/isolation/engine/open.ts";
 import { listImages, pullImage, removableImages, removeImages } from "../../src/operations/images.ts";

@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { listVolumes, ownerOfVolume } from "../../src/isolation/engine/container-config.ts";
 import { connect } from "../../src/isolation/engine/open.ts";
-import { listVolumes, ownerOfVolume } from "../../src/isolation/engine/pinned-volume.ts";
 import { listEngineCells } from "../../src/isolation/engine/reap.ts";
 import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
 

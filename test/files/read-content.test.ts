@@ -2,8 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { editedContent } from "../../src/files/edit/edited-content.ts";
 import type { ReadOptions, TextResult } from "../../src/files/model/files.ts";
-import { readContent } from "../../src/files/read/read-content.ts";
-import type { ByteSource } from "../../src/files/read/read-text.ts";
+import { type ByteSource, readContent } from "../../src/files/read/read-text.ts";
 
 function source(content: string | Uint8Array): ByteSource {
   const bytes = Buffer.from(content);

@@ -5,8 +5,13 @@ import { type GitRepo, parseGitUrl } from "../../src/declarations/git/repo.ts";
 import { type GuardedFiles, guarded } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
 import { type Pulled, type PullRequest, pull } from "../../src/git/pull.ts";
-import { Repositories, type RepositoriesOptions } from "../../src/git/repositories.ts";
-import type { Repository, StagedCommit, TreeRepositories } from "../../src/git/repository.ts";
+import {
+  Repositories,
+  type RepositoriesOptions,
+  type Repository,
+  type StagedCommit,
+  type TreeRepositories,
+} from "../../src/git/repository.ts";
 import { FileBytes, stage } from "../../src/git/stage.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import { at, mount, project } from "../sandbox/sandboxes.ts";

@@ -9,13 +9,14 @@ import type { Plan } from "../../src/isolation/plan/plan.ts";
 import { type CellMaker, type Driver, EngineTrouble } from "../../src/isolation/port/driver.ts";
 import { DriverUnavailableError } from "../../src/isolation/port/engine.ts";
 import type { EngineFacts } from "../../src/isolation/port/images.ts";
-import { conditionsFor, runtimesToTry } from "../../src/isolation/runc/ground/conditions.ts";
 import {
+  conditionsFor,
   probeCell,
   probeConditions,
   rememberedProbe,
   rememberProbe,
-} from "../../src/isolation/runc/ground/probe-cell.ts";
+  runtimesToTry,
+} from "../../src/isolation/runc/ground/conditions.ts";
 import { Runc as Cells } from "../../src/isolation/runc/open.ts";
 import type { DriverChoice } from "../../src/sandbox/driver-choice.ts";
 import { makeOwnerDir } from "../../src/state/live-dir.ts";

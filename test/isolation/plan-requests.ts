@@ -1,5 +1,5 @@
 import { type OwnFile, type PlannedSource, sandboxAnchors } from "../../src/isolation/plan/mounts.ts";
-import { networkFiles } from "../../src/isolation/plan/network.ts";
+import { networkFiles } from "../../src/isolation/plan/plan.ts";
 import type { ImageFacts, PlanRequest } from "../../src/isolation/plan/plan-for.ts";
 import type { Network } from "../../src/sandbox/network/rule.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";

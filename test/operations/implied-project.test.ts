@@ -2,8 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { corralYaml } from "../../src/declarations/corral-file.ts";
 import { parseWorker } from "../../src/declarations/worker/worker.ts";
-import { checkShape } from "../../src/declarations/yaml/check.ts";
-import { parseYaml } from "../../src/declarations/yaml/document.ts";
+import { checkShape, parseYaml } from "../../src/declarations/yaml/document.ts";
 import { type ImpliedProject, impliedName, impliedTexts } from "../../src/operations/implied-project.ts";
 
 const BASIC: ImpliedProject = {

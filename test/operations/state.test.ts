@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import { Database } from "../../src/fleet/journal/database.ts";
+import { listGrants, revokeGrant } from "../../src/operations/approvals.ts";
 import {
   auditRecords,
   listTranscripts,
@@ -19,7 +20,6 @@ import {
   removeFleets,
   showFleet,
 } from "../../src/operations/fleets.ts";
-import { listGrants, revokeGrant } from "../../src/operations/grants.ts";
 import { RequestError } from "../../src/operations/request-error.ts";
 import { workerNamed } from "../../src/operations/workers.ts";
 import { openTrail } from "../../src/run/recorded/run-history.ts";

@@ -1,6 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/queued-approver.ts";
-import { type Approval, decideApproval, pageOfApprovals, showApproval } from "../../operations/approvals.ts";
+import {
+  type Approval,
+  decideApproval,
+  listGrants,
+  pageOfApprovals,
+  revokeGrant,
+  showApproval,
+} from "../../operations/approvals.ts";
 import { LATEST } from "../../operations/request-error.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
 import { userName } from "../../platform/user-name.ts";
@@ -9,7 +16,7 @@ import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT } from "../terminal/exit-status.ts";
-import { colorsFor, printCutList, printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, printCutList, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_COLUMNS = 80;
 /** How often Corral checks whether another user has answered, while a user reads the question. */
@@ -170,4 +177,32 @@ function endText({ outcome, scope, directory, by, via }: Approval): string {
   if (outcome === "denied") return `${who} denied it${place}`;
   const how = scope === "once" ? "once" : scope === "tree" ? "for this tree of runs" : "for the session";
   return `${who} approved it ${how}${directory === null ? "" : ` (${printableLine(directory, 200)})`}${place}`;
+}
+
+/** `corral grants ls`. Needs no Engine. */
+export async function listGrantsVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const grants = await listGrants(stateDirFrom(terminal.env));
+  printList(terminal, options.json, grants, {
+    head: ["ID", "WORKER", "DIRECTORY OR HOST", "MODE", "FOR", "THROUGH", "ON THE HOST", "SINCE"],
+    rowOf: (grant) => {
+      const { id, worker, scope, through, grantedAt } = grant;
+      const [what, mode, host] = "to" in grant ? [grant.to, "reach", "-"] : [grant.directory, grant.mode, grant.host];
+      const cells = [id, worker, what, mode, scope, through.join(" > "), host, grantedAt];
+      return cells.map((cell) => printableLine(String(cell)));
+    },
+    none: "There are no grants.",
+  });
+  return 0;
+}
+
+/** `corral grants revoke`. */
+export async function revokeVerb(
+  asked: string,
+  options: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const id = await revokeGrant(stateDirFrom(terminal.env), asked);
+  if (options.json) printJson(terminal, { revoked: id });
+  else say(terminal, `Grant ${id} was revoked.`);
+  return 0;
 }

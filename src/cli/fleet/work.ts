@@ -1,12 +1,12 @@
 import { hostname } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
+import { packageVersion } from "../../declarations/place/package-root.ts";
 import { loadProject } from "../../declarations/project.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
 import { machineRoleScript, roleFault } from "../../fleet/postgres/machine-role.ts";
 import { whenThere } from "../../fleet/work/asking-coordinator.ts";
 import type { WorkEvent } from "../../fleet/work/hosted-fleets.ts";
 import { isEngineAway } from "../../isolation/port/engine.ts";
-import { packageVersion } from "../../operations/package-version.ts";
 import { coordinatorsOf, workOn } from "../../operations/work.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";

@@ -1,13 +1,24 @@
+import { confirm } from "@clack/prompts";
+import type { StreamName } from "../../history/kept-stream.ts";
 import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-record.ts";
 import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import { usageOfRun } from "../../operations/machine.ts";
-import { listRuns, type RunsToRemove, removeRuns, runsToRemove, showRun, stopRun } from "../../operations/runs.ts";
+import {
+  listRuns,
+  type RunsToRemove,
+  removeRuns,
+  runOutput,
+  runsToRemove,
+  showRun,
+  stopRun,
+} from "../../operations/runs.ts";
 import { agoText, counted, durationText, roughBytesText } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { agreesTo } from "../terminal/agrees.ts";
 import { countOf, dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
-import { columns, printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import { EXIT } from "../terminal/exit-status.ts";
+import { columns, printCutList, printJson, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { workerTextTo } from "../terminal/worker-text.ts";
 
 const MAX_NAME = 80;
 /** Calls beyond it are counted. */
@@ -210,4 +221,69 @@ export async function removeRunsVerb(
   if (options.json) printJson(terminal, { removed });
   else say(terminal, isAgreed ? `${removed.length} of ${what} removed from the history.` : "Nothing was removed.");
   return 0;
+}
+
+/** Asks before something is removed for good. Where no person is at a terminal, the command itself is the answer. */
+async function agreesTo(question: string, { stdin, stderr }: Pick<Terminal, "stdin" | "stderr">): Promise<boolean> {
+  if (stdin.isTTY !== true || stderr.isTTY !== true) return true;
+  return (await confirm({ message: question, initialValue: false, input: stdin, output: stderr })) === true;
+}
+
+interface LogsOptions extends Pick<ProjectOptions, "project"> {
+  readonly stdout?: boolean;
+  readonly stderr?: boolean;
+  readonly follow?: boolean;
+  readonly lines?: string;
+  readonly raw?: boolean;
+}
+
+/**
+ * `corral runs logs`: both streams, each to its own; one of them, if it is asked for, to standard output. Bytes as they are; on
+ * a terminal without control sequences.
+ */
+export async function runLogsVerb(asked: string, options: LogsOptions, terminal: Terminal): Promise<number> {
+  const { follow = false } = options;
+  const only = options.stdout === options.stderr ? null : options.stdout ? "stdout" : "stderr";
+  const streams: readonly StreamName[] = only === null ? ["stdout", "stderr"] : [only];
+  using stop = stoppable(terminal, () => {});
+  const pieces = await runOutput(await projectPlaceOf(options, terminal), asked, {
+    streams,
+    follow,
+    signal: stop.signal,
+    ...(options.lines === undefined ? {} : { lines: linesOf(options.lines) }),
+  });
+  const writers = new Map(
+    streams.map((stream) => {
+      const to = only === null && stream === "stderr" ? terminal.stderr : terminal.stdout;
+      return [stream, writerTo(to, options)] as const;
+    }),
+  );
+  for await (const { stream, bytes, missingBytes } of pieces) {
+    if (missingBytes > 0) say(terminal, `\ncorral: ${missingBytes} bytes of ${stream} are not kept`);
+    await writers.get(stream)?.(bytes);
+    if (stop.signal.aborted) return EXIT.cancelled;
+  }
+  for (const end of writers.values()) await end(null);
+  return stop.signal.aborted ? EXIT.cancelled : 0;
+}
+
+/** Null ends the text: a character that is cut off becomes U+FFFD. */
+function writerTo(to: NodeJS.WriteStream, options: LogsOptions): (bytes: Buffer | null) => Promise<void> {
+  const text = workerTextTo(to, { ...options, isRecord: true });
+  return async (bytes) => {
+    const piece = bytes === null ? text.end() : text.piece(bytes);
+    if (piece.length === 0 || to.write(piece) || !to.writable) return;
+    await new Promise<void>((resolve) => {
+      const caughtUp = (): void => {
+        to.off("drain", caughtUp).off("close", caughtUp);
+        resolve();
+      };
+      to.on("drain", caughtUp).on("close", caughtUp);
+    });
+  };
+}
+
+function linesOf(text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  throw new UsageError(`--lines takes a number, not ${JSON.stringify(text.slice(0, 80))}`);
 }

@@ -1,11 +1,13 @@
 import { resolve } from "node:path";
 import { checkProject } from "../../operations/implied-project.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import { listWorkers } from "../../operations/workers.ts";
 import type { CheckReport } from "../../run/explain/check.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted } from "../../text/amounts.ts";
+import { printableLine } from "../../text/visible.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
-import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";
+import { colorsFor, printJson, printList, say, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
 /** `corral check`. Exit status 1 if anything would be refused. */
 export async function checkVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
@@ -35,4 +37,21 @@ function reportText(report: CheckReport, dir: string, colors: Colors): string {
   }
   if (cut) lines.push(`there are more call paths; only the first ${paths} were checked`);
   return lines.join("\n");
+}
+
+/** `corral workers ls`. Exit status 1 if a file of the project has a mistake. */
+export async function listWorkersVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
+  const { workers, problems } = await listWorkers(options.project, terminal.env);
+  if (options.json) printJson(terminal, { workers, problems });
+  else if (workers.length > 0 || problems.length === 0)
+    printList(terminal, false, workers, {
+      head: ["WORKER", "IMAGE OR MODEL", "POLICY", "CALLS", "DESCRIPTION"],
+      rowOf: ({ name, description, image, model, policy, calls }) =>
+        [name, model ?? image, policy ?? "-", calls.join(",") || "-", description].map((cell) =>
+          printableLine(cell, 60),
+        ),
+      none: "There are no workers in this project.",
+    });
+  if (!options.json) for (const problem of problems) say(terminal, problem);
+  return problems.length === 0 ? 0 : 1;
 }

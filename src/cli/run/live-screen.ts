@@ -4,8 +4,7 @@ import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { colorsFor, type RunScreen, say, type Terminal, withoutControls } from "../terminal/terminal.ts";
 import { ImageLines, type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
-import { AgentLines, changesetText, drawTree, endingText, type TreeRun, troubleText } from "./tree.ts";
-import { Witness } from "./witness.ts";
+import { AgentLines, changesetText, drawTree, endingText, type TreeRun, troubleText, Witness } from "./tree.ts";
 
 const FRAME_MS = 100;
 /** Or is empty but for a change of colours. */

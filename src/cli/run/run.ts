@@ -37,8 +37,7 @@ import {
 } from "../terminal/terminal.ts";
 import { ImageLines, type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
 import { attachedPaths, type NamedPath, readInput } from "./attachments.ts";
-import { AgentLines, changesetText, drawTree, endingText, troubleText } from "./tree.ts";
-import { Witness } from "./witness.ts";
+import { AgentLines, changesetText, drawTree, endingText, troubleText, Witness } from "./tree.ts";
 
 export interface ScreenOptions {
   readonly json?: boolean;

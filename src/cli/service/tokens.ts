@@ -1,5 +1,4 @@
-import { ROLES, type Role } from "../../state/service/roles.ts";
-import { Tokens } from "../../state/service/tokens.ts";
+import { ROLES, type Role, Tokens } from "../../state/service/tokens.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { printList, printResult, type Terminal } from "../terminal/terminal.ts";

@@ -4,6 +4,7 @@ import type { Argument, Command, Option } from "commander";
 import { foundProject } from "../../declarations/place/found-project.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { readDeclarationFile } from "../../declarations/yaml/document.ts";
+import { textBeside } from "../../platform/text-beside.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { printableLine } from "../../text/visible.ts";
@@ -58,7 +59,7 @@ const NAMES: Readonly<Record<NameKind, (place: NamesPlace) => Promise<readonly s
   changesets: async ({ env }) =>
     (await stems(statePaths(stateDirFrom(env)).changes, "")).filter((name) => /^[0-9a-f]{12}$/.test(name)),
   grants: async ({ env }) => {
-    const { listGrants } = await import("../../operations/grants.ts");
+    const { listGrants } = await import("../../operations/approvals.ts");
     return (await listGrants(stateDirFrom(env))).map(({ id }) => id);
   },
   approvals: async ({ env }) => {
@@ -296,3 +297,20 @@ function plain(raw: string | null, { env }: Terminal): string | null {
   const home = raw.startsWith("~/") && env.HOME ? env.HOME + raw.slice(1) : raw;
   return home.replaceAll(/\\(.)|["']/gs, "$1");
 }
+
+/** `corral completion`: the script for one shell. */
+export async function completionVerb(shell: CompletedShell, { stdout }: Pick<Terminal, "stdout">): Promise<number> {
+  stdout.write(SCRIPTS[shell]);
+  return 0;
+}
+
+/*
+ * Each script asks `corral complete SHELL -- WORDS`, with the word at the cursor as the last. The first line of the answer says
+ * `words`, `files` or `folders`; each further line is a word, a tab and what it means. No script evaluates what it reads.
+ */
+
+const SCRIPTS: Readonly<Record<CompletedShell, string>> = {
+  bash: textBeside(import.meta.url, "completion.bash"),
+  zsh: textBeside(import.meta.url, "completion.zsh"),
+  fish: textBeside(import.meta.url, "completion.fish"),
+};

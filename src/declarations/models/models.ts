@@ -4,8 +4,7 @@ import { nameFault, secretSource, sourceOf } from "../terms/names.ts";
 import { type Exposure, secretFault, secretsPlace } from "../worker/exposure.ts";
 import type { WorkerDefinition } from "../worker/worker.ts";
 import { SCRIPT } from "../worker/worker-yaml.ts";
-import type { Checked } from "../yaml/check.ts";
-import type { KeyPath, YamlDocument } from "../yaml/document.ts";
+import type { Checked, KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import { map, namedMap } from "../yaml/shape.ts";
 

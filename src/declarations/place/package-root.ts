@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -41,4 +41,19 @@ function above(folder: string): string {
   if (existsSync(join(folder, "package.json"))) return folder;
   if (folder === "/") throw new Error("Corral's own package.json is missing; install Corral again");
   return above(dirname(folder));
+}
+
+/** The folder of the images that `corral images build` builds. */
+export const IMAGES_DIR = join(PACKAGE_ROOT, "images");
+
+export function packageVersion(): string {
+  return (JSON.parse(readFileSync(join(PACKAGE_ROOT, "package.json"), "utf8")) as { version: string }).version;
+}
+
+/** What the program contains besides its own code: how many packages, and the files that list them and have their licences. Null if it was not built. */
+export function shippedPackages(): { readonly count: number; readonly list: string; readonly licences: string } | null {
+  const [list, licences] = ["sbom.cdx.json", "THIRD-PARTY.txt"].map((name) => join(PACKAGE_ROOT, "dist", name));
+  if (list === undefined || licences === undefined || !existsSync(list)) return null;
+  const { components } = JSON.parse(readFileSync(list, "utf8")) as { components: readonly unknown[] };
+  return { count: components.length, list, licences };
 }

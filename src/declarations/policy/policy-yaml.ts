@@ -13,8 +13,7 @@ import {
 import { present } from "../../text/present.ts";
 import { policyRules } from "../terms/network.ts";
 import { amountOf, limitKeys } from "../terms/terms.ts";
-import { checkShape } from "../yaml/check.ts";
-import { parseYaml, type YamlDocument } from "../yaml/document.ts";
+import { checkShape, parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError } from "../yaml/problem.ts";
 import { byKind, byLook, type JsonLook, kindOf, later, map, size } from "../yaml/shape.ts";
 

@@ -6,11 +6,9 @@ import type { JsonSchema } from "../schema/json-schema.ts";
 import { nameFault } from "../terms/names.ts";
 import { needProblems } from "../terms/sandbox-form.ts";
 import { constraintsOf, limitsOf } from "../terms/terms.ts";
-import { type Checked, checkShape } from "../yaml/check.ts";
-import { parseYaml, type YamlDocument } from "../yaml/document.ts";
+import { type Checked, checkShape, parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import type { RawNeeds } from "./exposure.ts";
-import type { ShellRulesYaml } from "./shell-rules.ts";
 import type { ToolName } from "./tool-names.ts";
 import {
   type AgentBudget,
@@ -19,6 +17,7 @@ import {
   DEFAULT_TOKENS,
   type ModelRef,
   SCRIPT,
+  type ShellRulesYaml,
   type WorkerYaml,
   workerYaml,
 } from "./worker-yaml.ts";

@@ -1,6 +1,8 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument, visit } from "yaml";
+import type { z } from "zod";
+import { describeIssue } from "./issue.ts";
 import { DeclarationError, type Problem } from "./problem.ts";
 
 /** Four bytes for each character that the parser accepts at most. */
@@ -101,4 +103,28 @@ function keyOf(pair: Pair): string | null {
 
 function startOf(node: unknown): number {
   return (node as Node | null)?.range?.[0] ?? 0;
+}
+
+export type Checked<Value> =
+  | { readonly ok: true; readonly value: Value }
+  | { readonly ok: false; readonly problems: readonly Problem[] };
+
+/** A document's value in the shape that `schema` describes, or every problem with it at its place in the file. */
+export function checkShape<Schema extends z.ZodType>(
+  document: YamlDocument,
+  schema: Schema,
+): Checked<z.output<Schema>> {
+  const result = schema.safeParse(document.raw, { error: describeIssue, jitless: true });
+  if (result.success) return { ok: true, value: result.data };
+  return { ok: false, problems: result.error.issues.flatMap((issue) => problemsOf(document, issue)) };
+}
+
+function problemsOf(document: YamlDocument, issue: z.core.$ZodIssue): Problem[] {
+  const path = issue.path.map((segment) => (typeof segment === "number" ? segment : String(segment)));
+  if (issue.code === "unrecognized_keys") {
+    const messages = issue.message.split("\n");
+    return issue.keys.map((key, index) => document.problemAt([...path, key], messages[index] ?? issue.message, "key"));
+  }
+  const at = issue.code === "custom" && issue.params?.at === "key" ? "key" : "value";
+  return [document.problemAt(path, issue.message, at)];
 }

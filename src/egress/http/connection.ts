@@ -7,9 +7,8 @@ import { judgeRequest, rulesFor } from "../../sandbox/network/judge.ts";
 import { type AllowedNetwork, isLookedInto, type NetworkRule } from "../../sandbox/network/rule.ts";
 import { addressStillAllowed } from "../dial/dial.ts";
 import { BOUNDS, meantTarget, type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
-import { exchange } from "./exchange.ts";
+import { exchange, type Replacement } from "./exchange.ts";
 import { overrideFault, type SecretValues } from "./outgoing-headers.ts";
-import type { Replacement } from "./replaced-bytes.ts";
 import {
   answerFault,
   Faulty,

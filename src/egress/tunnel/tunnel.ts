@@ -4,8 +4,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import { type Alert, alertBytes, closeWith, DownFlow, pump } from "../carry/down-flow.ts";
 import { addressStillAllowed } from "../dial/dial.ts";
-import { beforeSecondHello, HANDSHAKE_RECORD, ServerStart } from "../first/client-hello.ts";
-import { bytesUntilVerdict, type FirstBytes, readFirstBytes } from "../first/first-bytes.ts";
+import {
+  beforeSecondHello,
+  bytesUntilVerdict,
+  type FirstBytes,
+  HANDSHAKE_RECORD,
+  readFirstBytes,
+  ServerStart,
+} from "../first/client-hello.ts";
 import {
   BOUNDS,
   type HostTraffic,

@@ -2,8 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { EditError, FileTooLargeError } from "../../sandbox/errors.ts";
 import { type Edit, MAX_EDIT_BYTES } from "../model/files.ts";
 import { notText, unfit } from "../model/refusals.ts";
-import { utf16Of } from "../read/read-content.ts";
-import { type ByteSource, readAll } from "../read/read-text.ts";
+import { type ByteSource, readAll, utf16Of } from "../read/read-text.ts";
 
 /** The most edits in one operation. */
 const MAX_EDITS = 1000;

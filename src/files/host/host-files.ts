@@ -24,10 +24,9 @@ import { appendAll, contentOf, copyContent, overwrite, writeAll } from "./conten
 import { copyPlace, type End } from "./copy.ts";
 import { type Descriptor, type HostMount, openRoots, type Root } from "./descriptor.ts";
 import { makePlace, openSlot } from "./folder.ts";
-import { lookAtPlace, refuseChanged, versionOf } from "./look.ts";
+import { lookAtPlace, openFoundFile, readBytes, readFile, refuseChanged, versionOf } from "./look.ts";
 import { deletePlace, movePlace } from "./move.ts";
 import { keeping, lookUp, replaceFile } from "./new-files.ts";
-import { openFoundFile, readBytes, readFile } from "./read.ts";
 import { type Entry, entriesOf, entryPath } from "./tree.ts";
 import { type Found, refuseHidden, typeOf, walk } from "./walk.ts";
 

@@ -36,8 +36,7 @@ import {
   unfit,
   withRefusals,
 } from "../model/refusals.ts";
-import { readContent } from "../read/read-content.ts";
-import type { ByteSource } from "../read/read-text.ts";
+import { type ByteSource, readContent } from "../read/read-text.ts";
 
 /**
  * Files in the memory of this process, with content of at most `MAX_MEMORY_BYTES`. There are no links and no special files.

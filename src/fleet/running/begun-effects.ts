@@ -1,6 +1,5 @@
 import { finishedChanges } from "../../run/changes/settled-run.ts";
-import type { KeptChangesets, NotBegun } from "../../run/model/reported.ts";
-import type { RunResult } from "../../run/model/result.ts";
+import type { KeptChangesets, NotBegun, RunResult } from "../../run/model/result.ts";
 import type { ItemResult } from "../model/item.ts";
 import type { ClaimedItem, FleetQueue, IntendedSettlement, Settlement } from "../model/queue.ts";
 import type { ApplyingItem } from "../model/store.ts";

@@ -1,6 +1,27 @@
+import fs from "node:fs";
+import { join } from "node:path";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { copyInto } from "../../files/host/content.ts";
 import { HeldFolders } from "../../files/host/folder.ts";
+import type { Enforcement } from "../../isolation/plan/enforcement.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
+import { type CellExit, KILLED, type ServedItem, type ServingCell } from "../../isolation/port/cell.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { MAX_TIMER_MS } from "../../platform/within.ts";
-import { BoundedOutput, identityOf, inputViolations, type Job } from "../../run/model/job.ts";
+import { type OpenedCell, openCell, servingCellKind } from "../../run/cell/open-cell.ts";
+import { knownAs } from "../../run/cell/prepare.ts";
+import { Disposables, type RunEnvironment } from "../../run/model/environment.ts";
+import type { RunIdentity } from "../../run/model/events.ts";
+import {
+  type Attachment,
+  BoundedOutput,
+  identityOf,
+  inputBytes,
+  inputViolations,
+  type Job,
+  newRunId,
+} from "../../run/model/job.ts";
 import { permissionOf } from "../../run/model/permission.ts";
 import {
   describeAll,
@@ -10,14 +31,11 @@ import {
   unstartedResult,
 } from "../../run/model/result.ts";
 import { endedResult, recordedRun } from "../../run/recorded-run.ts";
-import {
-  type ItemLoad,
-  type ItemTrace,
-  ServedCell,
-  type ServedCellOpening,
-  type ServedCellRequest,
-} from "./served-cell.ts";
-import { type CellShape, itemFit, shapeKey } from "./shape.ts";
+import { SandboxError } from "../../sandbox/errors.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Violation } from "../../sandbox/violation.ts";
+import { type BroughtBack, bringBack, CellFolder } from "./cell-folder.ts";
+import { type CellShape, cellSandbox, type ItemOutput, itemFit, shapeKey } from "./shape.ts";
 
 interface ScrubbedPoolOptions extends Omit<ServedCellRequest, "shape" | "held"> {
   /** How many cells may exist at once; it may change. */
@@ -172,4 +190,220 @@ export class ScrubbedPool implements AsyncDisposable {
     const message = violations.map((violation) => violation.message).join("\n");
     return { ...result, status: "refused", violations, error: { code: "CHANGES_REFUSED", message } };
   }
+}
+
+/** What one item brings into a cell. */
+interface ItemLoad {
+  readonly who: RunIdentity;
+  readonly input: unknown;
+  readonly attachments: readonly Attachment[];
+  readonly outputs: readonly ItemOutput[];
+}
+
+/** What an item leaves when the cell is clean again, or gone. */
+interface ItemTrace {
+  /** How the cell is after it. */
+  readonly cell: ServedItem["kind"];
+  readonly exit: CellExit;
+  readonly enforcement: Enforcement;
+  readonly stdout: Buffer;
+  readonly stderr: Buffer;
+  /** Why nothing was brought back; null if all was, or if the command failed. */
+  readonly refusal: BroughtBack["refusal"];
+}
+
+interface ServedCellRequest {
+  readonly worker: WorkerDefinition;
+  /** What the fleet as a whole may see: each item's sandbox is a part of it. */
+  readonly fleet: Sandbox;
+  readonly shape: CellShape;
+  readonly env: RunEnvironment;
+  readonly signal: AbortSignal;
+  /** The folders on the host from which items come and to which they go. */
+  readonly held: HeldFolders;
+}
+
+type ServedCellOpening =
+  | { readonly ok: true; readonly cell: ServedCell }
+  | { readonly ok: false; readonly violations: readonly Violation[] };
+
+/** A cell that serves one item after another, with the folders through which they come and go. */
+class ServedCell implements AsyncDisposable {
+  readonly plan: Plan;
+  readonly #opened: OpenedCell<ServingCell>;
+  readonly #folder: CellFolder;
+  readonly #env: RunEnvironment;
+  readonly #held: HeldFolders;
+
+  static async open({ worker, fleet, shape, env, signal, held }: ServedCellRequest): Promise<ServedCellOpening> {
+    const run = newRunId();
+    await using opening = new Disposables();
+    const folder = opening.use(await CellFolder.make(join(env.ownerDir, `${run}.cell`), shape.writes.length));
+    const [first] = shape.writes;
+    if (first !== undefined) folder.lendOutputsTo(fs.statSync(first.host));
+    const items = { io: folder.io, attachments: folder.attachments };
+    const kind = servingCellKind(items, folder.path);
+    const sandbox = cellSandbox(fleet, shape, folder.outputs);
+    const place = { run, root: run, parent: null };
+    const job = { ...place, worker, attachments: [] };
+    const owner = { ...place, worker: worker.name, attachments: [] };
+    const opened = opening.use(await openCell({ job, sandbox, kind, owner, signal, accept: null }, env));
+    if (!opened.ok) return { ok: false, violations: opened.violations };
+    await folder.takeOutputsBack((dirs) => env.driver.startSteward({ plan: opened.plan, dir: folder.path, dirs }));
+    opening.move();
+    return { ok: true, cell: new ServedCell(opened, folder, env, held) };
+  }
+
+  private constructor(opened: OpenedCell<ServingCell>, folder: CellFolder, env: RunEnvironment, held: HeldFolders) {
+    this.plan = opened.plan;
+    this.#opened = opened;
+    this.#folder = folder;
+    this.#env = env;
+    this.#held = held;
+  }
+
+  /** True once it can serve no item any more. */
+  get hasEnded(): boolean {
+    return this.#opened.hasEnded() || this.isOverDisk;
+  }
+
+  /** True if the cell was ended for what its item wrote. */
+  get isOverDisk(): boolean {
+    return this.#opened.overDisk.aborted;
+  }
+
+  /** Ends the cell, with whatever runs in it. */
+  kill(): void {
+    this.#opened.kill();
+  }
+
+  /** Lays out the item's files. Returns what is wrong with a folder or an attachment. */
+  async lay({ input, attachments, outputs }: ItemLoad): Promise<readonly Violation[]> {
+    const { user } = this.plan;
+    this.#folder.layStreams(inputBytes(input), user);
+    const violations: Violation[] = [];
+    for (const { index, parts, path } of outputs)
+      violations.push(...(await unlessFault(path, () => this.#folder.makeOutput(index, parts, user))));
+    for (const attachment of attachments) violations.push(...(await this.#layAttachment(attachment)));
+    if (violations.length === 0) await this.#folder.lay();
+    return violations;
+  }
+
+  /** Runs the item's command, and takes what it left. The cell is clean afterwards, or gone. */
+  async serve({ who, outputs }: ItemLoad): Promise<ItemTrace> {
+    const { limits } = this.plan;
+    const cell = this.#opened.begin(who, null);
+    const served = await cell.serve(who.run);
+    const most = limits.outputBytes;
+    const [stdout, stderr] = [this.#folder.printed("out", most), this.#folder.printed("err", most)];
+    if (served.kind !== "gone") await this.#folder.take();
+    const succeeded = served.kind !== "gone" && served.code === 0;
+    const refusal = succeeded ? await this.#bringBack(outputs) : null;
+    const exit = await exitOf(served, cell);
+    return { cell: served.kind, exit, enforcement: cell.enforcement, stdout, stderr, refusal };
+  }
+
+  async clear(): Promise<void> {
+    await this.#folder.clear();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await using _ = this.#folder;
+    await this.#opened[Symbol.asyncDispose]();
+  }
+
+  async #bringBack(outputs: readonly ItemOutput[]): Promise<BroughtBack["refusal"]> {
+    let bytes = 0;
+    for (const output of outputs) {
+      const from = this.#folder.outputAt(output.index, output.parts);
+      const done = await broughtBack(from, output, this.plan.limits.diskBytes - bytes, this.#held);
+      if (done.refusal !== null) return done.refusal;
+      bytes += done.bytes;
+    }
+    return null;
+  }
+
+  /** A copy, opened without following links: this item sees the file, and the next one does not. */
+  async #layAttachment(attachment: Attachment): Promise<Violation[]> {
+    const { name, host, identity, view } = attachment;
+    const path = knownAs(attachment);
+    const refuse = (reason: string): Violation[] => [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
+    // What is shown in the place of a file is Corral's own.
+    const refusal = view === undefined ? refusalOf(host, this.#env.refusedSources) : null;
+    if (refusal !== null) return refuse(refusal);
+    using found = this.#held.pinned(host);
+    if (found === null) return refuse("it does not exist, or its path contains a symbolic link");
+    const stats = found.stat();
+    if (!stats.isFile()) return refuse("an attachment is one regular file");
+    if (identity !== undefined && identity !== `${stats.dev}:${stats.ino}`)
+      return refuse("it is not the file any more that its caller was given");
+    return await unlessFault(path, async () => {
+      using source = found.reopen(fs.constants.O_RDONLY);
+      using file = this.#folder.newAttachment(name);
+      await copyInto(source, file);
+      fs.fchmodSync(file.fd, 0o444);
+    });
+  }
+}
+
+/** A worker may have left something at the destination earlier: that refuses this item, and does not end the fleet. */
+async function broughtBack(
+  from: string,
+  output: ItemOutput,
+  maxBytes: number,
+  held: HeldFolders,
+): Promise<BroughtBack> {
+  try {
+    return await bringBack(from, output, maxBytes, held);
+  } catch (error) {
+    const { path } = output;
+    if (error instanceof SandboxError)
+      return { refusal: { path: error.path ?? path, reason: NOT_ITS_PLACE }, bytes: 0 };
+    const code = faultOf(error);
+    if (code === null) throw error;
+    if (code === "EAGAIN") return { refusal: { path, reason: LEASED }, bytes: 0 };
+    const reason = IN_THE_WAY.has(code) ? NOT_ITS_PLACE : `it could not be moved there (${code})`;
+    return { refusal: { path, reason }, bytes: 0 };
+  }
+}
+
+const NOT_ITS_PLACE = "something else is at its destination, such as a link, or a folder in place of a file";
+const LEASED = "another program holds it with a lease";
+const IN_THE_WAY: ReadonlySet<string> = new Set(["EEXIST", "EISDIR", "ELOOP", "ENOTDIR", "ENOTEMPTY"]);
+
+/** An item's names may be impossible for files: that refuses the item, and no other. */
+async function unlessFault(path: string, act: () => void | Promise<void>): Promise<Violation[]> {
+  try {
+    await act();
+    return [];
+  } catch (error) {
+    const code = faultOf(error);
+    if (code === null) throw error;
+    const reason = code === "EAGAIN" ? LEASED : `it could not be made there (${code})`;
+    return [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
+  }
+}
+
+/** Errors of the host, which say nothing about an item. */
+const OF_THE_HOST: ReadonlySet<string> = new Set(["EDQUOT", "EIO", "EMFILE", "ENFILE", "ENOMEM", "ENOSPC", "EROFS"]);
+
+/** The code of an error about this file; null for a bug. */
+function faultOf(error: unknown): string | null {
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  if (code === undefined || syscall === undefined) return null;
+  if (OF_THE_HOST.has(code)) throw new EngineTrouble(`the host could not store what an item brings or leaves: ${code}`);
+  return code;
+}
+
+const UNMEASURED = { cpuMs: null, memoryBytesPeak: null };
+
+/** How the item's command ended, reported as for a cell of its own. */
+async function exitOf(served: ServedItem, cell: ServingCell): Promise<CellExit> {
+  if (served.kind !== "gone")
+    return { kind: "exited", code: served.code, outOfMemory: served.outOfMemory, usage: UNMEASURED };
+  const exit = await cell.exit;
+  if (exit.kind === "lost") return exit;
+  // The cell's own first process is killed only together with everything else in it, or for memory.
+  if (exit.outOfMemory) return { ...exit, code: KILLED };
+  return exit.code === KILLED ? exit : { kind: "lost", reason: "the cell ended by itself" };
 }

@@ -1,7 +1,6 @@
 import type { Duplex, Readable } from "node:stream";
 import type Docker from "dockerode";
-import { GateStreams } from "../gate/gate-streams.ts";
-import { pour } from "../gate/pour.ts";
+import { GateStreams, pour } from "../gate/gate-streams.ts";
 import { GO } from "../gate/report.ts";
 
 /** Receives a piece of one stream. */

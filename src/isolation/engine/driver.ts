@@ -4,15 +4,16 @@ import { z } from "zod";
 import { within } from "../../platform/within.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
-import { CELL_END_MS, startCommandCell } from "../commands/command-cell.ts";
-import type { CommandServer } from "../commands/command-server.ts";
 import {
+  CELL_END_MS,
   fillSecrets,
   OOM_KILLS_SCRIPT,
   parseOomKills,
   SCRIPT_MS,
   SIGNAL_ALL_SCRIPT,
-} from "../commands/command-start.ts";
+  startCommandCell,
+} from "../commands/command-cell.ts";
+import type { CommandServer } from "../commands/command-server.ts";
 import { reportWithin } from "../gate/gate-streams.ts";
 import { gateSecrets, parseGateReport, secretLines } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
@@ -38,15 +39,13 @@ import { asked, engineMessage, engineTrouble, inTime, isConflict, statusCodeOf, 
 import { type AttachedStreams, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell } from "./cell.ts";
-import { CellRemains, StartedContainers } from "./cell-remains.ts";
-import { containerConfig, type SeccompProfiles, socketMemoryOf, usageNow } from "./container-config.ts";
+import { CellRemains, StartedContainers, Unremoved } from "./cell-remains.ts";
+import { containerConfig, pinnedVolumes, type SeccompProfiles, socketMemoryOf, usageNow } from "./container-config.ts";
 import { execIn, type RawExit } from "./exec.ts";
 import { imageFacts } from "./images/catalog.ts";
 import { enterByContainer } from "./listening-container.ts";
-import { pinnedVolumes } from "./pinned-volume.ts";
 import { listEngineCells, type ReapScope, reap } from "./reap.ts";
 import { startSteward } from "./steward.ts";
-import { Unremoved } from "./unremoved.ts";
 
 /** A container whose first process only waits, and in which commands run one after another as the worker's user. */
 function dockerSession(cell: Cell, container: Docker.Container, { user, keeper = user }: Plan): SessionCell {

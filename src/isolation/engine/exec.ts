@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
 import type Docker from "dockerode";
 import { z } from "zod";
-import { commandArguments, FirstLine } from "../commands/command-start.ts";
+import { commandArguments, FirstLine } from "../commands/command-cell.ts";
 import type { PlannedUser } from "../plan/plan.ts";
 import type { Exec, ExecRequest, TerminalSize } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";

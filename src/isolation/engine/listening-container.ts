@@ -5,17 +5,24 @@ import { z } from "zod";
 import { within } from "../../platform/within.ts";
 import type { NetworkPlace } from "../../sandbox/network/rule.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
-import { type Door, enteringProgram, giveChannel, openDoor } from "../network/hand-over.ts";
-import { listeningProgram, type OpenPlaces, takePlaces } from "../network/listen-in.ts";
+import {
+  type Door,
+  enteringProgram,
+  giveChannel,
+  listeningProgram,
+  type OpenPlaces,
+  openDoor,
+  takePlaces,
+} from "../network/listen-in.ts";
 import { KEEPER_IDS, type Plan, SOCKET_PATH } from "../plan/plan.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import { IMAGE_PREFIX } from "../port/images.ts";
 import { containerName, labelsFor } from "../port/labels.ts";
 import { asked, inTime, told, untilGone } from "./answers/asked.ts";
+import type { Unremoved } from "./cell-remains.ts";
 import type { SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/catalog.ts";
 import type { ReapScope } from "./reap.ts";
-import type { Unremoved } from "./unremoved.ts";
 
 /** The image of Corral's own that has Node. */
 const IMAGE_NAME = "node";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { inspect } from "node:util";
 import Docker from "dockerode";
 import { z } from "zod";
-import { loadSeccompProfile } from "../../declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../declarations/policy/policy.ts";
 import { nullFor } from "../../platform/errno.ts";
 import { Agent } from "../../platform/http.ts";
 import { sha256 } from "../../platform/sha256.ts";
@@ -323,7 +323,8 @@ export async function openDockerEngine(
     }),
     // They are loaded when they are needed: most commands build no image.
     images: {
-      status: async (imagesDir) => (await import("./images/status.ts")).imageStatus({ docker, stateDir, imagesDir }),
+      status: async (imagesDir) =>
+        (await import("./images/debian-base.ts")).imageStatus({ docker, stateDir, imagesDir }),
       build: async (request) =>
         (await import("./images/build-images.ts")).buildEngineImages({ ...request, docker, stateDir }),
       make: async (request) => (await import("./images/made-images.ts")).makeImage(request, { docker, stateDir }),

@@ -8,10 +8,8 @@ import { endedFromOutside } from "../kernel/first-process.ts";
 import { type CellInfo, EngineTrouble, type Reaped } from "../port/driver.ts";
 import { type Maker, RUN_LABEL, readLabels, STEWARD_LABEL } from "../port/labels.ts";
 import { asked, engineMessage, isConflict, untilGone } from "./answers/asked.ts";
-import { endLeftOfDead } from "./cell-remains.ts";
-import { firstProcessOf } from "./container-config.ts";
-import { listVolumes, markOfBareVolume, ownerMark, ownerOfVolume } from "./pinned-volume.ts";
-import type { Unremoved } from "./unremoved.ts";
+import { endLeftOfDead, type Unremoved } from "./cell-remains.ts";
+import { firstProcessOf, listVolumes, markOfBareVolume, ownerMark, ownerOfVolume } from "./container-config.ts";
 
 /** Where to look, and as whom. */
 export interface ReapScope {

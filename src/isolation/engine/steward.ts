@@ -7,10 +7,10 @@ import { EngineTrouble, type Steward, type StewardAct, type StewardRequest } fro
 import { containerName, labelsFor, STEWARD_LABEL } from "../port/labels.ts";
 import { inTime, told, untilGone } from "./answers/asked.ts";
 import { Demultiplexer } from "./attachment.ts";
+import type { Unremoved } from "./cell-remains.ts";
 import type { SeccompProfiles } from "./container-config.ts";
 import { imageFacts } from "./images/catalog.ts";
 import type { ReapScope } from "./reap.ts";
-import type { Unremoved } from "./unremoved.ts";
 
 /** An act takes milliseconds; to remove what an item left may take longer. */
 const ACT_MS = 60_000;

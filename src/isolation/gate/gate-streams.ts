@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { chmod, copyFile, link, lstat, mkdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import type { Readable, Writable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { nullFor } from "../../platform/errno.ts";
 import { onAbort } from "../../platform/within.ts";
@@ -149,4 +150,22 @@ export async function knownClosedGate(gate: string): Promise<string | null> {
 
 function closedPath(gate: string): string {
   return join(dirname(gate), "closed", basename(gate));
+}
+
+/**
+ * Writes `first` and then all of `rest`, as fast as `input` takes it, and ends it. Leaves `rest` alone once nobody reads any more, with what it still
+ * has; an error of it ends the input.
+ */
+export function pour(first: Uint8Array, rest: Readable, input: Writable): void {
+  input.write(first);
+  if (rest.readableEnded || rest.destroyed) {
+    input.end();
+    return;
+  }
+  const end = (): void => void input.end();
+  rest.once("error", end).once("close", end);
+  input.once("close", () => {
+    rest.unpipe(input).off("error", end).off("close", end).pause();
+  });
+  rest.pipe(input);
 }

@@ -6,8 +6,7 @@ import { nullFor } from "../../platform/errno.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import type { OwnFile } from "../plan/mounts.ts";
-import { LOCAL_NAMES } from "../plan/network.ts";
-import { CELL_HOST_NAME } from "../plan/plan.ts";
+import { CELL_HOST_NAME, LOCAL_NAMES } from "../plan/plan.ts";
 
 /** Files on the host that replace, in a cell without a network, those that the Engine makes for its networks. */
 export interface NameFiles {

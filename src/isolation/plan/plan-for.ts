@@ -4,21 +4,21 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import { present } from "../../text/present.ts";
 import { environmentVariables } from "./environments.ts";
-import { type MountRequest, planMounts } from "./mounts.ts";
-import { networkEnvironment, planNetwork } from "./network.ts";
+import { type MountRequest, planMounts, serveCommand } from "./mounts.ts";
 import {
   HOME_PATH,
   KEEP_COMMAND,
   KEEPER_IDS,
+  networkEnvironment,
   type Plan,
   type PlannedLimits,
   type PlannedTmpfs,
   type PlannedUser,
+  planNetwork,
   SECRETS_PATH,
   SERVER_COMMAND,
   SOCKET_PATH,
 } from "./plan.ts";
-import { serveCommand } from "./serve-script.ts";
 import { planUser, type UserRequest } from "./user.ts";
 
 /**

@@ -2,23 +2,39 @@ import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import PQueue from "p-queue";
+import { within } from "../../platform/within.ts";
 import { statePaths } from "../../state/state-paths.ts";
-import { startCommandCell } from "../commands/command-cell.ts";
-import { fillSecrets } from "../commands/command-start.ts";
+import { CELL_END_MS, fillSecrets, SCRIPT_MS, SIGNAL_ALL_SCRIPT, startCommandCell } from "../commands/command-cell.ts";
 import { NameFileSet } from "../network/name-files.ts";
-import type { Plan } from "../plan/plan.ts";
+import { GATE_PATH, type Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
-import type { CellUsageNow, ServingCell, SessionCell } from "../port/cell.ts";
+import {
+  type Cell,
+  type CellUsageNow,
+  type ExecExit,
+  type ExecRequest,
+  KILLED,
+  type ServingCell,
+  type SessionCell,
+} from "../port/cell.ts";
 import { type CellInfo, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { EngineGround } from "../port/images.ts";
 import type { Maker } from "../port/labels.ts";
 import { asServingCell, ServingReplies } from "../serving/serving-cell.ts";
+import { type CommandPlace, type RuncExit, runcExec } from "./cells/exec.ts";
 import { Launchers } from "./cells/launchers.ts";
-import { OciFilters } from "./cells/oci-seccomp.ts";
-import { runcSession } from "./cells/session.ts";
+import { OciFilters } from "./cells/oci-config.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
-import { type Conditions, conditionsFor, type JudgedGround } from "./ground/conditions.ts";
-import { type Probed, probeCell, probeConditions, rememberedProbe, rememberProbe } from "./ground/probe-cell.ts";
+import {
+  type Conditions,
+  conditionsFor,
+  type JudgedGround,
+  type Probed,
+  probeCell,
+  probeConditions,
+  rememberedProbe,
+  rememberProbe,
+} from "./ground/conditions.ts";
 import { UnpackedImages } from "./ground/unpacked-images.ts";
 import { reapRuncCells, recordedCells, usageOfCell } from "./ledger/reap-cells.ts";
 import { notForCrun, notForRunc, type RuncCells, type RuncOptions, type RuncPaths, runcPaths } from "./model/layout.ts";
@@ -291,4 +307,57 @@ async function startServing(
   const cell = asServingCell(started.cell, (text) => started.process.write(text), answers);
   cell.release(new Uint8Array());
   return { ok: true, cell };
+}
+
+/** A cell whose first process only waits, and in which commands run one after another as the worker's user. */
+function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): SessionCell {
+  const { user } = place.plan;
+  let commands = 0;
+  const started = (request: ExecRequest) => {
+    commands += 1;
+    return runcExec(place, user, `command-${commands}`, request);
+  };
+  return {
+    ...cell,
+    [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
+    async exec(request) {
+      const exec = await started(request);
+      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, place, isAlive)) };
+    },
+    async signalAll(signal) {
+      const argv = [GATE_PATH, "sh", "-c", SIGNAL_ALL_SCRIPT, GATE_PATH, signal === "SIGTERM" ? "TERM" : "KILL"];
+      const ended = started({ argv, cwd: "/", env: {}, stdin: Buffer.alloc(0), onOutput: () => {} });
+      const exit = await within(
+        ended.then(
+          (exec) => exec.exit,
+          () => null,
+        ),
+        SCRIPT_MS,
+      );
+      if (exit !== null) return exit.kind === "exited" && exit.code === 0;
+      // A command can stop a program of its own user before that does anything: then the whole cell is ended from outside.
+      await within(
+        cell.kill("SIGKILL").catch(() => {}),
+        CELL_END_MS,
+      );
+      return false;
+    },
+  };
+}
+
+/**
+ * Only kills for memory since the command's own start count: an earlier command may have lost a child and continued
+ * (docs/facts.md, fact: oom-of-a-child).
+ */
+async function judged(exit: RuncExit, cell: Cell, { group }: CommandPlace, isAlive: () => boolean): Promise<ExecExit> {
+  if (exit.kind === "lost") return exit;
+  const { code, oomKillsBefore } = exit;
+  if (!isAlive()) {
+    const end = await within(cell.exit, CELL_END_MS);
+    if (end?.kind === "lost") return end;
+    return { kind: "exited", code, cellAlive: false, outOfMemory: end?.outOfMemory ?? false };
+  }
+  const oomKills = group.oomKills();
+  const outOfMemory = code === KILLED && oomKills !== null && oomKillsBefore !== null && oomKills > oomKillsBefore;
+  return { kind: "exited", code, cellAlive: true, outOfMemory };
 }

@@ -1,5 +1,31 @@
 import type { Plan } from "../plan/plan.ts";
-import { type AllowedWays, allows, has, is, narrowedProfile } from "./narrowed-profile.ts";
+
+interface SyscallRule {
+  readonly names: readonly string[];
+  readonly action: string;
+  readonly args?: readonly Argument[];
+}
+
+interface Argument {
+  readonly index: number;
+  readonly value: number;
+  readonly valueTwo: number;
+  readonly op: string;
+}
+
+/** By system call, the arguments with which it is allowed: each list is a way. */
+type AllowedWays = Readonly<Record<string, readonly (readonly Argument[])[]>>;
+
+/** An argument whose bits of `mask` are those of `value`. */
+const has = (index: number, mask: number, value: number): Argument => ({
+  index,
+  value: mask,
+  valueTwo: value,
+  op: "SCMP_CMP_MASKED_EQ",
+});
+
+/** The kernel reads 32 bits of such an argument, and ignores the bits above. */
+const is = (index: number, value: number): Argument => has(index, 0xffffffff, value);
 
 /**
  * Commands of fcntl(2) with which the kernel signals a process later, also when the item has ended: F_SETOWN, F_SETSIG,
@@ -82,16 +108,43 @@ export function plannedSeccomp(
   return startsCommands === true ? startingSeccomp(profile) : profile;
 }
 
-interface Rule {
-  readonly names: readonly string[];
-  readonly action: string;
-}
-
 /** The rules of a system call become one that allows it, and what is beside it in them. */
 function allowing(profile: string, name: string): string {
-  const parsed = JSON.parse(profile) as { readonly syscalls: readonly Rule[] };
+  const parsed = JSON.parse(profile) as { readonly syscalls: readonly SyscallRule[] };
   const own = parsed.syscalls.find(({ names }) => names.includes(name));
   if (own === undefined) throw new Error(`the seccomp profile has no rule of ${name}`);
   const others = parsed.syscalls.filter(({ names }) => !names.includes(name));
   return JSON.stringify({ ...parsed, syscalls: [...others, { names: own.names, action: "SCMP_ACT_ALLOW" }] });
+}
+
+/** A profile like `profile`, which allows these system calls in these ways alone, and no rule that `isLeftOut`. */
+function narrowedProfile(
+  profile: string,
+  ways: AllowedWays,
+  isLeftOut: (rule: SyscallRule) => boolean = () => false,
+): string {
+  const parsed = JSON.parse(profile) as { readonly syscalls: readonly SyscallRule[] };
+  const narrowed = parsed.syscalls.flatMap((rule): SyscallRule[] => {
+    if (rule.action !== "SCMP_ACT_ALLOW") return [rule];
+    if (isLeftOut(rule)) return [];
+    const others = rule.names.filter((name) => ways[name] === undefined);
+    const own = rule.names.flatMap((name) =>
+      (ways[name] ?? []).map(
+        (args): SyscallRule => ({ ...rule, names: [name], args: [...(rule.args ?? []), ...args] }),
+      ),
+    );
+    return others.length === 0 ? own : [{ ...rule, names: others }, ...own];
+  });
+  return JSON.stringify({ ...parsed, syscalls: narrowed });
+}
+
+/** True if the rule may allow this value of an argument. */
+function allows({ args = [] }: SyscallRule, index: number, value: number): boolean {
+  return args.every(
+    (own) =>
+      own.index !== index ||
+      own.op !== "SCMP_CMP_MASKED_EQ" ||
+      // BigInt: these are 64 bits.
+      (BigInt(value) & BigInt(own.value)) === BigInt(own.valueTwo),
+  );
 }

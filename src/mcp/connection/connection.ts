@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { Approver } from "../../approval/approver.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { isTooDeep, MAX_JSON_DEPTH } from "../../json/parse-json.ts";
-import { holds } from "../../run/grants/source.ts";
+import { holds } from "../../run/grants/judge.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { Narrow } from "../../run/model/job.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";

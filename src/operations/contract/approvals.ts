@@ -1,7 +1,17 @@
 import { z } from "zod";
 import { APPROVAL_CURSOR } from "../../inbox/records.ts";
-import { answer, operation } from "./operation.ts";
-import { approvalId, count, digest, grantId, inProject, projectName, runId, time } from "./terms.ts";
+import {
+  answer,
+  approvalId,
+  count,
+  digest,
+  grantId,
+  inProject,
+  operation,
+  projectName,
+  runId,
+  time,
+} from "./operation.ts";
 
 const MAX_LISTED = 500;
 

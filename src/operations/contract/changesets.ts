@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { answer, operation } from "./operation.ts";
 import {
+  answer,
   changedPath,
   changesetId,
   count,
@@ -8,10 +8,11 @@ import {
   digest,
   inProject,
   more,
+  operation,
   projectName,
   time,
   workerName,
-} from "./terms.ts";
+} from "./operation.ts";
 
 export const MAX_CHANGESETS = 1000;
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { answer, operation } from "./operation.ts";
 import {
+  answer,
   changesetId,
   count,
   counts,
@@ -9,12 +9,13 @@ import {
   inProject,
   more,
   ofLog,
+  operation,
   policyName,
   projectName,
   runError,
   time,
   workerName,
-} from "./terms.ts";
+} from "./operation.ts";
 
 const MAX_ITEMS_BYTES = 64 * 1024 ** 2;
 const MAX_PAGE = 1000;

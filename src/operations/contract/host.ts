@@ -1,8 +1,7 @@
 import { z } from "zod";
-import { ROLES } from "../../state/service/roles.ts";
+import { ROLES } from "../../state/service/tokens.ts";
 import { knownMachine, whyNone } from "./fleets.ts";
-import { answer, answerInPart, operation } from "./operation.ts";
-import { count, fleetId, inProject, projectName, runId, time } from "./terms.ts";
+import { answer, answerInPart, count, fleetId, inProject, operation, projectName, runId, time } from "./operation.ts";
 
 const MAX_PAGE = 1000;
 

@@ -1,4 +1,4 @@
-import type { Role } from "../../state/service/roles.ts";
+import type { Role } from "../../state/service/tokens.ts";
 
 /**
  * Where an operation is found, and who may use it. Role null: also without a token. `body`: the member of its input that is the whole body;

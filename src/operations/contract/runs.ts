@@ -1,21 +1,23 @@
 import { z } from "zod";
-import { answer, operation, type Shown } from "./operation.ts";
 import {
+  answer,
   changeset,
   count,
   flag,
   inProject,
   more,
   ofLog,
+  operation,
   policyName,
   projectName,
   runError,
   runId,
+  type Shown,
   settledChange,
   time,
   violation,
   workerName,
-} from "./terms.ts";
+} from "./operation.ts";
 
 const MAX_INPUT_BYTES = 8 * 1024 ** 2;
 const MAX_LISTED = 500;

@@ -4,10 +4,9 @@ import { changesetOperations } from "./changesets.ts";
 import { fleetOperations } from "./fleets.ts";
 import { hostOperations } from "./host.ts";
 import type { Offered, Shown } from "./operation.ts";
-import { projectOperations } from "./projects.ts";
+import { projectOperations, sessionOperations } from "./projects.ts";
 import type { OperationName, ROUTES } from "./routes.ts";
 import { runOperations } from "./runs.ts";
-import { sessionOperations } from "./sessions.ts";
 
 /** What each operation takes and gives. A row of `ROUTES` without an entry here, or the other way around, does not compile. */
 export const CONTRACT = {

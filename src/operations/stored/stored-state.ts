@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { IMAGES_DIR } from "../../declarations/place/package-root.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { openFleetStoreAt } from "../../fleet/fleet-stores.ts";
 import { DEFAULT_KEEP, prune } from "../../history/retention.ts";
@@ -14,7 +15,6 @@ import { removeStateEntry, type StateEntry, stateEntries } from "../../state/sta
 import { statePaths } from "../../state/state-paths.ts";
 import { removeUnusedEnvironments } from "../images.ts";
 import { listCells, type MachinePlace, reapCells } from "../machine.ts";
-import { IMAGES_DIR } from "../package-version.ts";
 
 /** How much of one kind there is. */
 export interface Measured {

@@ -19,7 +19,7 @@ import { formatBytes, formatDuration } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { shownOnly } from "../../tools/exec-hints/wording.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
-import { pinAttachments } from "../cell/attachment-pins.ts";
+import { pinAttachments } from "../cell/prepare.ts";
 import { refusedMounts } from "../changes/lent-attachments.ts";
 import type { RunEnvironment } from "../model/environment.ts";
 import type { Grantee } from "../model/grantee.ts";

@@ -2,8 +2,14 @@ import PQueue from "p-queue";
 import { type DiskBaseline, DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { type CellFiles, writeCellFiles } from "../../isolation/network/name-files.ts";
 import type { DriverName } from "../../isolation/plan/enforcement.ts";
-import { nameLines, networkFiles } from "../../isolation/plan/network.ts";
-import { HOSTS_PATH, type Plan, type PlannedMount, type PlannedNetwork } from "../../isolation/plan/plan.ts";
+import {
+  HOSTS_PATH,
+  nameLines,
+  networkFiles,
+  type Plan,
+  type PlannedMount,
+  type PlannedNetwork,
+} from "../../isolation/plan/plan.ts";
 import type { Accept, Cell, CellExit, Listening, ServingCell, SessionCell } from "../../isolation/port/cell.ts";
 import { type Driver, EngineTrouble, type Start, type StartRequest } from "../../isolation/port/driver.ts";
 import type { OnImageProgress } from "../../isolation/port/images.ts";

@@ -5,8 +5,7 @@ import { type Changeset, only } from "../../changes/model/changeset.ts";
 import { ChangesetBusy, ChangesetStore } from "../../changes/store/changeset-store.ts";
 import type { RecordApplied } from "../../changes/store/kept-folder.ts";
 import { lockOwner } from "../../state/owner.ts";
-import type { DecidedChange, KeptChangesets } from "../model/reported.ts";
-import { UnfinishedChanges } from "../model/result.ts";
+import { type DecidedChange, type KeptChangesets, UnfinishedChanges } from "../model/result.ts";
 import { appliedOf } from "./settle.ts";
 
 /** The store of a state directory, as this process works on it. */

@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import { Stage, type StagingResult } from "../../changes/stage.ts";
-import { CannotStage } from "../../changes/view/base-tree.ts";
-import { lendFiles } from "../../changes/view/copy-tree.ts";
+import { CannotStage, lendFiles } from "../../changes/view/base-tree.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import { deliveryOf } from "../../sandbox/expand.ts";

@@ -13,8 +13,7 @@ import { loadSealKey } from "../../state/owner.ts";
 import { projectPaths } from "../../state/state-paths.ts";
 import type { Declared, Destinations, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
-import type { ChangesetKeeper, DecidedChange } from "../model/reported.ts";
-import type { RunResult } from "../model/result.ts";
+import type { ChangesetKeeper, DecidedChange, RunResult } from "../model/result.ts";
 import { openTrail } from "../recorded/run-history.ts";
 import { decisionsOn } from "./decisions.ts";
 

@@ -6,13 +6,16 @@ import type { Job } from "../model/job.ts";
 import {
   type ChangesetKeeper,
   countsByOutcome,
+  type DescribedViolation,
+  describeAll,
   type FinishedChanges,
   type ReportedChange,
   type ReportedChangeset,
+  type RunError,
+  type RunResult,
   reported,
   violationsOf,
-} from "../model/reported.ts";
-import { type DescribedViolation, describeAll, type RunError, type RunResult } from "../model/result.ts";
+} from "../model/result.ts";
 import { type ChangesOutcome, destinationOf, holdChanges, settleChanges } from "./settle.ts";
 
 /** The outcome of the changes of a run that has ended. */

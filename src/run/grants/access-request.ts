@@ -4,10 +4,9 @@ import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { reachesHost } from "../../sandbox/network/hosts.ts";
 import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Grantee, GrantMode } from "../model/grantee.ts";
-import { type Refused, refuseHost } from "./judge.ts";
+import { type GrantSurroundings, type Refused, refuseHost } from "./judge.ts";
 import { requestGrant } from "./request.ts";
 import { parseAskedHost, requestHost } from "./request-host.ts";
-import type { GrantSurroundings } from "./terms.ts";
 
 const directory = z.strictObject({
   path: z.string().min(1).max(4096),

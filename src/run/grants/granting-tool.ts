@@ -4,9 +4,8 @@ import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import type { Grantee } from "../model/grantee.ts";
-import type { Refused } from "./judge.ts";
+import type { GrantNeed, GrantOutcome, GrantSurroundings, Refused } from "./judge.ts";
 import { requestGrant } from "./request.ts";
-import type { GrantNeed, GrantOutcome, GrantSurroundings } from "./terms.ts";
 
 /** One use of a tool; under a sandbox of its own if it was granted something for itself alone. */
 export type Use = (under: Sandbox | null) => Promise<ToolResult>;

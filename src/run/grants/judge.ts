@@ -1,12 +1,16 @@
+import posix from "node:path/posix";
+import type { Approver, Decision } from "../../approval/approver.ts";
 import { exposedOwnFiles } from "../../declarations/place/own-files.ts";
+import type { Project } from "../../declarations/project.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import { accessOf, carve, governingMount, hostBelow, select } from "../../sandbox/access.ts";
-import { expand } from "../../sandbox/expand.ts";
+import { consentOf, type Operation, strictest, strictOf } from "../../sandbox/approval.ts";
+import { expand, meetConstraints, stagingOf } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { hidesHome, isReserved, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { GrantMode } from "../model/grantee.ts";
-import { holds, hostSource } from "./source.ts";
+import type { GrantMode, GrantRecord, RunGrants } from "../model/grantee.ts";
 
 /** One run of the chain that leads from the root to the run that asks. */
 export interface Level {
@@ -255,4 +259,113 @@ export function refuseHost(
   instead = "Work with the hosts that you have.",
 ): Refused {
   return { ok: false, refusal: { code, because, message: `Reaching '${to}' was not granted. ${because} ${instead}` } };
+}
+
+/** A path that a worker may not use, and what it would have to be able to do there. */
+export interface GrantNeed {
+  readonly path: VirtualPath;
+  readonly mode: GrantMode;
+  /** What it is for, in one sentence. */
+  readonly why: string;
+  /** The sandbox of the one operation so far, if it was granted something for itself alone. */
+  readonly under?: Sandbox;
+  /** No operation waits for it: an approval for one operation would be of no use. */
+  readonly lastingOnly?: true;
+}
+
+/** All that granting needs of its surroundings. */
+export interface GrantSurroundings {
+  readonly project: Pick<Project, "dir" | "ownFiles">;
+  readonly refusedSources: RefusedSources;
+  /** Host directories in which some worker may have put a link. */
+  readonly writableHosts: () => Promise<readonly string[]>;
+  readonly approver: Approver;
+  readonly ledger: RunGrants;
+  /** Records every grant, once or for longer, before it is used; false: it could not, and nothing is granted. */
+  readonly record: (record: GrantRecord) => Promise<boolean>;
+  readonly newId: () => string;
+  readonly now: () => Date;
+}
+
+export type GrantOutcome =
+  | {
+      readonly ok: true;
+      readonly directory: VirtualPath;
+      /** Null if the worker already had it: another of its operations asked at the same time. */
+      readonly scope: "once" | "tree" | "session" | null;
+      /** For the operation that asked. */
+      readonly sandbox: Sandbox;
+    }
+  | Refused;
+
+/* What every question for a directory has in common, whether the worker declares the directory or not. */
+
+/** True if writes there are staged whatever is approved: a single operation has no view to write to. */
+export function waitsOnSide(preview: Sandbox, directory: VirtualPath): boolean {
+  const mount = governingMount(preview, directory);
+  return mount?.view === undefined && (mount?.stage === true || mount?.discard === true);
+}
+
+export const NOT_RECORDED = "The grant could not be recorded in the audit trail, and nothing is granted unrecorded.";
+export const NOT_FOR_ONE =
+  "It was approved for one operation only, but writes there are staged until the end of the run.";
+
+export function unapproved(
+  asked: { readonly directory: VirtualPath; readonly mode: GrantMode },
+  { outcome, reason }: Decision,
+): Refused {
+  if (outcome === "timed_out")
+    return refuse("APPROVAL_TIMED_OUT", asked, "It needs approval, and no answer came in time.");
+  return refuse("APPROVAL_DENIED", asked, `It needs approval, which was denied: ${reason}.`);
+}
+
+type Mounted = Pick<Sandbox, "mounts">;
+
+/**
+ * What a host directory is before it is granted: all of it, readable and writable, except for what is already said
+ * about a place of it. A suffix, a size, a side or a block that holds under one name holds under every other, and what
+ * the project only gives for reading stays so; of what workers have, the modes do not matter, for those are what is asked.
+ */
+function hostSource(host: string, at: VirtualPath, project: Mounted, workers: readonly Mounted[]): Mount[] {
+  const known = [project, ...workers.map(withoutModes)];
+  const places = known.flatMap(({ mounts }) => mounts.map(originOf)).filter((origin) => holds(host, origin));
+  return [...new Set([host, ...places])].sort().map((place): Mount => {
+    const path = joinVirtual(at, posix.relative(host, place));
+    const plain: Mount = { name: at, path, host: place, mode: "rw" };
+    return known.flatMap((sandbox) => innermost(sandbox, place)).reduce(met, plain);
+  });
+}
+
+function withoutModes({ mounts }: Mounted): Mounted {
+  return { mounts: mounts.map((mount) => ({ ...mount, mode: "rw" })) };
+}
+
+/** The mounts that say most closely what a host place is; several may show the same directory. */
+function innermost({ mounts }: Mounted, place: string): Mount[] {
+  const around = mounts.filter((mount) => holds(originOf(mount), place));
+  const deepest = Math.max(...around.map((mount) => originOf(mount).length));
+  return around.filter((mount) => originOf(mount).length === deepest);
+}
+
+function met(plain: Mount, said: Mount): Mount {
+  const isBlocked = (operation: Operation): boolean =>
+    [plain, said].some(({ approval }) => approval?.[operation] === "blocked");
+  const blocked = (operation: Operation) => (isBlocked(operation) ? "blocked" : "ask");
+  const call = strictest(consentOf(plain.approval, "call"), consentOf(said.approval, "call"));
+  return {
+    ...plain,
+    ...meetConstraints(plain, said),
+    ...stagingOf(plain, said),
+    mode: said.mode === "ro" ? "ro" : plain.mode,
+    approval: {
+      ...strictOf({ ...(isBlocked("read") ? { read: "blocked" } : {}), call }),
+      write: blocked("write"),
+      delete: blocked("delete"),
+    },
+  };
+}
+
+/** True if `inner` is `outer` or lies below it. */
+export function holds(outer: string, inner: string): boolean {
+  return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
 }

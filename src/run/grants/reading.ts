@@ -10,17 +10,18 @@ import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-pat
 import { describeViolation } from "../../sandbox/wording.ts";
 import { present } from "../../text/present.ts";
 import type { DirectoryGrantRecord, Grantee } from "../model/grantee.ts";
-import { type Refused, refuse } from "./judge.ts";
-import { holds } from "./source.ts";
 import {
   type GrantNeed,
   type GrantOutcome,
   type GrantSurroundings,
+  holds,
   NOT_FOR_ONE,
   NOT_RECORDED,
+  type Refused,
+  refuse,
   unapproved,
   waitsOnSide,
-} from "./terms.ts";
+} from "./judge.ts";
 
 /** One run of the chain that does not see the directory yet, and what it would be shown. */
 interface Opening {

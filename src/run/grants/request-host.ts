@@ -5,9 +5,8 @@ import { parseTarget } from "../../sandbox/network/rule.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import type { Grantee, HostGrantRecord } from "../model/grantee.ts";
-import { type Refused, refuseHost } from "./judge.ts";
+import { type GrantSurroundings, NOT_RECORDED, type Refused, refuseHost } from "./judge.ts";
 import { type HostJudgement, judgeHost } from "./judge-host.ts";
-import { type GrantSurroundings, NOT_RECORDED } from "./terms.ts";
 
 /** A domain name has fewer characters than this, in whatever alphabet. */
 const MAX_CHARACTERS = 300;

@@ -11,24 +11,22 @@ import { describeViolation } from "../../sandbox/wording.ts";
 import type { DirectoryGrantRecord, Grantee } from "../model/grantee.ts";
 import {
   type DirectoryRequest,
+  type GrantNeed,
+  type GrantOutcome,
+  type GrantSurroundings,
   type Grounds,
   type Judgement,
   judgeGrant,
   type Level,
   meaningOf,
-  type Refused,
-  refuse,
-} from "./judge.ts";
-import { requestReading } from "./reading.ts";
-import {
-  type GrantNeed,
-  type GrantOutcome,
-  type GrantSurroundings,
   NOT_FOR_ONE,
   NOT_RECORDED,
+  type Refused,
+  refuse,
   unapproved,
   waitsOnSide,
-} from "./terms.ts";
+} from "./judge.ts";
+import { requestReading } from "./reading.ts";
 
 /** Asks for the directory of a path, once for the whole chain of runs that would be granted it. */
 export async function requestGrant(

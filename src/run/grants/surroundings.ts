@@ -2,7 +2,7 @@ import type { CellHost, Declared, Records, RunConsent } from "../model/environme
 import type { GrantRecord } from "../model/grantee.ts";
 import { identityOf, type Job, newRunId } from "../model/job.ts";
 import { writableHosts } from "../model/permission.ts";
-import type { GrantSurroundings } from "./terms.ts";
+import type { GrantSurroundings } from "./judge.ts";
 
 /** What granting needs, for one run: every grant is in the audit trail before it is used. */
 export function surroundingsOf(job: Job, env: Declared & CellHost & RunConsent & Records): GrantSurroundings {

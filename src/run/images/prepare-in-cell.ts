@@ -17,7 +17,7 @@ import { BoundedOutput, identityOf, type Job, newRunId, rootJob } from "../model
 import { type RunResult, refusedResult } from "../model/result.ts";
 import type { MakeAsk } from "../model/worker-images.ts";
 import { endedResult, recordedRun } from "../recorded-run.ts";
-import { MAX_ENVIRONMENT_BYTES, type Prepare, type PrepareRequest } from "./step.ts";
+import { MAX_ENVIRONMENT_BYTES, type Prepare, type PrepareRequest } from "./worker-images.ts";
 
 /*
  * The scripts of packages are hostile code, and this is where they run: in a cell with one directory to write, no other mount,

@@ -4,16 +4,15 @@ import type { Approver } from "../../approval/approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";
 import type { Project } from "../../declarations/project.ts";
-import type { Repositories } from "../../git/repositories.ts";
+import type { Repositories } from "../../git/repository.ts";
 import type { CellMaker, Driver } from "../../isolation/port/driver.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";
 import type { Policy } from "../../sandbox/policy.ts";
 import type { Masking, SecretOf } from "../../secrets/read-secret.ts";
-import type { Emit } from "./events.ts";
+import type { Emit, RunEvent } from "./events.ts";
 import type { RunGrants } from "./grantee.ts";
-import type { History } from "./history.ts";
-import type { Job, SchemaChecks } from "./job.ts";
-import type { KeptChangesets } from "./reported.ts";
+import type { Attachment, Job, SchemaChecks } from "./job.ts";
+import type { KeptChangesets } from "./result.ts";
 import type { WorkerImages } from "./worker-images.ts";
 
 /** Resources that are disposed of together, the last first. In place of `AsyncDisposableStack`, which Node 22 does not have. */
@@ -135,3 +134,45 @@ export interface RunEnvironment
   /** Makes the fresh cells of fleets' items, and of what they call. */
   readonly itemCells: CellMaker;
 }
+
+/** A root run that begins. */
+export interface BegunRun {
+  readonly run: string;
+  readonly kind: "run" | "session";
+  readonly worker: string;
+  /** What was added to its command. */
+  readonly words?: readonly string[];
+  readonly input?: unknown;
+  readonly attachments: readonly Attachment[];
+  /** The run whose conversation it continues. */
+  readonly continues?: string;
+}
+
+/** The runs of a project, as they are kept for the user: `corral runs`. */
+export interface History {
+  begin(run: BegunRun): RunHistory;
+}
+
+/** The record of one root run. Nothing of it fails a run. */
+export interface RunHistory {
+  /** Aborted if the user stops the run from another process. */
+  readonly stopped: AbortSignal;
+  /** Sees every event of the tree. The end of the root run ends the record. */
+  see(event: RunEvent): void;
+  /** For a session, which has no event of its end. Only the first time counts. */
+  closed(how: ClosedSession): void;
+}
+
+export interface ClosedSession {
+  readonly status: "closed" | "cancelled";
+  /** The id of the changeset that waits. */
+  readonly changeset: { readonly id: string | null; readonly counts: Readonly<Record<string, number>> } | null;
+  readonly network: Readonly<Record<string, unknown>> | null;
+}
+
+/** Keeps nothing. */
+export const noHistory: History = {
+  begin: () => ({ stopped: NEVER, see: () => {}, closed: () => {} }),
+};
+
+const NEVER = new AbortController().signal;

@@ -15,8 +15,7 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import type { RunIdentity } from "./events.ts";
 import type { Grantee } from "./grantee.ts";
-import type { NotBegun } from "./reported.ts";
-import type { RunError, RunResult } from "./result.ts";
+import type { NotBegun, RunError, RunResult } from "./result.ts";
 
 /** How a value differs from a schema, or null. Rejects with the reason of the signal. */
 export type SchemaCheck = (value: unknown, signal?: AbortSignal) => Promise<string | null>;

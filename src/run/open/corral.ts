@@ -8,7 +8,7 @@ import type { AuditTrail } from "../../audit/trail.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
-import { Repositories } from "../../git/repositories.ts";
+import { Repositories } from "../../git/repository.ts";
 import { InboxBoard } from "../../inbox/inbox-board.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
@@ -30,9 +30,9 @@ import type { Emit } from "../model/events.ts";
 import type { GrantRecord } from "../model/grantee.ts";
 import { SchemaChecks } from "../model/job.ts";
 import { RecordedApprover } from "../recorded/approver.ts";
-import { maskedApprover, maskedEmit, maskedTrail, recordedEmit } from "../recorded/emit.ts";
 import { openTrail } from "../recorded/run-history.ts";
 import { tracedEmit } from "../recorded/spans.ts";
+import { maskedApprover, maskedEmit, maskedTrail, recordedEmit } from "../recorded-run.ts";
 import { openHistory } from "./history.ts";
 import {
   approverFor,

@@ -3,8 +3,8 @@ import { parseSize } from "../../declarations/yaml/shape.ts";
 import { DEFAULT_MAX_BYTES } from "../../history/retention.ts";
 import type { Env } from "../../secrets/read-secret.ts";
 import { StateDirError } from "../../state/state-dir.ts";
+import { type History, noHistory } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
-import { type History, noHistory } from "../model/history.ts";
 import { ProjectHistory } from "../recorded/run-history.ts";
 
 /** The history of the runs of a project; closing it waits until everything is written. `engineEnv`: Corral's own environment. */

@@ -13,7 +13,7 @@ import type { ApprovalMode } from "../../sandbox/approval.ts";
 import type { Policy } from "../../sandbox/policy.ts";
 import { type Env, namedSecrets } from "../../secrets/read-secret.ts";
 import { projectMark } from "../../state/state-paths.ts";
-import type { ImagePlace } from "../images/step.ts";
+import type { ImagePlace } from "../images/worker-images.ts";
 import type { NetworkHost } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
 

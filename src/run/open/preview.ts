@@ -12,8 +12,7 @@ import { Masking, namedSecrets } from "../../secrets/read-secret.ts";
 import { noChangesets } from "../changes/into-project.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { lookingImages } from "../images/worker-images.ts";
-import type { RunEnvironment } from "../model/environment.ts";
-import { noHistory } from "../model/history.ts";
+import { noHistory, type RunEnvironment } from "../model/environment.ts";
 import { SchemaChecks } from "../model/job.ts";
 import { approverFor, imagePlaceOf, networkHostOf, type OpenOptions, outerProcessFor, policiesOf } from "./options.ts";
 

@@ -1,8 +1,7 @@
 import { auditKey } from "../../audit/seal.ts";
 import { TrailFile } from "../../audit/trail.ts";
-import type { EndedEntry, HeldEntry, StartedEntry } from "../../history/entry.ts";
 import { MAX_STREAMS_BYTES } from "../../history/kept-stream.ts";
-import { Recording } from "../../history/recording.ts";
+import { type EndedEntry, type HeldEntry, Recording, type StartedEntry } from "../../history/recording.ts";
 import { type Keep, Pruning } from "../../history/retention.ts";
 import { runFolderName } from "../../history/run-folders.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
@@ -11,8 +10,8 @@ import { LiveRuns } from "../../state/live-dir.ts";
 import { loadSealKey, lockOwner } from "../../state/owner.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { present } from "../../text/present.ts";
+import type { BegunRun, ClosedSession, History, RunHistory } from "../model/environment.ts";
 import type { Emit, RunEvent } from "../model/events.ts";
-import type { BegunRun, ClosedSession, History, RunHistory } from "../model/history.ts";
 import { inputBytes } from "../model/job.ts";
 import type { RunResult } from "../model/result.ts";
 

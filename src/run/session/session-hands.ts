@@ -36,13 +36,11 @@ import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Declared, Destinations, Records, RunConsent } from "../model/environment.ts";
 import type { GrantChange, Grantee } from "../model/grantee.ts";
 import type { Attachment, Job } from "../model/job.ts";
-import { reported } from "../model/reported.ts";
-import type { RunResult } from "../model/result.ts";
+import { type RunResult, reported } from "../model/result.ts";
 import { knownFacts } from "../model/worker-images.ts";
-import { refuseUnfit } from "./checked-command.ts";
+import { type AskConsent, agreedCommand, askFor, refuseUnfit } from "./checked-command.ts";
 import type { Commands, OnOutput } from "./exec-command.ts";
 import { SessionGit } from "./session-git.ts";
-import { type AskConsent, agreedCommand, askFor } from "./shell-consent.ts";
 import { type OutputDir, WriteRoom } from "./write-room.ts";
 
 /**

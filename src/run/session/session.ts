@@ -16,10 +16,9 @@ import { requestAccess } from "../grants/access-request.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import type { Records } from "../model/environment.ts";
 import { identityOf, type Job } from "../model/job.ts";
-import { CommandCell, ENDING_MS } from "./command-cell.ts";
+import { CommandCell, ENDING_MS, type OpenSessionCell } from "./command-cell.ts";
 import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
-import type { OpenSessionCell } from "./session-cell.ts";
 import { lessBy, SessionHands, type SessionParts, type ToolCall } from "./session-hands.ts";
 import { OutputDir } from "./write-room.ts";
 

@@ -1,8 +1,21 @@
+import { once } from "node:events";
+import tar from "tar-stream";
+import {
+  type Approval,
+  decideApproval,
+  listGrants,
+  pageOfApprovals,
+  revokeGrant,
+  showApproval,
+} from "../../operations/approvals.ts";
 import { unknownChangeset } from "../../operations/changesets.ts";
 import { MAX_CHANGESETS } from "../../operations/contract/changesets.ts";
+import type { AnswerOf } from "../../operations/contract/table.ts";
+import { RequestError } from "../../operations/request-error.ts";
+import { showRun } from "../../operations/runs.ts";
+import type { LiveGrant } from "../../state/live-grants.ts";
 import { present } from "../../text/present.ts";
-import type { Handlers } from "../http/route.ts";
-import { tarOf } from "../http/tar.ts";
+import type { Handlers } from "../http/router.ts";
 import type { Served } from "./owned.ts";
 
 export function changesetHandlers({ projects, changesets }: Served): Handlers<"changesets"> {
@@ -49,4 +62,104 @@ export function changesetHandlers({ projects, changesets }: Served): Handlers<"c
       return { id: changeset, outcome: "discarded" };
     },
   };
+}
+
+/** A regular file or a directory of an archive. */
+interface TarEntry {
+  readonly path: string;
+  readonly type: "file" | "directory";
+  readonly bytes: number;
+  readonly mode: number;
+  readonly content: AsyncIterable<Buffer>;
+}
+
+/** Packs entries as they are read. Paths are relative and none leads up; users, groups and times are left out. */
+async function* tarOf(entries: AsyncIterable<TarEntry>): AsyncGenerator<Buffer, void, undefined> {
+  const pack = tar.pack();
+  const packing = fill(pack, entries);
+  // It is reported by the end of the pack, at the latest.
+  packing.catch((error: Error) => pack.destroy(error));
+  try {
+    for await (const piece of pack) yield piece as Buffer;
+    await packing;
+  } finally {
+    pack.destroy();
+    await packing.catch(() => {});
+  }
+}
+
+async function fill(pack: tar.Pack, entries: AsyncIterable<TarEntry>): Promise<void> {
+  for await (const { path, type, bytes, mode, content } of entries) {
+    const name = path
+      .split("/")
+      .filter((part) => part !== "" && part !== "." && part !== "..")
+      .join("/");
+    // Not even a setuid bit; what was executable stays it.
+    const about = { name, mode: mode & 0o755, mtime: new Date(0), type, size: bytes };
+    if (type === "directory") {
+      pack.entry(about);
+      continue;
+    }
+    const entry = pack.entry(about);
+    for await (const piece of content) {
+      if (pack.destroyed) return;
+      if (!entry.write(piece)) await Promise.race([once(entry, "drain"), once(entry, "close"), once(pack, "close")]);
+    }
+    entry.end("");
+  }
+  pack.finalize();
+}
+
+const DEFAULT_LISTED = 100;
+
+export function approvalHandlers({ stateDir, projects }: Served): Handlers<"approvals"> {
+  const dirs = (): string[] => projects.all.map(({ dir }) => dir);
+  const shown = (one: Approval) => ({ ...one, project: projects.nameOf(one.project) ?? "" });
+  return {
+    async "approvals.list"({ query: { project, root, state, cursor, limit = DEFAULT_LISTED } }) {
+      const chosen = projects.chosen(project).map(({ dir }) => dir);
+      const which = { state, projects: chosen, limit, ...present({ root, after: cursor }) };
+      const { approvals, next } = await pageOfApprovals(stateDir, which);
+      return { approvals: approvals.map(shown), next };
+    },
+    "approvals.show": async ({ params }) => shown(await showApproval(stateDir, params.approval, dirs())),
+    async "approvals.decide"({ params: { approval: id }, body: { answer, digest, directory }, caller }) {
+      const how = { answer, digest, by: caller.name, via: "service", ...present({ directory }) } as const;
+      return shown(await decideApproval(stateDir, id, how, dirs()));
+    },
+  };
+}
+
+export function grantHandlers({ projects, stateDir }: Served): Handlers<"grants"> {
+  /** Those of runs of served projects, without the paths of the host. */
+  const owned = async () => {
+    const found: AnswerOf<"grants.list">["grants"][number][] = [];
+    for (const one of await listGrants(stateDir)) {
+      const project = await projectOf(one);
+      if (project !== null) found.push({ ...("host" in one ? without(one) : one), project });
+    }
+    return found;
+  };
+  const projectOf = async ({ root }: LiveGrant): Promise<string | null> => {
+    for (const project of projects.all) {
+      const record = await showRun(project.place, root).catch((error: unknown) => {
+        if (error instanceof RequestError) return null;
+        throw error;
+      });
+      if (record !== null) return projects.nameOf(record.project);
+    }
+    return null;
+  };
+  return {
+    "grants.list": async () => ({ grants: await owned() }),
+    async "grants.revoke"({ params }) {
+      if (!(await owned()).some(({ id }) => id === params.grant))
+        throw new RequestError("UNKNOWN_GRANT", params.grant, `there is no grant ${params.grant}`);
+      return { id: await revokeGrant(stateDir, params.grant), outcome: "revoked" };
+    },
+  };
+}
+
+function without<G extends { readonly host: string }>({ host: _, ...grant }: G) {
+  return grant;
 }

@@ -8,7 +8,7 @@ import { cancelFleet, listFleets, listItems, showFleet, showItem } from "../../o
 import { workerNamed } from "../../operations/workers.ts";
 import type { Corral } from "../../run/open/corral.ts";
 import { ServiceFault } from "../http/fault.ts";
-import type { Handlers } from "../http/route.ts";
+import type { Handlers } from "../http/router.ts";
 import { eventsOf, ownedFleet, refusePolicy, refuseStopping, type Served } from "./owned.ts";
 
 type FleetOrder = Given<"fleets.start", "body">;

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import type { Offered, OtherContent } from "../../operations/contract/operation.ts";
+import { fault, type Offered, type OtherContent } from "../../operations/contract/operation.ts";
 import { type AnswerOf, CONTRACT } from "../../operations/contract/table.ts";
-import { fault } from "../../operations/contract/terms.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -1,5 +1,5 @@
 import { explainWorker, listWorkers, workerNamed } from "../../operations/workers.ts";
-import type { Handlers } from "../http/route.ts";
+import type { Handlers } from "../http/router.ts";
 import type { Served } from "./owned.ts";
 
 export function projectHandlers(

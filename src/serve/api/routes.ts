@@ -7,18 +7,15 @@ import type { QueueMachines } from "../../operations/fleets.ts";
 import { examineMachine } from "../../operations/machine.ts";
 import { present } from "../../text/present.ts";
 import { withoutHostPaths } from "../http/answer.ts";
-import type { Handlers, Route } from "../http/route.ts";
-import { permits } from "../http/router.ts";
+import { type Handlers, permits, type Route } from "../http/router.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
-import { approvalHandlers, grantHandlers } from "./approvals.ts";
-import { changesetHandlers } from "./changesets.ts";
+import { approvalHandlers, changesetHandlers, grantHandlers } from "./changesets.ts";
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
 import type { Served } from "./owned.ts";
 import { projectHandlers } from "./projects.ts";
-import { runHandlers } from "./runs.ts";
-import { sessionHandlers } from "./sessions.ts";
+import { runHandlers, sessionHandlers } from "./runs.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 

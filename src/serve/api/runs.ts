@@ -2,14 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { RecordedCall, RunRecord } from "../../history/run-record.ts";
 import { runOperations } from "../../operations/contract/runs.ts";
 import type { AnswerOf, Given } from "../../operations/contract/table.ts";
-import { runOutput } from "../../operations/run-output.ts";
-import { listRuns, stopRun } from "../../operations/runs.ts";
+import { listRuns, runOutput, stopRun } from "../../operations/runs.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { present } from "../../text/present.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
-import type { Handlers } from "../http/route.ts";
-import { checkedInput } from "../http/router.ts";
+import { checkedInput, type Handlers } from "../http/router.ts";
 import { ownerOf } from "../http/shares.ts";
 import { eventsOf, ownedRun, refusePolicy, refuseStopping, type Served } from "./owned.ts";
 
@@ -125,4 +123,25 @@ async function* bytesOf(output: AsyncIterable<{ readonly bytes: Buffer; readonly
     if (missingBytes > 0) yield `\n[${missingBytes} bytes are not kept]\n`;
     yield bytes;
   }
+}
+
+export function sessionHandlers({ projects, sessions, over }: Served): Handlers<"sessions"> {
+  return {
+    async "sessions.open"({ body: { project, worker, policy }, caller }) {
+      refuseStopping(over);
+      refusePolicy(policy, caller);
+      return await sessions.open(projects.named(project), worker, policy ?? null);
+    },
+    "sessions.list": async () => ({ sessions: sessions.all }),
+    "sessions.show": async ({ params }) => sessions.find(params.session),
+    "sessions.tools": async ({ params }) => ({ tools: sessions.toolsOf(params.session) }),
+    async "sessions.use"({ params, body, gone }) {
+      return await sessions.runTool(params.session, params.tool, body, AbortSignal.any([gone, over]));
+    },
+    async "sessions.close"({ params: { session: id } }) {
+      const settled = await sessions.finish(id);
+      const { changes = [], changeset = null, failure = null } = settled ?? {};
+      return { id, changes, changeset, error: failure?.error ?? null };
+    },
+  };
 }

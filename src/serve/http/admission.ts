@@ -6,7 +6,7 @@ import { isUnambiguous } from "../../platform/http-connections.ts";
 import type { Tokens } from "../../state/service/tokens.ts";
 import type { Log } from "../logging/log.ts";
 import { ServiceFault } from "./fault.ts";
-import type { ServiceCaller } from "./route.ts";
+import type { ServiceCaller } from "./router.ts";
 
 const MAX_HEADER_CHARS = 1024;
 

@@ -6,7 +6,7 @@ import { Connections, oneAtATime, parseInPieces } from "../../platform/http-conn
 import type { Address } from "./admission.ts";
 import { bareAnswer } from "./answer.ts";
 import type { Refusals } from "./fault.ts";
-import type { ServiceCaller } from "./route.ts";
+import type { ServiceCaller } from "./router.ts";
 import { type HeldShare, ownerOf, Shares } from "./shares.ts";
 
 /** One connection has one open request. Half of those of a token may be streams. */

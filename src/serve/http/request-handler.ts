@@ -8,8 +8,7 @@ import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
 import { endWith, type HidePaths, SECURITY_HEADERS, type SlowClientLimits, send, sendFault } from "./answer.ts";
 import { faultOf, type Refusals, ServiceFault } from "./fault.ts";
 import { CONNECTIONS } from "./listener.ts";
-import type { ServiceCaller } from "./route.ts";
-import type { FoundRoute, Router } from "./router.ts";
+import type { FoundRoute, Router, ServiceCaller } from "./router.ts";
 import { ownerOf, type ShareOwner, Shares } from "./shares.ts";
 
 /**

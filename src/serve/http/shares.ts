@@ -1,4 +1,4 @@
-import type { ServiceCaller } from "./route.ts";
+import type { ServiceCaller } from "./router.ts";
 
 /** Who holds a part: a token, the page's own, or all that come by the Unix socket. */
 export interface ShareOwner {

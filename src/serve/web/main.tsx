@@ -4,8 +4,7 @@ import { ApiError, ServiceClient } from "../../client/client.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { countText } from "../../text/amounts.ts";
 import { toOwnService } from "./api/transport.ts";
-import { type App, AppContext, type PageProps, useApp, useShortcuts } from "./app/context.ts";
-import { useResource } from "./app/resource.ts";
+import { type App, AppContext, type PageProps, useApp, useResource, useShortcuts } from "./app/resource.ts";
 import { KeyboardHelp } from "./components/dialog.tsx";
 import { EmptyState, type Toast, Toasts } from "./components/notes.tsx";
 import { isForPage, Shortcuts } from "./keyboard/shortcuts.ts";
@@ -18,8 +17,16 @@ import { Overview } from "./pages/overview/overview.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
 import { Workers } from "./pages/workers/workers.tsx";
 import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
-import { applyTheme, keepTheme, keptTheme, nextTheme } from "./session/theme.ts";
-import { forgetToken, keepToken, takeToken, tokenInFragment } from "./session/token.ts";
+import {
+  applyTheme,
+  forgetToken,
+  keepTheme,
+  keepToken,
+  keptTheme,
+  nextTheme,
+  takeToken,
+  tokenInFragment,
+} from "./session/token.ts";
 
 type ApprovalPage = AnswerOf<"approvals.list">;
 type Caller = AnswerOf<"host.caller">;

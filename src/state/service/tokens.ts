@@ -8,7 +8,6 @@ import { holdFile } from "../file-lock.ts";
 import { lockOwner } from "../owner.ts";
 import { makeClosedDir, makeStateDir } from "../state-dir.ts";
 import { statePaths } from "../state-paths.ts";
-import { ROLES, type Role } from "./roles.ts";
 
 /** A token of the service, without its value. */
 export interface Token {
@@ -167,3 +166,7 @@ function isStored(raw: unknown): raw is Stored {
     roles.every((role) => ROLES.includes(role))
   );
 }
+
+/** What a token permits. Each but `metrics` includes `read`, which includes `metrics`; `admin` includes all. */
+export const ROLES = ["metrics", "read", "decide", "run", "admin"] as const;
+export type Role = (typeof ROLES)[number];

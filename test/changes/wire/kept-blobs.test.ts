@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { blobDigest, type Digest, putBytes } from "../../../src/blobs/blob.ts";
 import { sendMounts } from "../../../src/blobs/send-mounts.ts";
-import { keptBlobs } from "../../../src/changes/wire/kept-blobs.ts";
+import { keptBlobs } from "../../../src/changes/wire/document.ts";
 import { machinePair, NEVER, told } from "../../blobs/machine-pair.ts";
 import { plant } from "../staged-folder.ts";
 

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
-import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
 
 interface Rule {
   readonly comment?: string;

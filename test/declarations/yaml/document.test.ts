@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { checkShape } from "../../../src/declarations/yaml/check.ts";
-import { parseYaml } from "../../../src/declarations/yaml/document.ts";
+import { checkShape, parseYaml } from "../../../src/declarations/yaml/document.ts";
 import { DeclarationError, type Problem } from "../../../src/declarations/yaml/problem.ts";
 import { byKind, map, namedMap } from "../../../src/declarations/yaml/shape.ts";
 

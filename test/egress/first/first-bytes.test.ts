@@ -1,8 +1,7 @@
 import { Duplex } from "node:stream";
 import { connect } from "node:tls";
 import { describe, expect, it } from "vitest";
-import { readClientHello } from "../../../src/egress/first/client-hello.ts";
-import { readFirstBytes } from "../../../src/egress/first/first-bytes.ts";
+import { readClientHello, readFirstBytes } from "../../../src/egress/first/client-hello.ts";
 import { helloMessage, records, serverName } from "../hello.ts";
 
 const MAX = 65_536;

@@ -10,7 +10,7 @@ import { RunningFleet } from "../../../src/fleet/running/running-fleet.ts";
 import { EngineTrouble } from "../../../src/isolation/port/driver.ts";
 import { noChangesets } from "../../../src/run/changes/into-project.ts";
 import { type Job, SchemaChecks } from "../../../src/run/model/job.ts";
-import type { KeptChangesets } from "../../../src/run/model/reported.ts";
+import type { KeptChangesets } from "../../../src/run/model/result.ts";
 import { MemoryWork } from "../work/memory-work.ts";
 import { VirtualClock } from "../work/virtual-clock.ts";
 

@@ -10,7 +10,7 @@ import type { FleetStore } from "../../../src/fleet/model/store.ts";
 import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
 import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
 import { stepsOf } from "../../../src/fleet/postgres/migrate.ts";
-import { examineQueue } from "../../../src/fleet/postgres/open-queue.ts";
+import { examineQueue } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { openWorkPlace } from "../../../src/operations/work-place.ts";
 import { sha256 } from "../../../src/platform/sha256.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ItemResult } from "../../../src/fleet/model/item.ts";
-import { junitXml } from "../../../src/fleet/report/junit.ts";
+import { junitXml } from "../../../src/fleet/report/results-export.ts";
 import { reportOf, result } from "./report-fleet.ts";
 import { strictXml, type XmlElement } from "./strict-xml.ts";
 

@@ -1,6 +1,10 @@
 import type { SettleChanges } from "../../../src/fleet/running/fleet-parts.ts";
-import type { KeptChangesets, NotBegun } from "../../../src/run/model/reported.ts";
-import { UnfinishedChanges, unstartedResult } from "../../../src/run/model/result.ts";
+import {
+  type KeptChangesets,
+  type NotBegun,
+  UnfinishedChanges,
+  unstartedResult,
+} from "../../../src/run/model/result.ts";
 import type { VirtualProcess, VirtualWorld } from "./virtual-world.ts";
 
 /** What one attempt changes. */

@@ -1,6 +1,6 @@
 import type { FleetJob } from "../../../src/fleet/items/item-job.ts";
 import { SchemaChecks } from "../../../src/run/model/job.ts";
-import type { KeptChangesets } from "../../../src/run/model/reported.ts";
+import type { KeptChangesets } from "../../../src/run/model/result.ts";
 
 /** Of a thing that the simulation has only in part: whatever else is asked of it is a fault of the simulation, and says so. */
 function only<T extends object>(name: string, parts: { readonly [K in keyof T]?: T[K] | undefined } = {}): T {

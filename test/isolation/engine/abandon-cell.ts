@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
-import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
+import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
 import { dockerDriver } from "../../../src/isolation/engine/driver.ts";
 import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
 import { connect } from "../../../src/isolation/engine/open.ts";

@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
-import { CellRemains } from "../../../src/isolation/engine/cell-remains.ts";
-import { Unremoved } from "../../../src/isolation/engine/unremoved.ts";
+import { CellRemains, Unremoved } from "../../../src/isolation/engine/cell-remains.ts";
 
 it("looks for processes of a container that could not be removed, also if its run has another cell by then", async () => {
   const unremoved = new Unremoved();

@@ -7,8 +7,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { ExaminedImages } from "../../../src/isolation/engine/examined-images.ts";
 import { acquireLock, buildEngineImages } from "../../../src/isolation/engine/images/build-images.ts";
 import { readContext } from "../../../src/isolation/engine/images/catalog.ts";
+import { imageStatus } from "../../../src/isolation/engine/images/debian-base.ts";
 import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
-import { imageStatus } from "../../../src/isolation/engine/images/status.ts";
 import { connect } from "../../../src/isolation/engine/open.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { ImageBuildError, type ImageProgress } from "../../../src/isolation/port/images.ts";

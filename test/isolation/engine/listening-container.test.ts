@@ -1,9 +1,9 @@
 import { mkdir, readdir } from "node:fs/promises";
 import type Docker from "dockerode";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
+import type { Removal } from "../../../src/isolation/engine/cell-remains.ts";
 import { enterByContainer } from "../../../src/isolation/engine/listening-container.ts";
-import type { Removal } from "../../../src/isolation/engine/unremoved.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { readLabels } from "../../../src/isolation/port/labels.ts";
 import { cellOf, type Engine, openEngine } from "./engine.ts";

@@ -4,8 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { endLeftOfDead, StartedContainers } from "../../../src/isolation/engine/cell-remains.ts";
-import type { Removal } from "../../../src/isolation/engine/unremoved.ts";
+import { endLeftOfDead, type Removal, StartedContainers } from "../../../src/isolation/engine/cell-remains.ts";
 import { currentOwner, formatOwner } from "../../../src/state/owner.ts";
 import { canLeaveProcesses, leftProcess } from "../kernel/left-process.ts";
 

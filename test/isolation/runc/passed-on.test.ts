@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => runc[Symbol.asyncDispose]());
 
-const MODULE = join(import.meta.dirname, "../../../src/isolation/runc/cells/passed-on.ts");
+const MODULE = join(import.meta.dirname, "../../../src/isolation/runc/cells/launcher.ts");
 
 /** What a process prints that is started by `prefix` and has the login 4242. */
 async function printed(prefix: readonly string[], script: string): Promise<string> {

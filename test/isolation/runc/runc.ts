@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { loadSeccompProfile } from "../../../src/declarations/policy/seccomp.ts";
+import { loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
 import { openDockerEngine } from "../../../src/isolation/engine/open.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import type { Maker } from "../../../src/isolation/port/labels.ts";

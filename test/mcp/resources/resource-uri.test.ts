@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { resourcePath, resourceUri } from "../../../src/mcp/connection/sandbox-resources.ts";
+import { resourcePath, resourceUri } from "../../../src/mcp/protocol-server.ts";
 import { parseVirtualPath } from "../../../src/sandbox/virtual-path.ts";
 
 describe("the URI of a file", () => {

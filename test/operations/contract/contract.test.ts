@@ -5,7 +5,7 @@ import { type AnswerOf, CONTRACT } from "../../../src/operations/contract/table.
 import type { StoppedRun } from "../../../src/operations/runs.ts";
 import type { RunStatus } from "../../../src/run/model/result.ts";
 import { openApi } from "../../../src/serve/api/openapi.ts";
-import type { Handlers } from "../../../src/serve/http/route.ts";
+import type { Handlers } from "../../../src/serve/http/router.ts";
 import { Description } from "../../serve/description.ts";
 
 const all = Object.values(CONTRACT);

@@ -2,7 +2,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Approver } from "../../../src/approval/approver.ts";
-import { listGrants, revokeGrant } from "../../../src/operations/grants.ts";
+import { listGrants, revokeGrant } from "../../../src/operations/approvals.ts";
 import { openSession } from "../../../src/run/open-session.ts";
 import { openProject, type ProjectFixture, sh, type WorkerSpec } from "../project-fixture.ts";
 import { personWho } from "./person.ts";

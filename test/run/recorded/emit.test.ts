@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { AuditRecord } from "../../../src/audit/records.ts";
 import type { RunEvent } from "../../../src/run/model/events.ts";
 import { refusedResult, unstartedResult } from "../../../src/run/model/result.ts";
-import { recordedEmit } from "../../../src/run/recorded/emit.ts";
+import { recordedEmit } from "../../../src/run/recorded-run.ts";
 
 const PLACE = { run: "r1", root: "r0", parent: "r0", worker: "w", attachments: ["in.pdf"] };
 const OF = { run: "r1", root: "r0", worker: "w" };

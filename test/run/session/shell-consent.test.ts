@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { shellConsent, shownCommand } from "../../../src/run/session/shell-consent.ts";
+import { shellConsent, shownCommand } from "../../../src/run/session/checked-command.ts";
 
 const part = fc.constantFrom("make", "\n", "(in '/work')", "(with X='a')", "(nothing beside it)", "'", "\\", ")", "a");
 const text = fc.array(part, { minLength: 1, maxLength: 6 }).map((parts) => parts.join(""));

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { AnswerOf } from "../../../src/operations/contract/table.ts";
 import { outcomeText } from "../../../src/serve/web/pages/changesets/changesets.tsx";
-import { afterDecision, answersOf, deedOf, neighbour } from "../../../src/serve/web/pages/inbox/question-text.ts";
+import { afterDecision, answersOf, deedOf, neighbour } from "../../../src/serve/web/pages/inbox/question-view.tsx";
 
 type Question = AnswerOf<"approvals.show">["question"];
 

@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { mayDo } from "../../../src/serve/web/app/context.ts";
+import { mayDo } from "../../../src/serve/web/app/resource.ts";
 import { Shortcuts } from "../../../src/serve/web/keyboard/shortcuts.ts";
 import { hrefTo, parsePageAddress } from "../../../src/serve/web/routing/page-address.ts";
-import { nextTheme } from "../../../src/serve/web/session/theme.ts";
-import { takeToken } from "../../../src/serve/web/session/token.ts";
+import { nextTheme, takeToken } from "../../../src/serve/web/session/token.ts";
 
 function store(): Pick<Storage, "getItem" | "setItem" | "removeItem"> {
   const kept = new Map<string, string>();

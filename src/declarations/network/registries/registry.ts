@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { codeOf } from "../../../platform/errno.ts";
 import { type PackageKind, parseTarget } from "../../../sandbox/network/rule.ts";
 import type { Env } from "../../../secrets/read-secret.ts";
+import { parseToml, type TomlTable, tableAt } from "../../toml/toml.ts";
 
 /** Where package tools of this machine have their settings. */
 export interface RegistryMachine {
@@ -110,4 +111,140 @@ export function insideUrl(url: string): string {
 export function pathsBelow(url: string): { readonly paths?: readonly string[] } {
   const { pathname } = new URL(url);
   return pathname === "/" ? {} : { paths: [`${pathname}**`] };
+}
+
+/** The index of crates.io, and the host that it names for its files. */
+export const PUBLIC_INDEX = "https://index.crates.io/";
+export const PUBLIC_CRATES = "https://static.crates.io/";
+
+/** One source may be replaced by another, which is replaced in turn. */
+const MAX_REPLACEMENTS = 10;
+
+/** What cargo uses for crates.io: the user's `config.toml`. That of a project is not read, since a worker may write it. */
+export async function cargoRegistries(machine: RegistryMachine): Promise<Registries> {
+  const { env } = machine;
+  const home = namedPlace(env.CARGO_HOME) ?? userPlace(machine, ".cargo");
+  const text =
+    home === null ? null : ((await settingsAt(`${home}/config.toml`)) ?? (await settingsAt(`${home}/config`)));
+  const parsed = parseToml(text ?? "");
+  if (!parsed.ok) return { registries: [], notes: ["The settings of cargo cannot be read; no registry is used."] };
+  const replaced = replacementOf(parsed.table, env);
+  if (replaced === null) return { registries: defaults(), notes: [] };
+  const sparse = replaced.startsWith("sparse+") ? replaced.slice("sparse+".length) : null;
+  const url = sparse === null ? null : parseRegistryUrl(sparse);
+  if (url === null || !url.ok) {
+    const reason = url === null ? "is not a sparse registry" : url.reason;
+    return { registries: [], notes: [`What cargo uses for crates.io ${reason}; no registry is used.`] };
+  }
+  const notes = hasCredentials(sparse ?? "") ? ["The registry of cargo names a user, who is left out."] : [];
+  // Its index names the place of its files, most often on the same host.
+  const registry: Registry = { kind: "crates", url: url.url, use: [`sparse+${insideUrl(url.url)}`] };
+  return { registries: [registry], notes };
+}
+
+function defaults(): Registry[] {
+  return [
+    { kind: "crates", url: PUBLIC_INDEX, ...pathsBelow(PUBLIC_INDEX), use: [`sparse+${insideUrl(PUBLIC_INDEX)}`] },
+    { kind: "crates", url: PUBLIC_CRATES, paths: ["/crates/**"], use: [] },
+  ];
+}
+
+/** The address that replaces crates.io; null: nothing does. */
+function replacementOf(settings: TomlTable, env: RegistryMachine["env"]): string | null {
+  let name = "crates-io";
+  for (let count = 0; count < MAX_REPLACEMENTS; count += 1) {
+    const source = tableAt(settings, "source", name);
+    const next = source?.["replace-with"];
+    if (typeof next === "string") {
+      name = next;
+      continue;
+    }
+    if (name === "crates-io") return null;
+    const variable = env[`CARGO_REGISTRIES_${name.toUpperCase().replaceAll("-", "_")}_INDEX`];
+    const address = source?.registry ?? variable ?? tableAt(settings, "registries", name)?.index;
+    return typeof address === "string" ? address : "";
+  }
+  return "";
+}
+
+const PUBLIC = "https://pypi.org/simple/";
+/** The index of `pypi.org` names its files on this host. */
+const PUBLIC_FILES: Registry = {
+  kind: "pypi",
+  url: "https://files.pythonhosted.org/",
+  paths: ["/packages/**"],
+  use: [],
+};
+
+const MAX_INDEXES = 20;
+
+/** The indexes of pip: the variables, then the user's `pip.conf`, then the system's. An index in a directory is not used. */
+export async function pipRegistries(machine: RegistryMachine): Promise<Registries> {
+  const { env } = machine;
+  const files = [
+    systemPlace(machine, "etc/xdg/pip/pip.conf"),
+    systemPlace(machine, "etc/pip.conf"),
+    userPlace(machine, ".pip/pip.conf"),
+    configPlace(machine, "pip/pip.conf"),
+    namedPlace(env.PIP_CONFIG_FILE),
+  ];
+  const settings = new Map<string, string>();
+  for (const place of env.PIP_CONFIG_FILE === "/dev/null" ? [] : files) {
+    for (const [key, value] of parsePipConf((await settingsAt(place)) ?? "")) settings.set(key, value);
+  }
+  const setting = (key: string) => fromEnvironment(env, key) ?? settings.get(key);
+  const indexes = [setting("index-url") ?? PUBLIC, ...(setting("extra-index-url") ?? "").split(/\s+/)];
+  const notes: string[] = [];
+  const registries: Registry[] = [];
+  for (const raw of indexes.filter((text) => text !== "").slice(0, MAX_INDEXES)) {
+    const parsed = parseRegistryUrl(raw);
+    if (!parsed.ok) notes.push(`An index of pip ${parsed.reason}; it is not used.`);
+    if (hasCredentials(raw)) notes.push("An index of pip names a user, who is left out.");
+    if (!parsed.ok || registries.some(({ url }) => url === parsed.url)) continue;
+    const { url } = parsed;
+    registries.push({ kind: "pypi", url, ...pathsBelow(rootOf(url)), use: [insideUrl(url)] });
+    if (url === PUBLIC) registries.push(PUBLIC_FILES);
+  }
+  return { registries, notes };
+}
+
+/** For an index: where its files are. Nothing for a host that only has files. */
+export function pipFilesOf({ url, use }: Registry) {
+  if (use.length === 0) return [];
+  const files = url === PUBLIC ? PUBLIC_FILES.url : url;
+  const root = new URL(rootOf(url)).pathname;
+  return [{ registry: url, files: { registry: files, path: url === PUBLIC ? "/packages/**" : `${root}**` } }];
+}
+
+/** Servers have the files of an index beside it: `/root/simple/` and `/root/packages/`. */
+function rootOf(url: string): string {
+  return url === PUBLIC ? url : url.replace(/\/\+?simple\/$/, "/");
+}
+
+function fromEnvironment(env: Env, key: string): string | undefined {
+  const value = env[`PIP_${key.toUpperCase().replaceAll("-", "_")}`];
+  return value === "" ? undefined : value;
+}
+
+/** The settings of a `pip.conf` that count for an installation: of `[global]`, and those of `[install]`, which go first. */
+function parsePipConf(text: string): ReadonlyMap<string, string> {
+  const sections = { global: new Map<string, string>(), install: new Map<string, string>() };
+  let section: Map<string, string> | null = null;
+  let key: string | null = null;
+  for (const line of text.split(/\r?\n/)) {
+    if (/^\s*([#;].*)?$/.test(line)) continue;
+    const header = /^\[([^\]]*)\]\s*$/.exec(line);
+    const setting = /^([^\s=:][^=:]*?)\s*[=:]\s*(.*?)\s*$/.exec(line);
+    if (header !== null) {
+      section = header[1] === "global" || header[1] === "install" ? sections[header[1]] : null;
+      key = null;
+    } else if (/^\s/.test(line) && key !== null) {
+      // A value may continue in further lines.
+      section?.set(key, `${section.get(key) ?? ""} ${line.trim()}`.trim());
+    } else if (setting !== null) {
+      key = (setting[1] ?? "").toLowerCase().replaceAll("_", "-");
+      section?.set(key, setting[2] ?? "");
+    }
+  }
+  return new Map([...sections.global, ...sections.install]);
 }

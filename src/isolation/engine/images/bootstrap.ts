@@ -2,10 +2,12 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import type Docker from "dockerode";
+import { z } from "zod";
 import { SYSTEM_PATH } from "../../../secrets/read-secret.ts";
 import { ImageBuildError, type OnImageProgress } from "../../port/images.ts";
-import { readMessages } from "./engine-messages.ts";
 import { contained, type HostApt, readHostApt, runHostCommand } from "./host-apt.ts";
 
 /** Documentation is left out of every package; licences stay. */
@@ -151,3 +153,38 @@ async function importRoot(root: string, { docker, signal }: BootstrapRequest): P
 
 /** What the kernel shows in these folders does not belong to the image. */
 const TAR_OPTIONS = ["--numeric-owner", "--exclude=./dev/*", "--exclude=./proc/*", "--exclude=./sys/*"];
+
+/** One message of the Engine while it pulls, builds or imports. */
+const EngineMessage = z.object({
+  stream: z.string().optional(),
+  status: z.string().optional(),
+  error: z.string().optional(),
+});
+type EngineMessage = z.infer<typeof EngineMessage>;
+
+/** Reads the Engine's messages one by one. An unknown line is skipped: newer Engines send other kinds too. */
+export async function* readMessages(stream: NodeJS.ReadableStream): AsyncGenerator<EngineMessage> {
+  // A broken connection must end with its error; readline alone would treat it as the end.
+  const failed = Promise.withResolvers<never>();
+  failed.promise.catch(() => {});
+  stream.once("error", failed.reject);
+  const lines = createInterface({ input: stream })[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const next = await Promise.race([lines.next(), failed.promise]);
+      if (next.done) return;
+      const message = EngineMessage.safeParse(parseLine(next.value));
+      if (message.success) yield message.data;
+    }
+  } finally {
+    if (stream instanceof Readable) stream.destroy();
+  }
+}
+
+function parseLine(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return null;
+  }
+}

@@ -1,8 +1,7 @@
 import { Readable } from "node:stream";
 import { type ContextFile, ImageBuildError } from "../../port/images.ts";
-import type { BootstrapRequest } from "./bootstrap.ts";
+import { type BootstrapRequest, readMessages } from "./bootstrap.ts";
 import { packedFiles } from "./catalog.ts";
-import { readMessages } from "./engine-messages.ts";
 
 export interface BuildRequest extends Omit<BootstrapRequest, "stateDir"> {
   readonly tag: string;

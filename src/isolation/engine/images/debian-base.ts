@@ -2,10 +2,9 @@ import type Docker from "dockerode";
 import { z } from "zod";
 import { writeAtomically } from "../../../platform/write-file.ts";
 import { statePaths } from "../../../state/state-paths.ts";
-import { ImageBuildError } from "../../port/images.ts";
-import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian } from "./bootstrap.ts";
-import { inspectImage, readRecord } from "./catalog.ts";
-import { pullTag } from "./pull.ts";
+import { BASE_NAME, IMAGE_PREFIX, ImageBuildError, type ImageStatus } from "../../port/images.ts";
+import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian, readMessages } from "./bootstrap.ts";
+import { BASE_LABEL, catalogImages, type ImagesRequest, inspectImage, isCurrent, readRecord } from "./catalog.ts";
 
 const PUBLIC_TAG = "debian:bookworm-slim";
 
@@ -81,4 +80,63 @@ async function bootstrappedBase(docker: Docker): Promise<DebianBase | null> {
 
 async function recordedBase(stateDir: string): Promise<DebianBase | null> {
   return Record.safeParse(await readRecord(statePaths(stateDir).imagesRecord)).data?.base ?? null;
+}
+
+const FIRST_BYTE_TIMEOUT_MS = 8_000;
+const TOTAL_TIMEOUT_MS = 10 * 60_000;
+
+/** Pulls a tag such as `debian:bookworm-slim`, or `debian@sha256:…`. Null on success, else why no registry provided it. */
+export async function pullTag(
+  reference: string,
+  { docker, onProgress, signal }: Pick<BootstrapRequest, "docker" | "onProgress" | "signal">,
+  firstByteTimeoutMs = FIRST_BYTE_TIMEOUT_MS,
+): Promise<string | null> {
+  const givenUp = new AbortController();
+  const firstByte = setTimeout(
+    () => givenUp.abort(new Error(`no registry answered within ${firstByteTimeoutMs / 1000} s`)),
+    firstByteTimeoutMs,
+  );
+  // Cleared at the end: the timer of AbortSignal.timeout would keep the process alive once a request listens to it.
+  const total = setTimeout(
+    () => givenUp.abort(new Error(`the registry took longer than ${TOTAL_TIMEOUT_MS / 60_000} minutes`)),
+    TOTAL_TIMEOUT_MS,
+  );
+  const abortSignal = AbortSignal.any([givenUp.signal, ...(signal ? [signal] : [])]);
+  try {
+    const answer = await docker.pull(reference, { abortSignal });
+    for await (const message of readMessages(answer)) {
+      clearTimeout(firstByte);
+      if (message.error) return message.error;
+      // The progress bars of each layer are for terminals; the other lines are enough.
+      if (message.status && !/^(Downloading|Extracting|Waiting|Verifying|Pulling fs)/.test(message.status)) {
+        onProgress({ image: reference, step: "pull", text: message.status });
+      }
+    }
+    return null;
+  } catch (error) {
+    signal?.throwIfAborted();
+    return abortSignal.aborted
+      ? String(abortSignal.reason?.message ?? abortSignal.reason)
+      : (error as Error).message.trim();
+  } finally {
+    clearTimeout(firstByte);
+    clearTimeout(total);
+  }
+}
+
+export async function imageStatus(request: ImagesRequest): Promise<ImageStatus[]> {
+  const { docker, imagesDir, stateDir, prefix = IMAGE_PREFIX } = request;
+  const sources = await catalogImages(imagesDir, prefix);
+  const [debian, ...images] = await Promise.all([
+    findDebianBase(docker, stateDir),
+    ...sources.map((source) => inspectImage(docker, source.tag)),
+  ]);
+  const base = images[0];
+  return sources.map((source, index) => {
+    const image = images[index] ?? null;
+    // If the Debian image was removed, the base image's label still says on what it was built.
+    const builtOn = source.name === BASE_NAME ? (debian?.id ?? image?.Config.Labels?.[BASE_LABEL]) : base?.Id;
+    const state = image === null ? "missing" : builtOn && isCurrent(image, source, builtOn) ? "present" : "stale";
+    return { name: source.name, tag: source.tag, state, id: image?.Id ?? null, sizeBytes: image?.Size ?? null };
+  });
 }

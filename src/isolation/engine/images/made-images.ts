@@ -14,8 +14,8 @@ import { asked, isGone } from "../answers/asked.ts";
 import { buildImage } from "./build-image.ts";
 import { acquireLock, networkFor } from "./build-images.ts";
 import { inspectImage } from "./catalog.ts";
+import { pullTag } from "./debian-base.ts";
 import { findProxies } from "./host-apt.ts";
-import { pullTag } from "./pull.ts";
 
 /* Images that workers of a project have of their own. Their labels say what they were made of. */
 

@@ -3,14 +3,14 @@ import { readFile, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
-import { commandArguments, FirstLine } from "../../commands/command-start.ts";
+import { commandArguments, FirstLine } from "../../commands/command-cell.ts";
 import type { ControlGroup } from "../../kernel/control-group.ts";
 import { gateOf, type Plan, type PlannedUser } from "../../plan/plan.ts";
 import { type Exec, type ExecRequest, KILLED, type TerminalSize } from "../../port/cell.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import { type CellPaths, type RuncOptions, runtimeWords } from "../model/layout.ts";
+import { asByTheEngine } from "./launcher.ts";
 import { ociProcess } from "./oci-config.ts";
-import { asByTheEngine } from "./passed-on.ts";
 import { errorsIn } from "./runc-process.ts";
 
 /** A cell in which commands are started. */

@@ -1,10 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import fs, { writeFileSync } from "node:fs";
+import fs, { readFileSync, writeFileSync } from "node:fs";
 import { mkdir, open, rm } from "node:fs/promises";
 import { Socket } from "node:net";
+import { getPriority } from "node:os";
 import { join } from "node:path";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
+import { hasCode } from "../../../platform/errno.ts";
 import { textBeside } from "../../../platform/text-beside.ts";
 import { onAbort } from "../../../platform/within.ts";
 import { formatOwner, type Owner } from "../../../state/owner.ts";
@@ -12,7 +14,6 @@ import type { MountPoint } from "../../plan/mounts.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import { type ImageRoot, launcherName, type RuncPaths, type RuncPrograms, runtimeWords } from "../model/layout.ts";
 import { makeMountPoints } from "./oci-mounts.ts";
-import { asByTheEngine } from "./passed-on.ts";
 
 /**
  * Mounts an image several times in a mount namespace of its own, and then waits in each place to start runc once: so starting a
@@ -274,5 +275,71 @@ export class Launcher {
     this.#over.resolve();
     for (const { resolve } of this.#codes) resolve(null);
     void rm(this.#dir, { recursive: true, force: true }).catch(() => {});
+  }
+}
+
+/**
+ * The words before the command line of a program, so that it does not have from this process what the Engine's containers do not
+ * have either: the Engine is another process than the one that asks it. runc 1.1 sets none of this. What is as usual costs nothing.
+ * Throws if this process cannot read what it has.
+ *
+ * @param gate the static binary, whose programs are used. It has no `chrt` and no `nice`: the machine's own are, and if one is
+ *   needed and missing, nothing starts.
+ */
+export function asByTheEngine(gate: string): string[] {
+  const words = [
+    // Nothing shows a class for disks, so that is always set. A real-time one would starve the machine.
+    [gate, "ionice", "-c", "0"],
+    ...(policyIsUsual() ? [] : [["chrt", "--other", "0"]]),
+    ...(getPriority() === 0 ? [] : [["nice", "-n", String(-getPriority())]]),
+    ...affinity().map((mask) => [gate, "taskset", mask]),
+    // The name of the usual one, on a processor of any kind. Others turn off that addresses are random.
+    ...(personalityIsUsual() ? [] : [[gate, "linux64"]]),
+    // The number of the user who logged in, which a worker could read.
+    ...(loginIsUnknown() ? [] : [[gate, "sh", "-c", FORGET_LOGIN, gate]]),
+  ];
+  return words.flat();
+}
+
+/** The kernel may refuse to change the number: then nothing starts, unless it is unknown already. */
+const FORGET_LOGIN = `login=
+{ echo 4294967295 > /proc/self/loginuid || read -r login < /proc/self/loginuid; } 2> /dev/null
+case $login in "" | 4294967295) exec "$@" ;; esac
+echo "the number of the user who logged in cannot be hidden from workers: start Corral with CAP_AUDIT_CONTROL" >&2
+exit 1`;
+
+/** The 41st field of proc(5)'s `stat`, of which the second may contain anything. */
+function policyIsUsual(): boolean {
+  const fields = textOf("/proc/self/stat")
+    .replace(/^.*\) /s, "")
+    .split(" ");
+  return fields[38] === "0";
+}
+
+/** The mask of all processors, if this process may not use all of them. */
+function affinity(): string[] {
+  const allowed = /^Cpus_allowed_list:\s*(\S+)$/m.exec(textOf("/proc/self/status"))?.[1];
+  const online = textOf("/sys/devices/system/cpu/online").trim();
+  if (allowed === undefined || allowed === online) return [];
+  const last = Number(/\d+$/.exec(online)?.[0] ?? 0);
+  return ["f".repeat(Math.floor(last / 4) + 1)];
+}
+
+function personalityIsUsual(): boolean {
+  return Number.parseInt(textOf("/proc/self/personality"), 16) === 0;
+}
+
+/** Also true on a kernel without it. */
+function loginIsUnknown(): boolean {
+  return ["", "4294967295"].includes(textOf("/proc/self/loginuid"));
+}
+
+/** Empty if the kernel does not have this file. */
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, "latin1");
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return "";
+    throw error;
   }
 }

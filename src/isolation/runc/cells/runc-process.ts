@@ -1,7 +1,6 @@
 import type { Readable } from "node:stream";
 import { within } from "../../../platform/within.ts";
-import { GateStreams } from "../../gate/gate-streams.ts";
-import { pour } from "../../gate/pour.ts";
+import { GateStreams, pour } from "../../gate/gate-streams.ts";
 import { GO } from "../../gate/report.ts";
 import type { StartRequest } from "../../port/driver.ts";
 import { endStarters } from "../remains/remove-cell.ts";

@@ -10,9 +10,8 @@ import { collectSockets, heldBytes } from "../../disk/unnamed-files.ts";
 import { reportWithin } from "../../gate/gate-streams.ts";
 import { gateSecrets, parseGateReport, secretLines } from "../../gate/report.ts";
 import { verifyCell } from "../../gate/verify.ts";
-import { type ControlGroup, findControlGroup, socketBytes } from "../../kernel/control-group.ts";
+import { type ControlGroup, findControlGroup, socketBytes, UsageSampler } from "../../kernel/control-group.ts";
 import { type FirstProcess, findFirstProcess } from "../../kernel/first-process.ts";
-import { UsageSampler } from "../../kernel/usage-sampler.ts";
 import { CellNetwork, enterFromOutside, type OpenPlaces } from "../../network/listen-in.ts";
 import type { NameFileSet } from "../../network/name-files.ts";
 import type { Enforcement } from "../../plan/enforcement.ts";
@@ -34,14 +33,12 @@ import {
   type RuncOptions,
   type RuncPaths,
 } from "../model/layout.ts";
-import { isUnified, killCell } from "../remains/control-groups.ts";
-import { removeCell } from "../remains/remove-cell.ts";
+import { isUnified, killCell, removeCell } from "../remains/remove-cell.ts";
 import type { CommandPlace } from "./exec.ts";
 import type { LaunchPlace } from "./launcher.ts";
 import type { Launchers } from "./launchers.ts";
-import { ociConfig } from "./oci-config.ts";
+import { type OciFilters, ociConfig } from "./oci-config.ts";
 import { hasInit, ImageInTheWay, INIT_PATH, ociMounts } from "./oci-mounts.ts";
-import type { OciFilters } from "./oci-seccomp.ts";
 import { type LaunchRequest, type RuncProcess, startRunc } from "./runc-process.ts";
 
 /** The name of a run is that of another cell. */

@@ -1,7 +1,8 @@
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { ApiError } from "../../../client/client.ts";
+import { createContext } from "preact";
+import { useCallback, useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { ApiError, ServiceClient } from "../../../client/client.ts";
 import type { Answering, AnswerOf, AskOf } from "../../../operations/contract/table.ts";
-import { useApp } from "./context.ts";
+import type { Shortcut, Shortcuts } from "../keyboard/shortcuts.ts";
 
 /** What an operation answered. The last answer stays while the next one is asked for, or if that fails. */
 export interface Resource<T> {
@@ -83,4 +84,52 @@ export function useNow(everyMs = 1000): number {
     return () => clearInterval(timer);
   }, [everyMs]);
   return now;
+}
+
+type Caller = AnswerOf<"host.caller">;
+
+type CallerRole = Caller["roles"][number];
+
+/** What every page uses. */
+export interface App {
+  readonly client: ServiceClient;
+  readonly caller: Caller;
+  readonly shortcuts: Shortcuts;
+  /** Says something for some seconds, also to screen readers. */
+  readonly notify: (text: string, tone?: "good" | "bad") => void;
+  readonly showHelp: () => void;
+}
+
+export const AppContext = createContext<App | null>(null);
+
+export function useApp(): App {
+  const app = useContext(AppContext);
+  if (app === null) throw new Error("nothing is shown outside of the app");
+  return app;
+}
+
+/** Whether the token may do what needs this role. What it may not do is not offered. */
+export function useMay(role: CallerRole): boolean {
+  return mayDo(useApp().caller.roles, role);
+}
+
+/** As the service has it: `admin` may do all, and every role but `metrics` may read. */
+export function mayDo(roles: readonly CallerRole[], role: CallerRole): boolean {
+  return roles.some((own) => own === "admin" || own === role || (role === "read" && own !== "metrics"));
+}
+
+/**
+ * Shortcuts while the component is shown. They are taken anew at each drawing, together with it: a key that is pressed at once acts on what
+ * the user sees, and never on what was there before.
+ */
+export function useShortcuts(title: string, list: readonly Shortcut[]): void {
+  const { shortcuts } = useApp();
+  useLayoutEffect(() => shortcuts.add(title, list));
+}
+
+/** What a page is given of its address. */
+export interface PageProps {
+  /** After the name of the page. */
+  readonly parts: readonly string[];
+  readonly query: Readonly<Record<string, string>>;
 }

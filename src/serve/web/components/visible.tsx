@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { agoText } from "../../../text/amounts.ts";
+import { agoText, words } from "../../../text/amounts.ts";
 import { clipped, printable, visibleName, visibleParts } from "../../../text/visible.ts";
 import type { AnsiLine, AnsiLook } from "../text/ansi.ts";
 
@@ -88,4 +88,48 @@ function classOf({ color, ground, isBold, isDim, isItalic, isUnderlined }: AnsiL
     isUnderlined ? "is-underlined" : "",
   ].filter((name) => name !== "");
   return names.length === 0 ? undefined : names.join(" ");
+}
+
+export type Tone = "good" | "bad" | "warn" | "busy" | "plain";
+
+const TONES: Readonly<Record<string, Tone>> = {
+  succeeded: "good",
+  done: "good",
+  approved: "good",
+  applied: "good",
+  ok: "good",
+  running: "busy",
+  waiting: "busy",
+  queued: "busy",
+  cancelled: "warn",
+  refused: "warn",
+  denied: "warn",
+  held: "warn",
+  paused: "warn",
+  withdrawn: "warn",
+  interrupted: "warn",
+  closed: "plain",
+};
+
+const MARKS: Readonly<Record<Tone, string>> = { good: "✓", bad: "✗", warn: "■", busy: "●", plain: "·" };
+
+/** How something ended, or that it still runs, by word, mark and colour: each is enough alone. */
+export function StatusBadge({ status }: { readonly status: string }) {
+  return <Badge tone={toneOf(status)}>{words(status)}</Badge>;
+}
+
+/** What is not known ended badly. */
+export function toneOf(status: string): Tone {
+  return TONES[status] ?? "bad";
+}
+
+export function Badge({ tone = "plain", children }: { readonly tone?: Tone; readonly children: string }) {
+  return (
+    <span class={`badge badge-${tone}`}>
+      <span class="badge-mark" aria-hidden="true">
+        {MARKS[tone]}
+      </span>
+      {children}
+    </span>
+  );
 }

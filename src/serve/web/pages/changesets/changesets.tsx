@@ -3,15 +3,12 @@ import type { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, roughBytesText, words } from "../../../../text/amounts.ts";
 import { visibleName } from "../../../../text/visible.ts";
-import { type PageProps, useApp, useMay, useShortcuts } from "../../app/context.ts";
-import { useNow, useResource } from "../../app/resource.ts";
-import { StatusBadge } from "../../components/badge.tsx";
+import { type PageProps, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
 import { Button, Confirm } from "../../components/dialog.tsx";
 import { ConfirmUnseen, DiffView, LeftNote, ROOM } from "../../components/diff-view.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
-import { Table } from "../../components/table.tsx";
-import { useRowKeys } from "../../components/virtual-list.tsx";
-import { Ago, Name, Visible } from "../../components/visible.tsx";
+import { Table, useRowKeys } from "../../components/table.tsx";
+import { Ago, Name, StatusBadge, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { cutDiff, type FileDiff, type Left, parseDiff } from "../../text/diff.ts";
 

@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError, ServiceClient } from "../../../../client/client.ts";
 import type { AnswerOf, AskOf } from "../../../../operations/contract/table.ts";
-import { useApp } from "../../app/context.ts";
+import { useApp } from "../../app/resource.ts";
 
 type FleetItem = AnswerOf<"fleets.items">["items"][number];
 

@@ -1,13 +1,10 @@
 import { useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../../../client/client.ts";
-import { type PageProps, useApp, useMay, useShortcuts } from "../../app/context.ts";
-import { useNow, useResource } from "../../app/resource.ts";
-import { StatusBadge } from "../../components/badge.tsx";
+import { type PageProps, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
-import { Ago, Visible } from "../../components/visible.tsx";
+import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
-import { afterDecision, answersOf, deedOf, neighbour, type OfferedAnswer } from "./question-text.ts";
-import { QuestionView } from "./question-view.tsx";
+import { afterDecision, answersOf, deedOf, neighbour, type OfferedAnswer, QuestionView } from "./question-view.tsx";
 
 const EVERY_MS = 1500;
 /** A key that was meant for the question before is not taken for the next one. */

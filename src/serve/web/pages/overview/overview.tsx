@@ -1,12 +1,10 @@
 import type { ComponentChildren } from "preact";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, durationText } from "../../../../text/amounts.ts";
-import { useApp } from "../../app/context.ts";
-import { useNow, useResource } from "../../app/resource.ts";
-import { StatusBadge } from "../../components/badge.tsx";
+import { useApp, useNow, useResource } from "../../app/resource.ts";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
-import { Ago, CodeBlock, Visible } from "../../components/visible.tsx";
+import { Ago, CodeBlock, StatusBadge, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 
 type Fleet = AnswerOf<"fleets.list">["fleets"][number];

@@ -2,8 +2,7 @@ import { useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, durationText, roughBytesText } from "../../../../text/amounts.ts";
 import { printable } from "../../../../text/visible.ts";
-import { StatusBadge } from "../../components/badge.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { StatusBadge, Visible } from "../../components/visible.tsx";
 
 type Run = AnswerOf<"runs.show">;
 type CalledRun = Run["calls"][number];

@@ -1,11 +1,9 @@
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { durationText, words } from "../../../../text/amounts.ts";
-import type { PageProps } from "../../app/context.ts";
-import { useNow, useResource } from "../../app/resource.ts";
-import { StatusBadge } from "../../components/badge.tsx";
+import { type PageProps, useNow, useResource } from "../../app/resource.ts";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
-import { Ago, Visible } from "../../components/visible.tsx";
+import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { RunView } from "./run-view.tsx";
 

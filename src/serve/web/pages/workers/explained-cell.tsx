@@ -1,9 +1,8 @@
 import type { ComponentChildren } from "preact";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { durationText, roughBytesText, words } from "../../../../text/amounts.ts";
-import { Badge } from "../../components/badge.tsx";
 import { MoreItems } from "../../components/notes.tsx";
-import { Visible } from "../../components/visible.tsx";
+import { Badge, Visible } from "../../components/visible.tsx";
 
 type ExplainedRun = AnswerOf<"workers.explain">["tree"];
 type ExplainedSandbox = NonNullable<ExplainedRun["sandbox"]>;

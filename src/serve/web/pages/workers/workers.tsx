@@ -1,8 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
-import { type PageProps, useApp, useMay } from "../../app/context.ts";
-import { useResource } from "../../app/resource.ts";
+import { type PageProps, useApp, useMay, useResource } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
