@@ -36,7 +36,9 @@ export async function openImageRoot(
   await mkdir(dir);
   await makeMountPoints(points, [...tmpfs.map(({ path }) => ({ path, kind: "directory" }) as const), ...binds]);
   const layers = [points, UpperDir, ...(LowerDir === undefined ? [] : [LowerDir])].join(":");
-  await execute("mount", ["-t", "overlay", "-o", `ro,lowerdir=${layers}`, "corral-bench", dir]);
+  // Newer programs hand it over in a way that has room for 256 bytes.
+  const env = { ...process.env, LIBMOUNT_FORCE_MOUNT2: "always" };
+  await execute("mount", ["-t", "overlay", "-o", `ro,lowerdir=${layers}`, "corral-bench", dir], { env });
   // Lazily: a container of a bench that was interrupted may still use it.
   opening.defer(async () => void (await execute("umount", ["--lazy", dir])));
   const moved = opening.move();

@@ -5,6 +5,8 @@ import type { RunningHost } from "./second-engine.ts";
 export interface Check {
   readonly name: string;
   readonly driver: "engine" | "runc";
+  /** What makes the cells of the driver of OCI runtimes; absent: the Engine's own runc. */
+  readonly runtime?: "crun";
   readonly files: readonly string[];
   /** Whether it has so many cells that an emulated machine would need hours. */
   readonly isLong?: boolean;
@@ -29,6 +31,9 @@ const ATTACKS = [
   "egress/namespace",
 ].map((name) => `test/attacks/${name}.test.ts`);
 
+/** The contract of an OCI runtime, and what its cells have in common with the Engine's. */
+const OCI_CONTRACT = ["driver", "like-the-engine"].map((name) => `test/isolation/runc/${name}.test.ts`);
+
 const EMULATED = "the machine is emulated, and each of its many cells takes seconds";
 /** Of vitest there. */
 const PATIENCE = ["--testTimeout=1200000", "--hookTimeout=1200000", "--expect.poll.timeout=600000"];
@@ -37,15 +42,11 @@ const GIVES_FILES = "its tests give files to the user of a cell, which root alon
 
 export const CHECKS: readonly Check[] = [
   { name: "contract, Engine", driver: "engine", files: [CONTRACT] },
-  {
-    name: "contract, runc",
-    driver: "runc",
-
-    files: ["test/isolation/runc/driver.test.ts", "test/isolation/runc/like-the-engine.test.ts"],
-    notAsUser: NEEDS_ROOT,
-  },
+  { name: "contract, runc", driver: "runc", files: OCI_CONTRACT, notAsUser: NEEDS_ROOT },
+  { name: "contract, crun", driver: "runc", runtime: "crun", files: OCI_CONTRACT, notAsUser: NEEDS_ROOT },
   { name: "attacks, Engine", driver: "engine", files: ATTACKS, isLong: true, notAsUser: GIVES_FILES },
   { name: "attacks, runc", driver: "runc", files: ATTACKS, isLong: true, notAsUser: NEEDS_ROOT },
+  { name: "attacks, crun", driver: "runc", runtime: "crun", files: ATTACKS, isLong: true, notAsUser: NEEDS_ROOT },
   {
     name: "ends",
     driver: "engine",
@@ -76,6 +77,8 @@ export async function outcomeOf(on: Host, host: RunningHost, check: Check, user:
   if (user === USER && check.notAsUser !== undefined) return cannot(check.notAsUser);
   if (on.isMachine === true && check.isLong === true) return cannot(EMULATED);
   if (check.isRestart === true) return await restartOutcome(host);
+  const refused = check.runtime === "crun" ? await withoutCrun(host) : null;
+  if (refused !== null) return refused;
   const began = Date.now();
   const report = `report-${user}-${began}.json`;
   // Its configuration is loaded as it is: a copy would be written beside the packages, which a user cannot.
@@ -85,6 +88,7 @@ export async function outcomeOf(on: Host, host: RunningHost, check: Check, user:
   const reporting = ["--reporter", "json", "--outputFile", `/tmp/${report}`];
   const env = {
     CORRAL_DRIVER: check.driver,
+    ...(check.runtime === undefined ? {} : { CORRAL_OCI_RUNTIME: check.runtime }),
     // Each test runs once, on this driver, and none is left out because another driver has it.
     CORRAL_TESTS: "engine",
     ...(check.isAtLength === true ? { CORRAL_LONG: "1" } : {}),
@@ -101,6 +105,24 @@ export async function outcomeOf(on: Host, host: RunningHost, check: Check, user:
   const { status, output: reported } = await host.run(user, ["cat", `/tmp/${report}`]);
   if (status !== 0) return failed(lines, "nothing ran");
   return judged(JSON.parse(reported), Math.round((Date.now() - began) / 1000), lines);
+}
+
+/** Where crun cannot make cells as planned, fresh items are to have those of runc, without being asked for. Null: crun makes them. */
+async function withoutCrun(host: RunningHost): Promise<Outcome | null> {
+  const said = async (env: Readonly<Record<string, string>>): Promise<string> => {
+    const doctor = ["corral", "doctor", "--json", "--driver", "prefer-runc"];
+    const { output } = await host.run("root", doctor, env);
+    const report = output.split("\n").find((line) => line.startsWith("{")) ?? "{}";
+    const { findings = [] } = JSON.parse(report) as { findings?: readonly { what: string; detail: string }[] };
+    return findings.find(({ what }) => what === "driver")?.detail ?? output;
+  };
+  const asked = await said({ CORRAL_OCI_RUNTIME: "crun" });
+  const reason = /crun cannot make cells here: .*/.exec(asked)?.[0];
+  if (reason === undefined) return null;
+  const chosen = await said({});
+  return /a first cell of runc was what was planned/.test(chosen)
+    ? cannot(`${reason}; runc makes fresh cells`)
+    : failed([chosen], "no runtime");
 }
 
 interface Report {

@@ -1,4 +1,4 @@
-import { existsSync, renameSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { readHostApt } from "../../src/isolation/engine/images/host-apt.ts";
@@ -24,32 +24,37 @@ export const HOSTS: readonly Host[] = [
     settings: { "storage-driver": "overlayfs", features: { "containerd-snapshotter": true } },
   },
   { name: "trixie-machine", suite: "trixie", settings: { "storage-driver": "overlay2" }, isMachine: true },
+  { name: "sid-machine", suite: "sid", settings: { "storage-driver": "overlay2" }, isMachine: true },
 ];
 
 /** What tests start, beside the Engine. Debian 12 has Docker's command line in `docker.io`. */
-const PACKAGES = "docker.io,iptables,ca-certificates,procps,git,curl";
+const PACKAGES = "docker.io,crun,iptables,ca-certificates,procps,git,curl";
 /** What a machine needs besides. */
 const MACHINE_PACKAGES =
   "systemd,systemd-sysv,dbus,libpam-systemd,udev,kmod,linux-image-cloud-amd64,initramfs-tools,apparmor,iproute2,openssh-server";
 /** An ordinary user, who may use the Engine. */
 export const USER = "dev";
 
+/** What is installed in the root directory of a release, by name. */
+export function packagesOf({ suite, isMachine = false }: Host): string {
+  return `${PACKAGES}${suite === "bookworm" ? "" : ",docker-cli"}${isMachine ? `,${MACHINE_PACKAGES}` : ""}`;
+}
+
 /**
- * The root directory of a release, made once. What a stopped run left half made is made again. Debian's sid is tested as it was when it was
+ * The root directory of a release, made once for what is installed in it. What a stopped run left half made is made again. Debian's sid is tested as it was when it was
  * fetched, so its dates are not checked; the signatures are.
  */
-export async function rootDirectory({ suite, isMachine = false }: Host, cache: string): Promise<string> {
+export async function rootDirectory(host: Host, cache: string): Promise<string> {
+  const { suite, isMachine = false } = host;
   const root = join(cache, isMachine ? `${suite}-machine` : suite);
-  if (existsSync(root)) return root;
+  const [packages, stamp] = [packagesOf(host), `${root}.packages`];
+  if (existsSync(root) && existsSync(stamp) && readFileSync(stamp, "utf8") === packages) return root;
+  rmSync(root, { recursive: true, force: true });
   await mkdir(cache, { recursive: true });
   const draft = `${root}.new`;
   rmSync(draft, { recursive: true, force: true });
   const { mirror } = await readHostApt(suite);
-  const options = [
-    "--mode=root",
-    "--variant=minbase",
-    `--include=${PACKAGES}${suite === "bookworm" ? "" : ",docker-cli"}${isMachine ? `,${MACHINE_PACKAGES}` : ""}`,
-  ];
+  const options = ["--mode=root", "--variant=minbase", `--include=${packages}`];
   const apt = ['APT::Install-Recommends "false"', 'Acquire::Check-Valid-Until "false"'];
   const left = ["/usr/share/doc/*", "/usr/share/locale/*"];
   const more = [...apt.map((line) => `--aptopt=${line}`), ...left.map((path) => `--dpkgopt=path-exclude=${path}`)];
@@ -59,5 +64,6 @@ export async function rootDirectory({ suite, isMachine = false }: Host, cache: s
     await mkdir(join(draft, place), { recursive: true });
   await writeFile(join(draft, "etc/hosts"), "127.0.0.1 localhost\n");
   renameSync(draft, root);
+  await writeFile(stamp, packages);
   return root;
 }

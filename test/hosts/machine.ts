@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { shellWord } from "../../src/platform/shell-word.ts";
 import { CHECKS, outcomeOf } from "./checks.ts";
-import { type Host, USER } from "./hosts.ts";
+import { type Host, packagesOf, USER } from "./hosts.ts";
 import { ended, PATH, type RunningHost, ran, startHost } from "./second-engine.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -35,20 +35,21 @@ export async function startMachine(host: Host, request: MachineRequest): Promise
   await mkdir(dir, { recursive: true });
   const key = join(dir, "key");
   if (!existsSync(key)) await ran("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
-  await madeOnce(join(dir, "root.img"), async (draft) => {
+  const rootDisk = join(dir, `root-${digestOf(packagesOf(host))}.img`);
+  await madeOnce(rootDisk, async (draft) => {
     await settle(request.root, await readFile(`${key}.pub`, "utf8"));
     await disk(draft, request.root, "4G");
   });
-  const engine = join(dir, `engine-${await digestOf(request.images)}.img`);
+  const ids = await ran("docker", ["image", "inspect", "--format", "{{.Id}}", ...request.images]);
+  // Other images need another disk.
+  const engine = join(dir, `engine-${digestOf(ids)}.img`);
   await madeOnce(engine, (draft) => engineDisk(draft, host, request));
   await checkoutDisk(join(dir, "checkout.img"), dir, request.packed);
-  return await booted(dir, request.root, engine);
+  return await booted(dir, request.root, [rootDisk, engine, join(dir, "checkout.img")]);
 }
 
-/** Of the images that this machine's Engine has: others need another disk. */
-async function digestOf(images: readonly string[]): Promise<string> {
-  const ids = await ran("docker", ["image", "inspect", "--format", "{{.Id}}", ...images]);
-  return createHash("sha256").update(ids).digest("hex").slice(0, 12);
+function digestOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 12);
 }
 
 /** A file that is made whole or not at all, unless it is there. */
@@ -129,14 +130,13 @@ async function checkoutDisk(path: string, dir: string, packed: string): Promise<
   await rm(tree, { recursive: true, force: true });
 }
 
-async function booted(dir: string, root: string, engine: string): Promise<RunningHost> {
+async function booted(dir: string, root: string, disks: readonly string[]): Promise<RunningHost> {
   const [kernel = "", initrd = ""] = ["vmlinuz-*", "initrd.img-*"].flatMap((name) =>
     globSync(join(root, "boot", name)),
   );
   const port = await freePort();
   const log = join(dir, "console.log");
   const monitor = join(dir, "monitor");
-  const disks = [join(dir, "root.img"), engine, join(dir, "checkout.img")];
   const qemu = spawn(
     "qemu-system-x86_64",
     [

@@ -59,7 +59,9 @@ async function tryHost(host: Host): Promise<void> {
   const version = async (...command: string[]): Promise<string> => (await running.run("root", command)).output.trim();
   const versions = [
     await version("docker", "info", "--format", "{{.ServerVersion}}, {{.Driver}}, control groups v{{.CgroupVersion}}"),
-    `runc ${/version (\S+)/.exec(await version("runc", "--version"))?.[1]}`,
+    ...(await Promise.all(
+      ["runc", "crun"].map(async (name) => `${name} ${versionIn(await version(name, "--version"))}`),
+    )),
   ];
   if (values.bench !== undefined) return await measure(running, versions);
   for (const user of ["root", USER]) {
@@ -121,6 +123,10 @@ function write(): void {
   const text = `${table.join("\n")}\n${rows}\n\n${reasons}`;
   writeFileSync(PAGE, `${before}<!-- table -->\n\n${text}\n\n<!-- end of table -->\n${after}`);
   execFileSync(process.execPath, [join(ROOT, "node_modules/@biomejs/biome/bin/biome"), "format", "--write", PAGE]);
+}
+
+function versionIn(text: string): string {
+  return /version (\S+)/.exec(text)?.[1] ?? "–";
 }
 
 function giveUp(why: string): never {
