@@ -110,8 +110,7 @@ export async function outcomeOf(on: Host, host: RunningHost, check: Check, user:
 /** Where crun cannot make cells as planned, fresh items are to have those of runc, without being asked for. Null: crun makes them. */
 async function withoutCrun(host: RunningHost): Promise<Outcome | null> {
   const said = async (env: Readonly<Record<string, string>>): Promise<string> => {
-    const doctor = ["corral", "doctor", "--json", "--driver", "prefer-runc"];
-    const { output } = await host.run("root", doctor, env);
+    const { output } = await host.run("root", ["corral", "doctor", "--json"], { CORRAL_DRIVER: "prefer-runc", ...env });
     const report = output.split("\n").find((line) => line.startsWith("{")) ?? "{}";
     const { findings = [] } = JSON.parse(report) as { findings?: readonly { what: string; detail: string }[] };
     return findings.find(({ what }) => what === "driver")?.detail ?? output;
