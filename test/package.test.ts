@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { cp, glob, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -85,7 +86,9 @@ describe("the package, packed and installed elsewhere", () => {
   it("writes a project with all files of its template, .gitignore too, which no package of npm can hold", async () => {
     const program = join(dir, "node_modules", "corral", "dist", "cli", "corral.cjs");
     const { stdout } = await execute(process.execPath, [program, "init", "ci", join(dir, "ci"), "--json"], { env });
-    expect(JSON.parse(stdout).files).toEqual([".gitignore", "code/test.sh", "corral.yaml", "workers/test.worker"]);
+    expect(JSON.parse(stdout).files).toEqual(
+      expect.arrayContaining([".gitignore", "code/sum.test.js", "github.yml", "workers/try.worker"]),
+    );
   });
 
   it("holds nothing that the oldest Node it asks for does not know", async () => {
@@ -145,19 +148,44 @@ describe("the package, packed and installed elsewhere", () => {
     expect(findings).toContainEqual({ what: "packages", state: "ok", detail });
   });
 
-  it("holds no tests, no examples and no sources, nor maps to these", async () => {
+  it("has what its pages link to", async () => {
+    const at = join(dir, "node_modules", "corral");
+    const all = (await readdir(at, { recursive: true })).filter((name) => !/^node_modules|^dist/.test(name));
+    const pages = all.filter((name) => name.endsWith(".md"));
+    expect(pages).toEqual(expect.arrayContaining(["docs/service.md", "examples/ci/README.md", "python/README.md"]));
+    const broken: string[] = [];
+    for (const page of pages) {
+      const text = (await readFile(join(at, page), "utf8")).replace(/^```[\s\S]*?^```$|`[^`\n]*`/gm, "");
+      for (const [, target = ""] of text.matchAll(/\]\(([^)\s#]+)[^)\s]*\)/g))
+        if (!target.startsWith("https://") && !existsSync(join(at, page, "..", target)))
+          broken.push(`${page}: ${target}`);
+    }
+    expect(broken).toEqual([]);
+    expect(
+      all.filter((name) => /__pycache__|\.work\/|\/tests?\//.test(name) && !name.startsWith("examples/ci/project")),
+    ).toEqual([]);
+  });
+
+  it("holds no tests and no sources of its own, nor maps to these", async () => {
     const all = await readdir(join(dir, "node_modules", "corral"), { recursive: true });
     expect(all.filter((name) => name.endsWith(".map"))).toEqual([]);
     const files = await readdir(join(dir, "node_modules", "corral"));
     expect(files.sort()).toEqual([
+      "AGENTS.md",
       "CHANGELOG.md",
+      "CONTRIBUTING.md",
       "LICENSE",
       "README.md",
+      "SECURITY.md",
+      "compose",
+      "compose.yaml",
       "dist",
       "docs",
+      "examples",
       "images",
       "package.json",
       "policies",
+      "python",
       "templates",
     ]);
   });

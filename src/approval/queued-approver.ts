@@ -24,6 +24,8 @@ export interface PostOptions {
   readonly at: AskedAt;
   /** Who answers there, such as the name of the user. */
   readonly by: string;
+  /** How long it is asked when its turn has come; then it is denied. */
+  readonly timeoutMs: number;
 }
 
 /** A place where others may decide on a question as well. The first decision counts, and there is only one. */
@@ -201,7 +203,7 @@ export class QueuedApprover implements Approver, Shareable {
     const { request } = first;
     const { at = "program", who = "the user", by = who, onceOnly = false, ask, onPosted } = this.#options;
     const question = questionOf(first, group);
-    const options = { answers: answersTo(request, { onceOnly }), at, by };
+    const options = { answers: answersTo(request, { onceOnly }), at, by, timeoutMs: this.#options.timeoutMs };
     // Without an answer that could be given there, it is asked here alone.
     if (this.#board === null || options.answers.length < 2) return;
     group.posted = this.#board.post(question, options, (end) => {

@@ -44,8 +44,9 @@ export class InboxBoard implements Board, Disposable {
     try {
       const folder = this.#opened();
       this.#watch(folder);
-      const { answers, at } = options;
-      const posted = folder.post({ project: this.#project, askedAt: new Date().toISOString(), at, answers, question });
+      const { answers, at, timeoutMs } = options;
+      const askedAt = new Date().toISOString();
+      const posted = folder.post({ project: this.#project, askedAt, at, answers, timeoutMs, question });
       if (posted === null) {
         this.#rest();
         return null;

@@ -116,9 +116,9 @@ export class InboxFolder {
     if (file === null || file.digest !== questionDigest(id, file.question)) return null;
     if (projectMark(file.project) !== basename(this.#place.dir)) return null;
     // A version of Corral before this one named one run, and compared no names.
-    const { owner, lookAlike = lookAlikeIn(file.question), ...rest } = file;
+    const { owner, lookAlike = lookAlikeIn(file.question), timeoutMs = null, ...rest } = file;
     const { waiting = [{ run: rest.question.run, root: rest.question.root }] } = rest.question as Partial<Question>;
-    const posted = { ...rest, lookAlike, question: { ...rest.question, waiting } };
+    const posted = { ...rest, lookAlike, timeoutMs, question: { ...rest.question, waiting } };
     const end = this.endOf(id);
     if (end === undefined) return null;
     if (end !== null || !this.#isDead(owner)) return { ...posted, end };

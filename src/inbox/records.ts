@@ -15,6 +15,8 @@ export interface PostedQuestion {
   /** Where else it is asked; `board`: nowhere. */
   readonly at: AskedAt;
   readonly answers: readonly BoardAnswer[];
+  /** Without an answer for so long it is denied. Null: by a version of Corral that did not say it. */
+  readonly timeoutMs: number | null;
   readonly question: Question;
   /** What of the names in it may be taken for something else, in words: found once, and not for each who looks. */
   readonly lookAlike: readonly string[];
@@ -52,7 +54,9 @@ export function questionDigest(id: string, question: Question): string {
 }
 
 /** Names the owner for those who look whether it is alive. */
-export interface QuestionFile extends Omit<PostedQuestion, "lookAlike">, Partial<Pick<PostedQuestion, "lookAlike">> {
+export interface QuestionFile
+  extends Omit<PostedQuestion, "lookAlike" | "timeoutMs">,
+    Partial<Pick<PostedQuestion, "lookAlike" | "timeoutMs">> {
   readonly owner: string;
 }
 

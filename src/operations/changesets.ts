@@ -271,8 +271,10 @@ const DECIDED_ELSEWHERE = "another process decided on it first";
 function listed(one: Listed): ListedChangeset {
   if (!one.ok) return one;
   const { id, applying, state } = one;
-  const { run, worker, project, createdAt, changes } = state;
-  return { ok: true, id, run, worker, project, createdAt, applying, counts: outcomeCounts(changes) };
+  const { run, worker, project, createdAt, changes, fleet } = state;
+  const why = changes.find(({ reason }) => reason !== null)?.reason ?? null;
+  const of = { fleet: fleet?.id ?? null, item: fleet?.key ?? null, why };
+  return { ok: true, id, run, worker, project, createdAt, applying, counts: outcomeCounts(changes), ...of };
 }
 
 function aboutListed(one: ListedChangeset): string {

@@ -128,6 +128,12 @@ export type ListedChangeset =
       readonly applying: boolean;
       /** How many changes have which outcome. */
       readonly counts: Readonly<Record<string, number>>;
+      /** The fleet's id; null if it was no item of one. */
+      readonly fleet: string | null;
+      /** The name of the item. */
+      readonly item: string | null;
+      /** Why the first of its changes waits, or was not applied. */
+      readonly why: string | null;
     })
   | { readonly ok: false; readonly id: string; readonly reason: string };
 

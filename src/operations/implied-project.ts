@@ -25,11 +25,11 @@ interface Kind {
 export const PROJECT_KINDS = {
   documents: { does: "turns strangers' PDF files into text", next: ["corral explain extract", "corral run extract"] },
   batch: {
-    does: "runs one worker over many items",
+    does: "runs one worker over many files",
     next: ["corral map --fleet all --json", "corral fleet ls"],
   },
   agent: { does: "lets a model read files and write notes", next: ["corral explain clerk", "corral run clerk"] },
-  ci: { does: "tests a stranger's branch without a network", next: ["corral check", "corral run test"] },
+  ci: { does: "tests a stranger's branch without a network", next: ["corral run install", "corral run try"] },
 } as const satisfies Readonly<Record<string, Kind>>;
 
 export type ProjectKind = keyof typeof PROJECT_KINDS;
@@ -91,8 +91,10 @@ export interface ImpliedProject {
   /** Rules of a network, and presets. */
   readonly allow: readonly string[];
   readonly packages: readonly string[];
-  /** Packages of Debian beside what the image has. */
-  readonly apt: readonly string[];
+  /** Packages beside what the image has; each list that is there has some. */
+  readonly environment: { readonly [Tool in "apt" | "pip" | "npm"]?: readonly string[] };
+  /** The only addresses at which registries may be; empty: any that is public. */
+  readonly addresses: readonly string[];
   /** As typed, by their keys in a worker's file. */
   readonly limits: Readonly<Record<string, string>>;
   readonly env: Readonly<Record<string, string>>;
@@ -168,13 +170,13 @@ function ownRule(paths: readonly string[]) {
 }
 
 function workerText(project: ImpliedProject): string {
-  const { image, command, runsCommands, apt, limits, env, workdir } = project;
+  const { image, command, runsCommands, limits, env, workdir } = project;
   const network = networkOf(project);
   return [
     "---",
     block({ image }),
     block({ command }),
-    ...(apt.length === 0 ? [] : [block({ environment: { apt } })]),
+    ...environmentLines(project),
     ...(isEmpty(limits) ? [] : [block({ limits: Object.fromEntries(Object.entries(limits).map(asNumber)) })]),
     ...(isEmpty(env) ? [] : [block({ env })]),
     "# All that corral.yaml gives; a network must be asked for.",
@@ -190,6 +192,13 @@ function workerText(project: ImpliedProject): string {
   ].join("\n");
 }
 
+function environmentLines({ environment, addresses }: ImpliedProject): string[] {
+  if (Object.keys(environment).length === 0) return [];
+  const { pip, npm } = environment;
+  const at = addresses.length === 0 || (pip ?? npm) === undefined ? {} : { addresses };
+  return [block({ environment: { ...environment, ...at } })];
+}
+
 function isEmpty(map: Readonly<Record<string, string>>): boolean {
   return Object.keys(map).length === 0;
 }
@@ -199,9 +208,10 @@ function asNumber([key, typed]: readonly [string, string]): readonly [string, st
   return [key, /^\d+(\.\d+)?$/.test(typed) ? Number(typed) : typed];
 }
 
-function networkOf({ allow, packages }: ImpliedProject) {
+function networkOf({ allow, packages, addresses }: ImpliedProject) {
   if (allow.length === 0 && packages.length === 0) return undefined;
-  return { ...(allow.length === 0 ? {} : { allow }), ...(packages.length === 0 ? {} : { packages }) };
+  const presets = addresses.length === 0 ? packages : packages.map((kind) => ({ kind, addresses }));
+  return { ...(allow.length === 0 ? {} : { allow }), ...(packages.length === 0 ? {} : { packages: presets }) };
 }
 
 function block(value: unknown): string {

@@ -135,6 +135,9 @@ function errorOf(
   const error = (code: string, how: string): RunError => ({ code, message: `Worker ${name} ${how}` });
   const atMost = formatDuration(limits.timeoutMs);
   const memory = formatBytes(limits.memoryBytes);
+  const tooLarge =
+    signal === "SIGXFSZ" ? `, as for a file larger than its limit of ${formatBytes(limits.diskBytes)}` : "";
+  const byItself = `${signal}${tooLarge}, or ended with exit code ${exitCode} itself`;
   switch (status) {
     case "succeeded":
       return null;
@@ -142,7 +145,7 @@ function errorOf(
       if (exitCode !== 0) return error("FAILED", `ended with exit code ${exitCode}.`);
       return error("OUTPUT_NOT_JSON", `declares \`output: json\`, and what it printed is not JSON: ${notJson}`);
     case "signaled":
-      if (exit.kind === "lost" || exit.sent === undefined) return error("SIGNALED", `was ended by ${signal}.`);
+      if (exit.kind === "lost" || exit.sent === undefined) return error("SIGNALED", `was ended by ${byItself}.`);
       return error(
         "SIGNALED",
         `was sent ${exit.sent} through the container engine, as by \`docker stop\` or \`docker kill\`, and ended with ${exitCode === null ? signal : `exit code ${exitCode}`}.`,

@@ -1,13 +1,15 @@
+import { constants } from "node:os";
 import type { Readable } from "node:stream";
 import type { AgentDefinition, WorkerDefinition } from "../declarations/worker/worker.ts";
 import { planLimits } from "../isolation/plan/plan-for.ts";
+import type { Cell, CellExit } from "../isolation/port/cell.ts";
 import { readAfterApproval, type Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { covers } from "../sandbox/virtual-path.ts";
 import { present } from "../text/present.ts";
 import { type CallRequest, nameViolations } from "./calls/call.ts";
 import { Calls } from "./calls/calls.ts";
-import { openCell, supervise, workerCell } from "./cell/open-cell.ts";
+import { type OpenedCell, openCell, supervise, workerCell } from "./cell/open-cell.ts";
 import { sandboxView } from "./cell/prepare.ts";
 import { openRunNetwork, type RunNetwork } from "./cell/run-network.ts";
 import { lentAttachments, openStage } from "./changes/lent-attachments.ts";
@@ -197,12 +199,17 @@ async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork)
   const bounds = { timeoutMs: deadline - begunAt, signal: job.signal, flooded, overDisk: opened.overDisk };
   const { exit, stopped: reason } = await supervise(cell, bounds);
   masked.end();
-  const stopped = reason ?? ((await opened.isOverDisk()) ? "disk_limit" : null);
+  const stopped = reason ?? ((await opened.isOverDisk()) || (await isFileTooLarge(exit, opened)) ? "disk_limit" : null);
   const made = await calls.end();
 
   if (exit.kind === "lost") env.emit({ type: "trouble", ...owner, detail: exit.reason });
   const ended = { exit, stopped, output, enforcement: cell.enforcement, calls: made };
   return await endedResult(job.worker, plan, ended, env.schemas);
+}
+
+/** The kernel sends SIGXFSZ to who writes a file beyond its limit, which is that of all files: the file is as large then. */
+async function isFileTooLarge(exit: CellExit, opened: Pick<OpenedCell<Cell>, "isDiskFull">): Promise<boolean> {
+  return exit.kind === "exited" && exit.code === 128 + constants.signals.SIGXFSZ && (await opened.isDiskFull());
 }
 
 /** The tools and what they need are loaded for a run that uses them: they would double the start of every other run. */

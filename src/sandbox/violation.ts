@@ -151,8 +151,17 @@ type Refusal =
   | { readonly code: "WORKING_DIR_MISSING"; readonly path: string }
   | { readonly code: "NETWORK_NOT_ENFORCEABLE"; readonly reason: string }
   | { readonly code: "USER_NOT_ALLOWED"; readonly reason: string }
-  /** The image does not have the worker's command. */
-  | { readonly code: "COMMAND_NOT_FOUND"; readonly command: string; readonly image: string }
+  /**
+   * The image does not have the worker's command. `searched`: the PATH, for a name without a slash; `interpreter`: the command is a script, and
+   * what its first line names is missing.
+   */
+  | {
+      readonly code: "COMMAND_NOT_FOUND";
+      readonly command: string;
+      readonly image: string;
+      readonly searched?: string;
+      readonly interpreter?: string;
+    }
   /** The worker's own rules for its attachments and its input. */
   | { readonly code: "ATTACHMENTS_NOT_TAKEN"; readonly worker: string; readonly reason: string }
   | { readonly code: "INPUT_NOT_VALID"; readonly worker: string; readonly reason: string }

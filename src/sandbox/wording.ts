@@ -94,9 +94,11 @@ const WORDS: Words = {
   USER_NOT_ALLOWED: (v) =>
     `This worker cannot run as a user that may write its directories: ${v.reason}. Give its writable directories to one user that is allowed (chown), or use another policy.`,
   COMMAND_NOT_FOUND: (v) =>
-    v.command.startsWith("/")
-      ? `There is no program ${quote(v.command)} in the image ${quote(v.image)} or in the worker's directories, or it cannot be executed: a script needs \`chmod +x\`. Use another command or image.`
-      : `The image ${quote(v.image)} has no command ${quote(v.command)}. Use a command that it has, or another image.`,
+    v.interpreter !== undefined
+      ? interpreterMissing(v.command, v.interpreter)
+      : v.command.startsWith("/")
+        ? `There is no program ${quote(v.command)} in the image ${quote(v.image)} or in the worker's directories, or it cannot be executed: a script needs \`chmod +x\`. Use another command or image.`
+        : `The image ${quote(v.image)} has no command ${quote(v.command)}${v.searched === undefined ? "" : ` in its PATH, which is ${quote(v.searched)}`}. Use a command that it has, or its whole path, or another image.`,
   ATTACHMENTS_NOT_TAKEN: (v) => `The worker ${quote(v.worker)} was not run: ${v.reason}.`,
   INPUT_NOT_VALID: (v) =>
     `The worker ${quote(v.worker)} was not run: its input does not match its schema: ${v.reason}.`,
@@ -124,11 +126,24 @@ export function hardeningText(line: HardeningLine, hardening: Hardening): string
   return `${HARDENING[line].key} ${Array.isArray(value) ? value.join(" ") || "none" : value}`;
 }
 
+/** The folders of `images/`. */
+const OWN_IMAGES: readonly string[] = ["base", "documents", "node", "python"];
+
 /** Names before the slash are Corral's own. */
 function wayToImage(image: string): string {
   const own = /^corral\/([a-z0-9._-]+)$/.exec(image)?.[1];
+  if (own !== undefined && !OWN_IMAGES.includes(own))
+    return `Corral has no image of that name. It has ${OWN_IMAGES.map((name) => `corral/${name}`).join(", ")}.`;
   if (own !== undefined) return `Run \`corral images build ${own}\`.`;
   return `Load it into the engine (\`docker load\`), or let Corral fetch it: \`corral images pull ${image}\` prints what to write.`;
+}
+
+/** The kernel takes a carriage return at the end of the first line as a part of the name. */
+function interpreterMissing(script: string, line: string): string {
+  const named = line.replace(/^\s+|\r$/g, "");
+  return line.endsWith("\r")
+    ? `The script ${quote(script)} cannot be started: its lines end with CR LF, as on Windows, so its first line names no program. Convert it: \`sed -i 's/\\r$//' FILE\`.`
+    : `The script ${quote(script)} cannot be started: its first line names ${quote(named)}, which the image does not have. Use another image, or a program that it has.`;
 }
 
 function weaker(line: string): string {

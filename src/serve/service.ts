@@ -1,5 +1,6 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
+import type { Question } from "../approval/approver.ts";
 import { packageVersion } from "../declarations/place/package-root.ts";
 import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
@@ -30,6 +31,7 @@ import { projectNames, ServedProject, ServedProjects } from "./projects/served-p
 import { OpenSessions } from "./work/open-sessions.ts";
 import { ServiceFleets } from "./work/started-fleets.ts";
 import { StartedRuns } from "./work/started-runs.ts";
+import { Webhook, type WebhookOptions } from "./work/webhook.ts";
 
 /** How long clients may take for the answers that are under way when the service is stopped. */
 const GRACE_MS = 3000;
@@ -49,6 +51,8 @@ export interface ServiceOptions {
   readonly log: Log;
   /** Make a token for the page, which ends with the service. */
   readonly withPageToken: boolean;
+  /** Is told of questions that wait. */
+  readonly webhook?: WebhookOptions;
 }
 
 export interface Service extends AsyncDisposable {
@@ -91,9 +95,13 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     { path: stateDir, name: "STATE" },
     { path: env.HOME ?? homedir(), name: "~" },
   ]);
+  const webhook = machine.webhook === undefined ? null : new Webhook(machine.webhook, { log, over: over.signal });
   const runs = new StartedRuns(logs, log, over.signal, hide);
   const opened = named.map(([name, dir]) => {
-    const onWaiting = (question: string): void => log.info({ project: name, question }, "a question waits");
+    const onWaiting = (approval: string, { worker, run, root, operations }: Question, timeoutMs: number): void => {
+      log.info({ project: name, question: approval }, "a question waits");
+      void webhook?.tell({ approval, project: name, worker, run, root, operations, timeoutMs });
+    };
     const emit = (event: RunEvent, of: MeasuredProject): void => {
       runs.see(event);
       metrics.see(event, of);

@@ -167,3 +167,13 @@ function codesOf(text: string, code = codeOf): string {
 function codeOf(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }
+
+/** Several that have one name, as the containers of one service have, are told apart by their ids. */
+export function toldApart(all: readonly { readonly id: string; readonly name: string }[]): (id: string) => string {
+  const counts = new Map<string, number>();
+  for (const { name } of all) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const names = new Map(
+    all.map(({ id, name }) => [id, (counts.get(name) ?? 0) > 1 ? `${name} (${id.slice(0, 4)})` : name]),
+  );
+  return (id) => names.get(id) ?? id;
+}

@@ -84,7 +84,7 @@ describe("input that takes long to look at", () => {
     const asked = { project: "/projects/a", askedAt: new Date().toISOString(), at: "board", question } as const;
     for (let count = 0; count < 10; count += 1) {
       await new Promise((resolve) => setImmediate(resolve));
-      expect(folder.post({ ...asked, answers: ["once", "no"] })).not.toBeNull();
+      expect(folder.post({ ...asked, timeoutMs: null, answers: ["once", "no"] })).not.toBeNull();
     }
     await new Promise((resolve) => setImmediate(resolve));
     const [first, ...more] = await listApprovals(stateDir, { state: "waiting" });

@@ -98,11 +98,11 @@ describe("corral approvals", () => {
       paths: ["/out/a"],
     };
     const asked = { project: p.dir, askedAt: new Date().toISOString(), at: "board", question } as const;
-    for (let count = 0; count < 100; count += 1) folder.post({ ...asked, answers: ["once", "no"] });
+    for (let count = 0; count < 100; count += 1) folder.post({ ...asked, timeoutMs: null, answers: ["once", "no"] });
     const ls = async () => JSON.parse((await p.corral(["approvals", "ls", "--json"])).stdout);
     const all = await ls();
     expect([all.approvals.length, all.more]).toEqual([100, false]);
-    folder.post({ ...asked, answers: ["once", "no"] });
+    folder.post({ ...asked, timeoutMs: null, answers: ["once", "no"] });
     const cut = await ls();
     expect([cut.approvals.length, cut.more]).toEqual([100, true]);
   });

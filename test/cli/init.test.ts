@@ -23,7 +23,7 @@ describe("corral init", () => {
     const { status, stdout } = await folder.built(["init", kind, `new/${kind}`]);
     expect(status).toBe(0);
     const [, listed = "", next = ""] =
-      /^Wrote \d files:\n([\s\S]*)and their formats for editors, in .corral\/schemas\/\nNext:\n {2}cd \S+\n([\s\S]*)$/.exec(
+      /^Wrote \d+ files:\n([\s\S]*)and their formats for editors, in .corral\/schemas\/\nNext:\n {2}cd \S+\n([\s\S]*)$/.exec(
         stdout,
       ) ?? [];
     const files = await readdir(join(folder.dir, "new", kind), { recursive: true, withFileTypes: true });

@@ -69,6 +69,11 @@ describe("a command without a project", () => {
     const { status, stderr } = await run("--ro", "script", "--ro", "links", "--", "/script");
     expect(stderr).toMatch(/a link leads out of .*links .*: away\n.*cannot be executed: a script needs `chmod \+x`/s);
     expect(status).toBe(126);
+    const absent = await run("--", "sh", "-c", "make");
+    expect(absent).toMatchObject({
+      status: 127,
+      stderr: expect.stringContaining("the image has no make: take another one"),
+    });
   });
 
   it("says of a pattern that the shell has taken apart that it is to be quoted", async () => {

@@ -1,10 +1,13 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject } from "../cli/cli-project.ts";
+import { PROGRAM } from "../cli/program.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 const execute = promisify(execFile);
 const page = (name: string) => readFile(join(import.meta.dirname, "../../docs/how-to", name), "utf8");
@@ -22,7 +25,7 @@ const hasAnalyzer = await execute("systemd-analyze", ["--version"]).then(
 describe("docs/how-to/unattended.md", () => {
   it.runIf(hasAnalyzer)("has units that systemd accepts without a warning", async () => {
     const units = blocksOf(await page("unattended.md"), "ini");
-    expect(units).toHaveLength(4);
+    expect(units).toHaveLength(5);
     const dir = await mkdtemp(join(tmpdir(), "corral-units-"));
     try {
       const files: string[] = [];
@@ -88,6 +91,20 @@ describe("docs/how-to/moving-state.md", () => {
     // Nothing of a copy is applied, as the page says: what was checked is known by its inode.
     const applied = await project.corral(["changes", "apply", "latest", "--yes"], at);
     expect(applied.stdout + applied.stderr).toContain("its new content was changed after it had been checked");
+  });
+
+  it("has commands that remove what Corral made, and leave the project", async () => {
+    const [script = ""] = blocksOf(await page("moving-state.md"), "sh").filter((block) => block.includes("rm -r "));
+    const bin = join(moved, "bin");
+    await mkdir(bin);
+    await writeFile(join(bin, "corral"), `#!/bin/sh\nexec '${process.execPath}' '${PROGRAM}' "$@"\n`, { mode: 0o755 });
+    const state = join(moved, "uninstalled");
+    const env = { ...process.env, PATH: `${bin}:${process.env.PATH}`, CORRAL_STATE_DIR: state };
+    await giveGate(state);
+    await project.corral(["run", "one"], { env: { CORRAL_STATE_DIR: state } });
+    await execute("sh", ["-ec", script], { cwd: project.dir, env });
+    expect(existsSync(state)).toBe(false);
+    expect(existsSync(join(project.dir, "corral.yaml"))).toBe(true);
   });
 
   it("says rightly that a project at another path has no history", async () => {

@@ -14,18 +14,31 @@ const own = process.getuid?.() ?? 0;
 const users = [["this user", own], ...(own === 0 ? [["an ordinary user", OTHER] as const] : [])] as const;
 
 let base: string;
+/** The package and a Node for an ordinary user. */
+let given: Promise<readonly [program: string, node: string]> | undefined;
 beforeAll(async () => {
   base = await mkdtemp(join(tmpdir(), "ct-"));
 });
+const forOther = () => {
+  given ??= packageIn(base).then((program) => [program, nodeIn(base)] as const);
+  return given;
+};
 afterAll(() => rm(base, { recursive: true, force: true }));
 
-describe("docs/tutorial.md", () => {
+/** What people come for, with the least number of steps that are run. */
+const PAGES = [
+  ["tutorial.md", 13],
+  ["batches.md", 5],
+  ["ci.md", 1],
+  ["agents.md", 1],
+] as const;
+
+describe.each(PAGES)("docs/%s", (page, least) => {
   it.each(users)("has commands that print what the page shows, for %s", async (who, uid) => {
-    const steps = stepsOf(await readFile(join(ROOT, "docs/tutorial.md"), "utf8"));
-    expect(steps.length).toBeGreaterThan(12);
-    const printed = await (who === "this user"
-      ? runSteps(steps, PROGRAM)
-      : runSteps(steps, await packageIn(base), { node: nodeIn(base), line: asOther }));
+    const steps = stepsOf(await readFile(join(ROOT, "docs", page), "utf8"));
+    expect(steps.length).toBeGreaterThanOrEqual(least);
+    const [program, node] = who === "this user" ? [PROGRAM, null] : await forOther();
+    const printed = await runSteps(steps, program, node === null ? undefined : { node, line: asOther });
     expect(printed).toHaveLength(steps.length);
     for (const [index, { shown, line }] of steps.entries()) {
       const text = printed[index] ?? "";

@@ -9,10 +9,12 @@ import { type BranchJob, branchJob, type Step } from "../attacks/ci/branch-job.t
 import { liveRegistry } from "../run/packages/live-registry.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/ci");
+const TEMPLATE = join(import.meta.dirname, "../../templates/ci");
 const live = await liveRegistry("npm", "is-number");
 if (typeof live === "string") console.log(`The example of CI is not run: the registry of npm: ${live}.`);
 
-const fileOf = async (name: string): Promise<string> => await readFile(join(EXAMPLE, name), "utf8");
+const fileOf = async (name: string): Promise<string> =>
+  await readFile(join(name.startsWith("project/") ? EXAMPLE : TEMPLATE, name), "utf8");
 
 describe("the files of the example of CI", () => {
   it.each(["github.yml", "gitlab.yml"])("%s has at most 25 lines", async (name) => {
@@ -62,10 +64,9 @@ describe.skipIf(typeof live === "string")("the example of CI", () => {
       else if (uses === "actions/upload-artifact@v4") await readdir(join(job.dir, String(given?.path)));
       else if (run === "npm install --global ./ci/corral.tgz && corral images build node") continue;
       else {
-        const script = String(run).replace(
-          /\$\{\{ github.event_name == 'push' && '(.*)' \|\| '(.*)' \}\}/,
-          event === "push" ? "$1" : "$2",
-        );
+        const script = String(run)
+          .replace(/\$\{\{ github.event_name == 'push' && '(.*)' \|\| '(.*)' \}\}/, event === "push" ? "$1" : "$2")
+          .replace(/\$\{\{ matrix.shard \}\}/, "1/1");
         expect(script).not.toContain("${{");
         done[script] = await job.step(script, { HEAD: head, GITHUB_ACTIONS: "true" });
         failed ||= done[script].status !== 0;

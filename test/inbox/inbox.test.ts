@@ -428,7 +428,13 @@ describe("the folder of the inbox", () => {
   it("keeps the newest 500 that were decided, and removes drafts of killed processes", async () => {
     const place = folder();
     place.make();
-    const asked = { project: PROJECT, askedAt: "2026-01-01T00:00:00.000Z", at: "board" as const, answers: [] };
+    const asked = {
+      project: PROJECT,
+      askedAt: "2026-01-01T00:00:00.000Z",
+      at: "board" as const,
+      answers: [],
+      timeoutMs: null,
+    };
     for (let index = 0; index < 560; index += 1) {
       const posted = place.post({ ...asked, question: { ...request(), runs: 1, waiting: [] } });
       if (posted === null) throw new Error("it was not posted");
@@ -465,7 +471,13 @@ describe("the folder of the inbox", () => {
   it("takes no more than 1000 questions that wait, and none that is too large", async () => {
     const place = folder();
     place.make();
-    const asked = { project: PROJECT, askedAt: "2026-01-01T00:00:00.000Z", at: "board" as const, answers: [] };
+    const asked = {
+      project: PROJECT,
+      askedAt: "2026-01-01T00:00:00.000Z",
+      at: "board" as const,
+      answers: [],
+      timeoutMs: null,
+    };
     const post = (more = {}) => place.post({ ...asked, question: { ...request(more), runs: 1, waiting: [] } });
     expect(post({ diff: "x".repeat(9 * 1024 ** 2) })).toBeNull();
     for (let index = 0; index < 1000; index += 1) expect(post()).not.toBeNull();

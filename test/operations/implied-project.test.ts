@@ -15,7 +15,8 @@ const BASIC: ImpliedProject = {
   ],
   allow: [],
   packages: [],
-  apt: [],
+  environment: {},
+  addresses: [],
   limits: {},
   env: {},
   workdir: null,
@@ -75,7 +76,9 @@ describe("the texts of a project that a command line implies", () => {
   it("have limits, variables, packages, and a folder with any name at its place", () => {
     const { yaml, worker } = read({
       ...BASIC,
-      apt: ["jq"],
+      environment: { apt: ["jq"], pip: ["lxml==5.3.0", "requests[socks]>=2,<3"], npm: ["@acme/demo", "cowsay@^1.6.0"] },
+      addresses: ["10.0.0.0/8"],
+      packages: ["npm"],
       limits: { timeout: "10m", cpus: "0.5", pids: "9" },
       env: { A: "1", B: "x: {y}\n---" },
       workdir: "/My Documents",
@@ -84,10 +87,16 @@ describe("the texts of a project that a command line implies", () => {
       ],
     });
     expect(yaml.sandbox?.paths?.get("My-Documents")).toMatchObject({ root: "My Documents", at: "/My Documents" });
+    expect(yaml.sandbox?.network).toMatchObject({ packages: [{ kind: "npm", addresses: ["10.0.0.0/8"] }] });
     expect(yaml.approval.rules).toMatchObject([{ paths: ["/My Documents/corral.yaml"] }]);
     expect(worker).toMatchObject({
       env: { A: "1", B: "x: {y}\n---" },
-      environment: { apt: ["jq"] },
+      environment: {
+        apt: ["jq"],
+        pip: ["lxml==5.3.0", "requests[socks]>=2,<3"],
+        npm: ["@acme/demo", "cowsay@^1.6.0"],
+        addresses: ["10.0.0.0/8"],
+      },
       needs: { limits: { timeoutMs: 600_000, cpus: 0.5, pids: 9 }, workingDir: "/My Documents" },
     });
   });

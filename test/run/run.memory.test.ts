@@ -75,7 +75,7 @@ describe("a run", () => {
   it.each([
     ["cat", { status: "succeeded", exitCode: 0, signal: null, error: null, stdout: '{"a":[1,"ü"]}\n' }],
     ["fails", { status: "failed", exitCode: 3, stderr: "no\n", error: { code: "FAILED" } }],
-    ["segfaults", { status: "signaled", exitCode: null, signal: "SIGSEGV" }],
+    ["segfaults", { status: "signaled", exitCode: 139, signal: "SIGSEGV" }],
     ["hungry", { status: "oom_killed", exitCode: null, signal: "SIGKILL" }],
     ["vanishes", { status: "lost", exitCode: null }],
   ])("has the result of its worker's end: %s", async (program, result) => {

@@ -1,4 +1,4 @@
-import { readdir, readFile, stat } from "node:fs/promises";
+import { chmod, readdir, readFile, stat } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import type { Approver } from "../../src/approval/approver.ts";
 import { isAgain } from "../tiers/again.ts";
@@ -84,6 +84,9 @@ describe("the status of a run", () => {
     const result = await project.run("w");
     expect(result).toMatchObject({ status: "disk_limit", signal: "SIGXFSZ", error: { code: "DISK_LIMIT" } });
     expect((await stat(`${project.dir}/out/large`)).size).toBe(1 << 20);
+    const itself = await openProject({ workers: { w: { ...worker, command: sh("exit 153") } }, zones: { out: "rw" } });
+    await using _ = itself;
+    expect(await itself.run("w")).toMatchObject({ status: "signaled", exitCode: 153, signal: "SIGXFSZ" });
   });
 
   it.skipIf(isAgain())(
@@ -105,7 +108,18 @@ describe("the status of a run", () => {
   );
 
   it("is refused for a command that the image does not hold", async () => {
-    await using project = await openProject({ workers: { w: { command: ["no-such-program"] } } });
+    await using project = await openProject({
+      workers: {
+        w: { command: ["no-such-program"] },
+        crlf: { command: ["/in/crlf"], sandbox: { zones: [{ name: "in" }] } },
+      },
+      zones: { in: "ro" },
+      files: { "in/crlf": "#!/bin/sh\r\necho hi\r\n" },
+    });
+    await chmod(`${project.dir}/in/crlf`, 0o755);
+    const crlf = await project.run("crlf");
+    expect(crlf.violations).toMatchObject([{ code: "COMMAND_NOT_FOUND", interpreter: "/bin/sh\r" }]);
+    expect(crlf.error?.message).toContain("lines end with CR LF");
     const result = await project.run("w");
     expect(result).toMatchObject({ status: "refused", exitCode: null, violations: [{ code: "COMMAND_NOT_FOUND" }] });
     expect(result.error?.message).toContain("no-such-program");

@@ -1,3 +1,5 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Violation, ViolationCode } from "../../src/sandbox/violation.ts";
 import { describeViolation, describeViolations } from "../../src/sandbox/wording.ts";
@@ -115,6 +117,26 @@ describe("describeViolation", () => {
     expect(describeViolation({ ...MOUNT_RESERVED, because: "volume" })).toMatch(/a volume inside.*another image\.$/);
     expect(describeViolation({ ...MOUNT_RESERVED, because: "nesting" })).toMatch(/inside of another mount/);
     expect(describeViolation({ ...MOUNT_RESERVED, because: "depth" })).toMatch(/too many folders.*fewer such mounts/);
+  });
+
+  it("knows the images that Corral has, and no others", async () => {
+    const folders = (await readdir(join(import.meta.dirname, "../../images"))).toSorted();
+    const unknown = describeViolation({ code: "IMAGE_MISSING", image: "corral/document" });
+    expect(unknown).toContain(`It has ${folders.map((name) => `corral/${name}`).join(", ")}.`);
+    for (const name of folders)
+      expect(describeViolation({ code: "IMAGE_MISSING", image: `corral/${name}` })).toContain(
+        `corral images build ${name}`,
+      );
+  });
+
+  it("says why a command cannot be started", () => {
+    const { COMMAND_NOT_FOUND } = examples;
+    expect(describeViolation({ ...COMMAND_NOT_FOUND, searched: "/odd:/no" })).toContain(
+      "in its PATH, which is '/odd:/no'",
+    );
+    const script = { ...COMMAND_NOT_FOUND, command: "/in/x" };
+    expect(describeViolation({ ...script, interpreter: "/bin/sh\r" })).toMatch(/lines end with CR LF.*sed -i/);
+    expect(describeViolation({ ...script, interpreter: " /no/such -x" })).toContain("names '/no/such -x'");
   });
 
   it("offers no path where there is none", () => {

@@ -7,6 +7,7 @@ import {
   escapedJson,
   printable,
   printableLine,
+  toldApart,
   visibleLine,
   visibleName,
   visibleParts,
@@ -167,5 +168,16 @@ describe.skipIf(PYTHON === undefined)("the Python client", () => {
       isNew(text) || printable(text) === shown[at] ? [] : [[text, printable(text), shown[at]]],
     );
     expect(differing).toEqual([]);
+  });
+});
+
+describe("toldApart", () => {
+  it("adds the id to a name that several have, and to no other", () => {
+    const nameOf = toldApart([
+      { id: "aaaa1111", name: "work" },
+      { id: "bbbb2222", name: "work" },
+      { id: "cccc3333", name: "big" },
+    ]);
+    expect(["aaaa1111", "bbbb2222", "cccc3333"].map(nameOf)).toEqual(["work (aaaa)", "work (bbbb)", "big"]);
   });
 });

@@ -108,6 +108,8 @@ class Approval:
     scope: Literal["once", "tree", "session"] | str | None
     answers: list[Literal["once", "tree", "no"] | str]
     """What may be answered."""
+    timeout_ms: int | None
+    """Without an answer for so long, it is denied and its run goes on."""
     at: Literal["terminal", "client", "program", "board"] | str
     """Where else it is asked; board: nowhere."""
     directory: str | None
@@ -134,6 +136,7 @@ class Approval:
             outcome=d.optional(d.as_text)(o.get("outcome"), "Approval.outcome"),
             scope=d.optional(d.as_text)(o.get("scope"), "Approval.scope"),
             answers=d.list_of(d.as_text)(o.get("answers"), "Approval.answers"),
+            timeout_ms=d.optional(d.as_integer)(o.get("timeoutMs"), "Approval.timeoutMs"),
             at=d.as_text(o.get("at"), "Approval.at"),
             directory=d.optional(d.as_text)(o.get("directory"), "Approval.directory"),
             by=d.optional(d.as_text)(o.get("by"), "Approval.by"),
@@ -1145,6 +1148,12 @@ class ListedChangeset:
     """ISO 8601, UTC."""
     applying: bool
     counts: dict[str, int]
+    fleet: str | None
+    """The fleet of whose item this is."""
+    item: str | None
+    """The key of the item."""
+    why: str | None
+    """Why the first of its changes waits, or was not applied."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -1159,6 +1168,9 @@ class ListedChangeset:
             created_at=d.as_text(o.get("createdAt"), "ListedChangeset.createdAt"),
             applying=d.as_boolean(o.get("applying"), "ListedChangeset.applying"),
             counts=d.map_of(d.as_integer)(o.get("counts"), "ListedChangeset.counts"),
+            fleet=d.optional(d.as_text)(o.get("fleet"), "ListedChangeset.fleet"),
+            item=d.optional(d.as_text)(o.get("item"), "ListedChangeset.item"),
+            why=d.optional(d.as_text)(o.get("why"), "ListedChangeset.why"),
             raw=o,
         )
 

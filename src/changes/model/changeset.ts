@@ -136,6 +136,8 @@ export interface ChangedItem {
   readonly id: string;
   /** The item's index in its fleet. */
   readonly item: number;
+  /** Its name among the items. Absent: written by a version of Corral before this one. */
+  readonly key?: string;
   /** The database that has the fleet. Absent: the journal of this machine. */
   readonly store?: string;
 }

@@ -62,7 +62,9 @@ const about = {
   worker: text,
   project: text,
   createdAt: z.iso.datetime(),
-  fleet: z.strictObject({ id: text, item: index, store: text.exactOptional() }).exactOptional(),
+  fleet: z
+    .strictObject({ id: text, item: index, key: text.exactOptional(), store: text.exactOptional() })
+    .exactOptional(),
 };
 
 const changeset = z

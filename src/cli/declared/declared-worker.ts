@@ -15,6 +15,7 @@ import {
 import { withArguments, workerNamed } from "../../operations/workers.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { parseVirtualPath } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
@@ -23,7 +24,10 @@ import { namedPath } from "./named-path.ts";
 import { linkWarnings } from "./outward-links.ts";
 
 /** The image without `--image`. */
-const BASE_IMAGE = "corral/base";
+function usualImage({ pip = [], npm = [] }: ImpliedOptions): string {
+  if (pip.length > 0) return "corral/python";
+  return npm.length > 0 ? "corral/node" : "corral/base";
+}
 
 /** `command`: null for a session, which gets a shell. @throws UsageError */
 export async function impliedProject(
@@ -31,7 +35,15 @@ export async function impliedProject(
   command: readonly string[] | null,
   { cwd, env }: Pick<Terminal, "cwd" | "env">,
 ): Promise<ImpliedProject> {
-  const { image = BASE_IMAGE, ro = [], rw = [], allow = [], packages = [], policy = IMPLIED_POLICY, save } = options;
+  const {
+    image = usualImage(options),
+    ro = [],
+    rw = [],
+    allow = [],
+    packages = [],
+    policy = IMPLIED_POLICY,
+    save,
+  } = options;
   if (options.apply && options.approve !== undefined) throw new UsageError("use either --apply or --approve");
   if (command?.[0] === "") throw new UsageError("the command after -- has an empty name");
   for (const [option, name] of [["--save", save] as const, ["--name", options.name] as const]) {
@@ -50,7 +62,8 @@ export async function impliedProject(
     paths,
     allow,
     packages,
-    apt: options.apt ?? [],
+    environment: present({ apt: given(options.apt), pip: given(options.pip), npm: given(options.npm) }),
+    addresses: options.addresses ?? [],
     limits: limitsIn(options),
     env: variables(options.env ?? [], env),
     workdir: options.workdir ?? null,
@@ -58,6 +71,10 @@ export async function impliedProject(
     approval: options.apply ? "approve_all" : (options.approve ?? "interactive"),
     runsCommands: command === null,
   };
+}
+
+function given(names: readonly string[] | undefined): readonly string[] | undefined {
+  return names === undefined || names.length === 0 ? undefined : names;
 }
 
 /** @throws UsageError */
@@ -183,10 +200,11 @@ async function impliedWorker(
 /** A mistake by the option that made it. */
 function told(
   { path, message }: Problem,
-  { image, allow, packages, apt, limits, policy, paths, workdir }: ImpliedProject,
+  { image, allow, packages, environment, addresses, limits, policy, paths, workdir }: ImpliedProject,
 ): string {
-  const [, list = "", at = ""] = /^(?:sandbox\.network|environment)\.(allow|packages|apt)\.(\d+)/.exec(path) ?? [];
-  const said = { allow, packages, apt }[list]?.[Number(at)];
+  const [, list = "", at = ""] =
+    /^(?:sandbox\.network|environment)\.(allow|packages|apt|pip|npm|addresses)\.(\d+)/.exec(path) ?? [];
+  const said = { allow, packages, addresses, ...environment }[list]?.[Number(at)];
   const [, section = "", key = ""] = /^(limits|env)\.([^.]+)$/.exec(path) ?? [];
   const mount = paths.find(({ name }) => path.startsWith(`sandbox.paths.${name}.`));
   const option =

@@ -26,6 +26,10 @@ export interface ImpliedOptions extends LimitOptions {
   readonly allow?: readonly string[];
   readonly packages?: readonly string[];
   readonly apt?: readonly string[];
+  readonly pip?: readonly string[];
+  readonly npm?: readonly string[];
+  /** Where the registries of packages may be, if not at public addresses. */
+  readonly addresses?: readonly string[];
   /** `NAME=VALUE`, or `NAME` with the value that it has here. */
   readonly env?: readonly string[];
   readonly workdir?: string;
@@ -38,7 +42,17 @@ export interface ImpliedOptions extends LimitOptions {
 
 /** Those of its options that a worker of a project does not take, as they are typed. */
 export function impliedOptionsIn(options: ImpliedOptions): string[] {
-  const { ro = [], rw = [], allow = [], packages = [], apt = [], env = [] } = options;
+  const {
+    ro = [],
+    rw = [],
+    allow = [],
+    packages = [],
+    apt = [],
+    pip = [],
+    npm = [],
+    addresses = [],
+    env = [],
+  } = options;
   const given = {
     "--image": options.image !== undefined,
     "--ro": ro.length > 0,
@@ -46,6 +60,9 @@ export function impliedOptionsIn(options: ImpliedOptions): string[] {
     "--allow": allow.length > 0,
     "--packages": packages.length > 0,
     "--apt": apt.length > 0,
+    "--pip": pip.length > 0,
+    "--npm": npm.length > 0,
+    "--addresses": addresses.length > 0,
     ...Object.fromEntries(LIMIT_KEYS.map((key) => [`--${key}`, options[key] !== undefined])),
     "--env": env.length > 0,
     "--workdir": options.workdir !== undefined,

@@ -240,13 +240,22 @@ async function treeOf(
 }
 
 /** The one command or option that leads on, for someone who has no files in which to look. */
-function tellWay({ changeset, violations }: RunResult, policy: string, terminal: Terminal): void {
+function tellWay({ changeset, violations, exitCode, stderr }: RunResult, policy: string, terminal: Terminal): void {
+  const absent = exitCode === 127 ? notFoundIn(stderr) : null;
+  if (absent !== null)
+    say(terminal, `corral: the image has no ${absent}: take another one, or add its package of Debian with --apt`);
   if (changeset?.id != null) say(terminal, `corral: review and apply it with \`corral changes apply ${changeset.id}\``);
   if (violations.some(({ code }) => code === "NETWORK_NOT_AVAILABLE"))
     say(
       terminal,
       `corral: the policy ${policy} allows no network; if you trust the command with one, use --policy default`,
     );
+}
+
+/** The program that a shell did not find, by its last words. They are the worker's, so no more than a name is taken of them. */
+function notFoundIn(stderr: string): string | null {
+  const last = stderr.trimEnd().split("\n").at(-1) ?? "";
+  return /(?:^|: )([\w.+-]{1,60}): (?:command )?not found$/.exec(last)?.[1] ?? null;
 }
 
 interface Surroundings {

@@ -161,7 +161,11 @@ function headline(run: TreeRun, colors: Colors): string {
 
 function endingOf({ status, exitCode, signal }: TreeRun): string {
   const detail =
-    status === "failed" && exitCode !== null ? ` with ${exitCode}` : status === "signaled" ? ` by ${signal}` : "";
+    status === "failed" && exitCode !== null
+      ? ` with ${exitCode}`
+      : status === "signaled"
+        ? ` by ${signal}${exitCode !== null && exitCode > 128 ? `, or ended with ${exitCode}` : ""}`
+        : "";
   return `${status.replaceAll("_", " ")}${detail}`;
 }
 

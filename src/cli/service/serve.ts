@@ -5,8 +5,10 @@ import { type Address, isFurtherName, isLoopback } from "../../serve/http/admiss
 import { ListenError } from "../../serve/http/listener.ts";
 import { type LogLevel, openLog } from "../../serve/logging/log.ts";
 import { openService, ServiceRunningError } from "../../serve/service.ts";
+import { MIN_KEY_CHARS, type WebhookOptions } from "../../serve/work/webhook.ts";
 import { Tokens } from "../../state/service/tokens.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { present } from "../../text/present.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, stoppable, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
@@ -17,6 +19,8 @@ export interface ServeOptions {
   readonly host: readonly string[];
   readonly logLevel: LogLevel;
   readonly tokenFile?: string;
+  readonly webhook?: string;
+  readonly webhookKeyFile?: string;
 }
 
 /** `corral serve`: projects over HTTP, until Ctrl-C. */
@@ -37,12 +41,22 @@ export async function serveVerb(options: ServeOptions, terminal: Terminal): Prom
   const pretty = stderr.isTTY === true;
   const write = (line: string): void => void stderr.write(pretty ? `${withoutControls(line.trimEnd())}\n` : line);
   if (options.tokenFile !== undefined) await adoptToken(options.tokenFile, { stateDir, env, cwd });
+  const webhook = await webhookOf(options, { env, cwd });
   const log = openLog({ level: options.logLevel, pretty, write });
   using stop = stoppable(terminal, () => log.info("stopping: runs are cancelled; Ctrl-C again exits now"));
   const projects = [options.project].flat().map((dir) => resolve(cwd, dir));
   // Where no person reads it now, a token would only stay in a log.
   const isRead = stdout.isTTY === true;
-  const how = { address, hosts: options.host, projects, stateDir, env, log, withPageToken: isRead };
+  const how = {
+    address,
+    hosts: options.host,
+    projects,
+    stateDir,
+    env,
+    log,
+    withPageToken: isRead,
+    ...present({ webhook }),
+  };
   await using service = await openService(how).catch((error: Error) => {
     if (error instanceof ListenError)
       throw new UsageError(`--listen ${options.listen}: ${error.message}`, { cause: error });
@@ -85,6 +99,29 @@ async function adoptToken(
     if (!(error instanceof RangeError)) throw error;
     throw new UsageError(`--token-file ${file}: ${error.message}; \`echo corral_$(openssl rand -hex 32)\` makes one`);
   }
+}
+
+/** @throws UsageError */
+async function webhookOf(
+  { webhook, webhookKeyFile }: ServeOptions,
+  { env, cwd }: Pick<Terminal, "env" | "cwd">,
+): Promise<WebhookOptions | undefined> {
+  if (webhook === undefined && webhookKeyFile === undefined) return undefined;
+  if (webhook === undefined || webhookKeyFile === undefined)
+    throw new UsageError(
+      "--webhook and --webhook-key-file need each other; `(umask 077; openssl rand -hex 32 > webhook-key)` makes a key",
+    );
+  const url = URL.parse(webhook);
+  const isHere = url?.protocol === "http:" && isLoopback(url.hostname.replace(/^\[|\]$/g, ""));
+  if (url === null || (url.protocol !== "https:" && !isHere) || url.username !== "" || url.password !== "")
+    throw new UsageError(
+      `--webhook takes an https: URL without a user, or an http: one of this machine, such as http://127.0.0.1:8000/, not ${JSON.stringify(webhook)}`,
+    );
+  const read = await readSecretFile(resolve(cwd, webhookKeyFile), env.HOME);
+  if (!read.ok) throw new UsageError(`--webhook-key-file ${webhookKeyFile} ${read.fault}`);
+  if (read.line.length < MIN_KEY_CHARS)
+    throw new UsageError(`--webhook-key-file ${webhookKeyFile}: the key needs at least ${MIN_KEY_CHARS} characters`);
+  return { url, key: Buffer.from(read.line) };
 }
 
 function addressOf(text: string, cwd: string): Address {

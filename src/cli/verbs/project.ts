@@ -15,10 +15,11 @@ export function addInit({ does, terminal, verb }: Frame): void {
 
 const INIT_HELP = `
 documents  turns strangers' PDF files into text
-batch      runs one worker over many items
+batch      runs one worker over many files
 agent      lets a model read files and write notes; a script
            plays the model, so it needs no key
-ci         tests a stranger's branch without a network
+ci         tests a stranger's branch without a network, with
+           jobs for two CI systems
 
 Without a kind, you are asked at a terminal.
 

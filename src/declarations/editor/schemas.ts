@@ -202,8 +202,9 @@ const WORKER: Texts = {
   "image.digest": "Its digest, sha256:… : exactly this image is used.",
   environment: "Packages that are prepared once, and that every run then sees.",
   "environment.apt": "Packages of Debian.",
-  "environment.pip": "A requirements file of the project, whose packages of Python are installed.",
-  "environment.npm": "A package-lock.json of the project, with its package.json beside it.",
+  "environment.pip": "A requirements file of the project, or a list of packages of Python, which are installed.",
+  "environment.npm":
+    "A package-lock.json of the project, with its package.json beside it, or a list of packages of npm.",
   "environment.addresses": "Private address ranges in which the registries are, such as 10.1.0.0/16.",
   command: "A program and its arguments, as a list of words. No shell is used.",
   arguments: "`true`: what follows `--` on the command line is appended to `command`.",

@@ -5,26 +5,43 @@ import { sha256 } from "../../platform/sha256.ts";
 import { openRegular } from "../../platform/write-file.ts";
 import { present } from "../../text/present.ts";
 import { hostPath } from "../terms/terms.ts";
-import { map } from "../yaml/shape.ts";
+import { byKind, map } from "../yaml/shape.ts";
 
 /** The packages that a worker needs beside what its image has. Paths are relative to the project. */
 export interface Environment {
-  /** A `requirements.txt`. */
-  readonly pip?: string;
-  /** A `package-lock.json`, with its `package.json` beside it. */
-  readonly npm?: string;
+  /** A `requirements.txt`, or packages, each as `name` or `name==version`; sorted. */
+  readonly pip?: string | readonly string[];
+  /** A `package-lock.json`, with its `package.json` beside it, or packages, each as `name` or `name@version`; sorted. */
+  readonly npm?: string | readonly string[];
   /** Debian's packages, each as `name` or `name=version`; sorted. */
   readonly apt?: readonly string[];
   /** The only addresses at which the registries of pip and npm may be; absent: any that is public. */
   readonly addresses?: readonly string[];
 }
 
-const MAX_APT_PACKAGES = 200;
+const MAX_PACKAGES = 200;
 
 const aptPackage = z
   .string()
   .max(200)
   .regex(/^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~*-]+)?$/, "must be a package of Debian such as `tesseract-ocr`");
+
+/** A name and versions, and no other place to take it from. */
+const pythonPackage = z
+  .string()
+  .max(200)
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?((===?|[~!<>]=|[<>])[A-Za-z0-9.*+!_-]+(,(===?|[~!<>]=|[<>])[A-Za-z0-9.*+!_-]+)*)?$/,
+    "must be a package of Python such as `lxml` or `lxml==5.3.0`",
+  );
+
+const nodePackage = z
+  .string()
+  .max(200)
+  .regex(
+    /^(@[a-z0-9][a-z0-9._-]*\/)?[a-z0-9][a-z0-9._-]*(@[A-Za-z0-9^~<>=.*+-]+)?$/,
+    "must be a package of npm such as `cowsay` or `cowsay@1.6.0`",
+  );
 
 const lockFile = hostPath.refine(
   (path) => basename(path) === "package-lock.json",
@@ -34,9 +51,15 @@ const lockFile = hostPath.refine(
 /** `addresses`: as a rule of a network has them. */
 export function environmentYaml(addresses: z.ZodType<string[]>) {
   return map({
-    pip: hostPath.optional(),
-    npm: lockFile.optional(),
-    apt: z.array(aptPackage).min(1).max(MAX_APT_PACKAGES).optional(),
+    pip: byKind(
+      { text: hostPath, list: packages(pythonPackage) },
+      "must be a requirements file, or a list of packages",
+    ).optional(),
+    npm: byKind(
+      { text: lockFile, list: packages(nodePackage) },
+      "must be a `package-lock.json`, or a list of packages",
+    ).optional(),
+    apt: z.array(aptPackage).min(1).max(MAX_PACKAGES).optional(),
     addresses: addresses.optional(),
   })
     .refine(({ pip, npm, apt }) => pip ?? npm ?? apt, "needs at least one of `pip`, `npm` and `apt`")
@@ -46,10 +69,18 @@ export function environmentYaml(addresses: z.ZodType<string[]>) {
     );
 }
 
+function packages(one: z.ZodType<string>) {
+  return z
+    .array(one)
+    .min(1)
+    .max(MAX_PACKAGES)
+    .transform((names): readonly string[] => [...new Set(names)].sort());
+}
+
 /** What one environment is prepared from; the bytes that were read are the ones that are used. */
 export interface EnvironmentInput {
   readonly kind: "pip" | "npm";
-  /** As declared: the path of the file that names the packages. */
+  /** As declared: the path of the file that names the packages, or their names. */
   readonly path: string;
   readonly files: readonly { readonly name: string; readonly content: Buffer }[];
   /** True if the contents of every file that is fetched are known: then nothing else is fetched. */
@@ -74,13 +105,21 @@ export async function environmentInputs(projectDir: string, { pip, npm }: Enviro
     faults.push(`\`${path}\` is larger than ${MAX_INPUT_BYTES} bytes`);
     return Buffer.alloc(0);
   };
-  if (pip !== undefined) {
+  if (typeof pip === "object") {
+    const content = Buffer.from(`${pip.join("\n")}\n`);
+    inputs.push(input("pip", pip, [{ name: "requirements.txt", content }], false));
+  } else if (pip !== undefined) {
     const content = await read(pip);
     const { isLocked, fault } = requirements(content.toString());
     if (fault !== null) faults.push(`${pip}${fault}`);
     inputs.push(input("pip", pip, [{ name: "requirements.txt", content }], isLocked));
   }
-  if (npm !== undefined) {
+  if (typeof npm === "object") {
+    const content = Buffer.from(
+      JSON.stringify({ private: true, dependencies: Object.fromEntries(npm.map(dependency)) }),
+    );
+    inputs.push(input("npm", npm, [{ name: "package.json", content }], false));
+  } else if (npm !== undefined) {
     const files = [
       { name: "package.json", content: await read(join(dirname(npm), "package.json")) },
       { name: "package-lock.json", content: await read(npm) },
@@ -90,14 +129,30 @@ export async function environmentInputs(projectDir: string, { pip, npm }: Enviro
   return faults.length > 0 ? { ok: false, faults } : { ok: true, inputs };
 }
 
+/** `@acme/demo@1.0.0` as its name and its version; without one, the newest. */
+function dependency(spec: string): [name: string, version: string] {
+  const at = spec.indexOf("@", 1);
+  return at < 0 ? [spec, "latest"] : [spec.slice(0, at), spec.slice(at + 1)];
+}
+
 function input(
   kind: EnvironmentInput["kind"],
-  path: string,
+  from: string | readonly string[],
   files: EnvironmentInput["files"],
   isLocked: boolean,
 ): EnvironmentInput {
   const digest = sha256(JSON.stringify(files.map(({ name, content }) => [name, sha256(content)])));
+  const path = typeof from === "string" ? from : listed(from, digest);
   return { kind, path, files, isLocked, sha256: digest };
+}
+
+const SHOWN_PACKAGES = 3;
+
+/** Of many packages the first, and what tells the list from others. */
+function listed(names: readonly string[], digest: string): string {
+  const more = names.length - SHOWN_PACKAGES;
+  const shown = names.slice(0, SHOWN_PACKAGES).join(",");
+  return more <= 0 ? shown : `${shown},+${more}-${digest.slice(0, 8)}`;
 }
 
 /** Options that name another file or another place: the cell has neither. */

@@ -183,8 +183,8 @@ export function environmentKinds(workers: ReadonlyMap<string, WorkerDefinition>)
 }
 
 function filesOf({ pip, npm }: NonNullable<WorkerDefinition["environment"]> = {}): string[] {
-  const beside = npm === undefined ? [] : [npm, join(dirname(npm), "package.json")];
-  return [...(pip === undefined ? [] : [pip]), ...beside];
+  const beside = typeof npm === "string" ? [npm, join(dirname(npm), "package.json")] : [];
+  return [...(typeof pip === "string" ? [pip] : []), ...beside];
 }
 
 async function placeFault(

@@ -108,7 +108,7 @@ export function itemJob(
     makesBelow: sandbox,
     turn,
     ...present({ begin }),
-    fleet: { id: fleet, item: item.index, ...present({ store: database }) },
+    fleet: { id: fleet, item: item.index, key: item.key, ...present({ store: database }) },
   };
 }
 

@@ -132,6 +132,10 @@ export class DiskWatch implements AsyncDisposable {
     return grown > limitBytes || (!complete && gone > limitBytes);
   }
 
+  async hasGrownBy(bytes: number): Promise<boolean> {
+    return this.#places.length > 0 && (await this.#usage()).grown >= bytes;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#over.abort();
     await this.#watching;

@@ -21,6 +21,21 @@ esac
 )
 echo '== command'
 echo "$corral_gate_command"
+if [ -n "$corral_gate_command" ]; then (
+  IFS= read -r -n 2 mark 2> /dev/null < "$corral_gate_command" && [ "$mark" = '#!' ] || exit
+  IFS= read -r -n 256 line < "$corral_gate_command" || exit
+  line=${line#??}
+  cr=$(printf '\r')
+  # shellcheck disable=SC2086 # Words of the line, as the kernel finds them.
+  set -f; unset IFS; set -- $line
+  [ -n "$1" ] || exit
+  case $1:$line in
+  */env:*"$cr") ;;
+  *) [ -x "$1" ] && exit ;;
+  esac
+  echo '== interpreter'
+  printf ' %s\n' "$line"
+) fi
 if [ -n "$1" ]; then (
   for left in @SECRETS_PATH@/* @SECRETS_PATH@/.[!.]* @SECRETS_PATH@/..?*; do
     if [ -e "$left" ] || [ -L "$left" ]; then echo '== secrets'; echo taken; break; fi
@@ -34,4 +49,5 @@ echo '@BEGUN@'
 shift 2
 set -- "$corral_gate_command" "$@"
 unset corral_gate_command PWD OLDPWD SHLVL
+trap 'echo "corral: $1 could not be started: its interpreter or its dynamic loader is not in the image" >&2' EXIT
 exec "$@"

@@ -89,6 +89,8 @@ export interface GateReport {
   readonly secretsTaken: boolean;
   /** The program that the worker's command names, absolute in the cell; empty if the image does not have it. */
   readonly command: string;
+  /** What the first line of a script names, if that is missing, with its carriage return; else null. */
+  readonly interpreter: string | null;
 }
 
 export interface ReportedMount {
@@ -144,12 +146,16 @@ export function parseGateReport(text: string): GateReport {
     directoryEntered: section("directory").join("\n") === "entered",
     secretsTaken: sections.has("secrets"),
     command: section("command")[0] ?? "",
+    // The gate writes it after a space: no such line is a title.
+    interpreter: section("interpreter")[0]?.slice(1) ?? null,
     flaws,
   };
 }
 
 const SECTIONS: ReadonlySet<string> = new Set(
-  "mountinfo status limits dev meminfo cgroup namespaces identities directory command secrets end".split(" "),
+  "mountinfo status limits dev meminfo cgroup namespaces identities directory command interpreter secrets end".split(
+    " ",
+  ),
 );
 
 /** `== name` as the gate's script writes it, and `==> /proc/self/name <==` as its `head` does. */

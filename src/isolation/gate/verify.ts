@@ -1,5 +1,6 @@
 import type { Violation } from "../../sandbox/violation.ts";
 import { counted } from "../../text/amounts.ts";
+import { present } from "../../text/present.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
 import { type Plan, type PlannedMount, type PlannedTmpfs, SECRETS_PATH } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
@@ -31,9 +32,18 @@ export function verifyCell(
   missing.push(...report.flaws.map((flaw) => `report: planned the gate's own, found ${flaw}`));
   if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
   if (!report.directoryEntered) violations.push({ code: "WORKING_DIR_MISSING", path: plan.workingDir });
-  if (report.command === "")
-    violations.push({ code: "COMMAND_NOT_FOUND", command: plan.command[0] ?? "", image: plan.image.name });
+  if (report.command === "" || report.interpreter !== null) violations.push(commandNotFound(plan, report));
   return { enforcement: { driver, requested, actual }, violations };
+}
+
+function commandNotFound({ command: [command = ""], image, env }: Plan, { interpreter }: GateReport): Violation {
+  const searched = interpreter === null && !command.includes("/") ? env.PATH : undefined;
+  return {
+    code: "COMMAND_NOT_FOUND",
+    command,
+    image: image.name,
+    ...present({ searched, interpreter: interpreter ?? undefined }),
+  };
 }
 
 /** The numbers that the kernel gives to the namespaces of the machine itself (include/linux/proc_ns.h). */

@@ -59,6 +59,7 @@ const approval = answer({
   outcome: z.enum(["approved", "denied", "timed_out", "withdrawn"]).nullable(),
   scope: z.enum(["once", "tree", "session"]).nullable(),
   answers: z.array(z.enum(["once", "tree", "no"])).describe("What may be answered"),
+  timeoutMs: z.int().nullable().describe("Without an answer for so long, it is denied and its run goes on"),
   at: z.enum(["terminal", "client", "program", "board"]).describe("Where else it is asked; board: nowhere"),
   directory: z.string().nullable().describe("Of a grant: what was chosen in place of the requested one"),
   by: z.string().nullable().describe("Who decided: the name of a token or of a user"),

@@ -17,7 +17,14 @@ import {
 export const MAX_CHANGESETS = 1000;
 
 const whose = { id: changesetId, run: z.string(), worker: z.string(), project: projectName, createdAt: time };
-const listed = answer({ ...whose, applying: z.boolean(), counts }).meta({ id: "ListedChangeset" });
+const listed = answer({
+  ...whose,
+  applying: z.boolean(),
+  counts,
+  fleet: z.string().nullable().describe("The fleet of whose item this is"),
+  item: z.string().nullable().describe("The key of the item"),
+  why: z.string().nullable().describe("Why the first of its changes waits, or was not applied"),
+}).meta({ id: "ListedChangeset" });
 const outcome = { index: z.int(), ...changedPath, outcome: z.string(), reason: z.string().nullable() };
 const hostExecuted = z
   .string()

@@ -203,6 +203,8 @@ export interface OpenedCell<C extends Cell> extends AsyncDisposable {
   readonly overDisk: AbortSignal;
   /** Measures now: a program may write faster than the watch looks. */
   isOverDisk(): Promise<boolean>;
+  /** True if its programs have written all that they may. */
+  isDiskFull(): Promise<boolean>;
   /** True once it has ended by itself or was killed. */
   hasEnded(): boolean;
   /**
@@ -291,6 +293,7 @@ async function openedCell<C extends Cell>(
     pins,
     overDisk: watch.exceeded,
     isOverDisk: () => watch.isExceeded(),
+    isDiskFull: () => watch.hasGrownBy(plan.limits.diskBytes),
     hasEnded: () => hasEnded,
     begin(who, service) {
       if (service !== null) broker?.serve(service);

@@ -6,6 +6,7 @@ import { GATE_PATH } from "../../isolation/plan/plan.ts";
 import type { Cell } from "../../isolation/port/cell.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { projectSandbox } from "../../sandbox/declare.ts";
+import type { DeniedTraffic } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
@@ -33,6 +34,8 @@ const LIMITS = {
   diskBytes: MAX_ENVIRONMENT_BYTES,
 };
 const TAIL_LINES = 20;
+/** The registry that was not reached says more than what pip and npm make of it. */
+const MAX_DENIED = 3;
 /** Named by the project's own policies or by Corral's: only this one allows a network. */
 const POLICY = "default";
 
@@ -53,11 +56,13 @@ fi || exit 1
 rm -rf ${pip}/${TEMPORARY}`,
   npm: `
 command -v npm > /dev/null || { echo 'the image has no npm; use one that has, such as corral/node' >&2; exit 1; }
-cd ${npm} && mkdir ${TEMPORARY} node_modules && npm ci --no-audit --no-fund --cache ${npm}/${TEMPORARY}/cache || exit 1
+cd ${npm} && mkdir ${TEMPORARY} node_modules && npm $1 --no-audit --no-fund --cache ${npm}/${TEMPORARY}/cache || exit 1
 rm -rf ${TEMPORARY}`,
 } as const;
 
-const STEPS = { pip: "pip install", npm: "npm ci" } as const;
+/** A lock file is installed as it is; for a list of packages npm looks for their versions. */
+const steps = ({ kind, isLocked }: PrepareRequest["input"]): string =>
+  kind === "pip" ? "pip install" : isLocked ? "npm ci" : "npm install";
 
 /** `environment`: everything that the runs of the project share, once it is complete. */
 export function preparingInCells(environment: () => RunEnvironment): Prepare {
@@ -68,12 +73,18 @@ export function preparingInCells(environment: () => RunEnvironment): Prepare {
     if (result.status === "succeeded") return;
     const how =
       result.status === "failed" ? `exit status ${result.exitCode}` : (result.error?.message ?? result.status);
+    const denied = (result.network?.denied ?? []).slice(0, MAX_DENIED).map(toldDenial);
     const tail = result.stderr.trimEnd().split("\n").slice(-TAIL_LINES);
     throw new ImageBuildError(
       request.name,
-      [`the preparation failed: ${how}`, ...tail.map((line) => `  ${line}`)].join("\n"),
+      [`the preparation failed: ${how}`, ...denied, ...tail.map((line) => `  ${line}`)].join("\n"),
     );
   };
+}
+
+function toldDenial({ reason, detail }: DeniedTraffic): string {
+  const way = " If it is your registry, name where it is: `addresses` of `environment`, or `--addresses`.";
+  return `  ${detail}${reason === "address" ? way : ""}`;
 }
 
 async function preparationRun(request: PrepareRequest, ask: MakeAsk, env: RunEnvironment): Promise<RunResult> {
@@ -94,7 +105,7 @@ function preparer({ name, image, input }: PrepareRequest): WorkerDefinition {
     "-c",
     RECIPES[input.kind],
     "sh",
-    input.isLocked && input.kind === "pip" ? "--require-hashes" : "",
+    input.kind === "npm" ? (input.isLocked ? "ci" : "install") : input.isLocked ? "--require-hashes" : "",
   ];
   const plain = parseWorker("---\ncommand: [prepare]\n---\n", "prepare.worker");
   const env = { TMPDIR: `${ENVIRONMENT_PLACE[input.kind]}/${TEMPORARY}` };
@@ -144,7 +155,7 @@ async function inCell(
         .trimEnd()
         .split(/[\r\n]+/)
         .at(-1) ?? "";
-    if (line !== "") onProgress({ image: name, step: STEPS[input.kind], text: line });
+    if (line !== "") onProgress({ image: name, step: steps(input), text: line });
   };
   const output = new BoundedOutput(
     LIMITS.outputBytes,

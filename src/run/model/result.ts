@@ -102,9 +102,8 @@ export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
   // A program that handles the signal may end with any code, also 0: it did not finish its work.
   if (exit.sent !== undefined) return { status: "signaled", exitCode, signal: signal ?? exit.sent };
   if (signal === "SIGKILL" && exit.outOfMemory) return { status: "oom_killed", exitCode, signal };
-  // The kernel sends it to a process that writes a file beyond its limit; it ends a process that does not handle it.
-  if (signal === "SIGXFSZ") return { status: "disk_limit", exitCode, signal };
-  if (signal !== null) return { status: "signaled", exitCode, signal };
+  // A program that ends with this code by itself looks the same: both are told.
+  if (signal !== null) return { status: "signaled", exitCode: exit.code, signal };
   return { status: exitCode === 0 ? "succeeded" : "failed", exitCode, signal };
 }
 

@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { type Approver, unasked } from "../../approval/approver.ts";
+import { type Approver, type Question, unasked } from "../../approval/approver.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import type { FleetPlace } from "../../operations/fleets.ts";
 import type { MachinePlace } from "../../operations/machine.ts";
@@ -26,7 +26,7 @@ export class ServedProjects {
     const [only, second] = this.all;
     if (name === undefined && only !== undefined && second === undefined) return only;
     const names = [...this.#byName.keys()].join(", ");
-    if (name === undefined) throw new ServiceFault(400, "WRONG_REQUEST", `name a project: ${names}`);
+    if (name === undefined) throw new ServiceFault(400, "WRONG_REQUEST", `name a project, as \`project\`: ${names}`);
     const found = this.#byName.get(name);
     if (found === undefined)
       throw new ServiceFault(404, "UNKNOWN_PROJECT", `the service has no such project; there are: ${names}`);
@@ -67,6 +67,9 @@ type EmitIn = (
   of: { readonly project: string; readonly declares: (worker: string) => boolean },
 ) => void;
 
+/** `timeoutMs`: without an answer for so long it is denied. */
+type OnWaiting = (id: string, question: Question, timeoutMs: number) => void;
+
 /** A service has no terminal at which a user could answer. */
 const ASKS_IN_THE_INBOX: Approver = {
   decide: async () => unasked("the project answers questions only where they come up (approval.inbox: closed)"),
@@ -89,7 +92,7 @@ export class ServedProject implements AsyncDisposable {
   readonly dir: string;
   readonly place: FleetPlace;
   readonly #machine: MachinePlace;
-  readonly #onWaiting: (question: string) => void;
+  readonly #onWaiting: OnWaiting;
   readonly #emit: EmitIn;
   #current: Opened | null = null;
   readonly #closing = new Set<Promise<unknown>>();
@@ -100,7 +103,7 @@ export class ServedProject implements AsyncDisposable {
       machine,
       emit,
       onWaiting,
-    }: { readonly machine: MachinePlace; readonly emit: EmitIn; readonly onWaiting: (question: string) => void },
+    }: { readonly machine: MachinePlace; readonly emit: EmitIn; readonly onWaiting: OnWaiting },
   ) {
     this.name = at.name;
     this.dir = at.dir;
@@ -146,7 +149,9 @@ export class ServedProject implements AsyncDisposable {
     if (current !== null && isDeepStrictEqual(current.project, project)) return current;
     if (current !== null) this.#retire(current);
     const { stateDir, engineEnv } = this.#machine;
-    const asking = { person: ASKS_IN_THE_INBOX, asksElsewhere: true, onWaiting: this.#onWaiting };
+    const { timeoutMs } = project.approval;
+    const onWaiting = (id: string, question: Question): void => this.#onWaiting(id, question, timeoutMs);
+    const asking = { person: ASKS_IN_THE_INBOX, asksElsewhere: true, onWaiting };
     const of = { project: this.name, declares: (worker: string) => project.workers.has(worker) };
     const emit: Emit = (event) => this.#emit(event, of);
     const corral = openCorralFor(project, { stateDir, engineEnv, ...asking, emit });

@@ -17,6 +17,7 @@ import { Overview } from "./pages/overview/overview.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
 import { Workers } from "./pages/workers/workers.tsx";
 import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
+import { useNotifications } from "./session/notifications.ts";
 import {
   applyTheme,
   forgetToken,
@@ -77,8 +78,9 @@ function Shell({
     setTimeout(() => setToasts((before) => before.filter(({ id }) => id !== toast.id)), TOAST_MS);
   }, []);
   const showHelp = useCallback(() => setHelp(true), []);
+  const [waiting, sawWaiting] = useState<ApprovalPage | null>(null);
   const app = useMemo(
-    () => ({ client, caller, shortcuts, notify, showHelp }),
+    () => ({ client, caller, shortcuts, notify, showHelp, sawWaiting }),
     [client, caller, shortcuts, notify, showHelp],
   );
   useLayoutEffect(() => {
@@ -91,21 +93,26 @@ function Shell({
   }, [shortcuts]);
   return (
     <AppContext.Provider value={app}>
-      <Frame signOut={signOut} />
+      <Frame waiting={waiting} signOut={signOut} />
       <Toasts toasts={toasts} />
       {isHelp ? <KeyboardHelp shortcuts={shortcuts} close={() => setHelp(false)} /> : null}
     </AppContext.Provider>
   );
 }
 
-function Frame({ signOut }: { readonly signOut: () => void }) {
+function Frame({ waiting: page, signOut }: { readonly waiting: ApprovalPage | null; readonly signOut: () => void }) {
+  const { sawWaiting } = useApp();
   const hash = useHash();
   const { parts, query } = useMemo(() => parsePageAddress(hash), [hash]);
   const [name = "", ...rest] = parts;
   const entry = PAGES.find((page) => page.name === name);
   const main = useRef<HTMLElement>(null);
   const inbox = useResource("approvals.list", {}, { everyMs: INBOX_MS });
-  const waiting = countOf(inbox.data);
+  useEffect(() => {
+    if (inbox.data !== null) sawWaiting(inbox.data);
+  }, [inbox.data, sawWaiting]);
+  const waiting = countOf(page);
+  const notifications = useNotifications(page);
   const title = entry?.title ?? "Not found";
   useEffect(() => {
     document.title = `${waiting !== null ? `(${waiting}) ` : ""}${title} · Corral`;
@@ -116,7 +123,7 @@ function Frame({ signOut }: { readonly signOut: () => void }) {
       <button type="button" class="skip" onClick={() => main.current?.focus()}>
         Skip to the content
       </button>
-      <Navigation name={name} waiting={waiting} signOut={signOut} />
+      <Navigation name={name} waiting={waiting} notifications={notifications} signOut={signOut} />
       <main ref={main} class="main" tabIndex={-1}>
         {inbox.error?.status === 0 ? (
           <p class="offline" role="alert">
@@ -144,11 +151,13 @@ function countOf(page: ApprovalPage | null): string | null {
 function Navigation({
   name,
   waiting,
+  notifications,
   signOut,
 }: {
   readonly name: string;
   /** Null: none waits. */
   readonly waiting: string | null;
+  readonly notifications: ReturnType<typeof useNotifications>;
   readonly signOut: () => void;
 }) {
   const nav = useRef<HTMLElement>(null);
@@ -181,12 +190,18 @@ function Navigation({
           ))}
         </ul>
       </nav>
-      <Foot signOut={signOut} />
+      <Foot notifications={notifications} signOut={signOut} />
     </header>
   );
 }
 
-function Foot({ signOut }: { readonly signOut: () => void }) {
+function Foot({
+  notifications: { isOn, change: changeNotifications },
+  signOut,
+}: {
+  readonly notifications: ReturnType<typeof useNotifications>;
+  readonly signOut: () => void;
+}) {
   const [theme, setTheme] = useState(() => keptTheme(localStorage));
   const change = (): void => {
     const next = nextTheme(theme);
@@ -204,6 +219,17 @@ function Foot({ signOut }: { readonly signOut: () => void }) {
       >
         Theme: {theme}
       </button>
+      {isOn === null ? null : (
+        <button
+          type="button"
+          class="button button-quiet"
+          aria-pressed={isOn}
+          onClick={changeNotifications}
+          title="The browser tells of questions while this page is in the background"
+        >
+          Notifications: {isOn ? "on" : "off"}
+        </button>
+      )}
       <button type="button" class="button button-quiet" onClick={signOut}>
         Sign out
       </button>

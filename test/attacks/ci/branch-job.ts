@@ -5,7 +5,7 @@ import { delimiter, dirname, join } from "node:path";
 import { PROGRAM } from "../../cli/program.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
 
-const EXAMPLE = join(import.meta.dirname, "../../../examples/ci");
+const TEMPLATE = join(import.meta.dirname, "../../../templates/ci");
 
 export interface Step {
   readonly status: number | null;
@@ -13,7 +13,7 @@ export interface Step {
   readonly stderr: string;
 }
 
-/** A repository with the example's `ci/` on its branch `main`, branches of strangers, and the folder of a CI job. */
+/** A repository with the template's `ci/` on its branch `main`, branches of strangers, and the folder of a CI job. */
 export interface BranchJob extends AsyncDisposable {
   /** The bare repository that everybody pushes to. */
   readonly origin: string;
@@ -70,7 +70,7 @@ export async function branchJob({
   await mkdir(author);
   if (typeof project === "string") await cp(project, author, { recursive: true });
   else await writeAll(author, project);
-  for (const part of PARTS) await cp(join(EXAMPLE, part), join(author, "ci", part), { recursive: true });
+  for (const part of PARTS) await cp(join(TEMPLATE, part), join(author, "ci", part), { recursive: true });
   if (address !== null) await nameAddress(join(author, "ci"), address);
   git(author, "init", "--quiet", "--initial-branch=main");
   const push = (branch: string): string => {
@@ -102,7 +102,7 @@ export async function branchJob({
   };
 }
 
-const PARTS = ["corral.yaml", "workers", "policies", "scripts"];
+const PARTS = ["corral.yaml", "workers", "policies", "scripts", "code"];
 const AUTHOR = {
   GIT_CONFIG_NOSYSTEM: "1",
   GIT_AUTHOR_NAME: "A Stranger",

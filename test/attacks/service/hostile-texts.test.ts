@@ -126,8 +126,8 @@ async function postQuestions(): Promise<void> {
   };
   const asked = { project: project.dir, askedAt: new Date().toISOString(), at: "board", question } as const;
   const answers = ["once", "tree", "no"] as const;
-  questions.waiting = folder.post({ ...asked, answers })?.id ?? "";
-  const decided = folder.post({ ...asked, answers });
+  questions.waiting = folder.post({ ...asked, timeoutMs: null, answers })?.id ?? "";
+  const decided = folder.post({ ...asked, timeoutMs: null, answers });
   questions.decided = decided?.id ?? "";
   const end = {
     outcome: "denied",

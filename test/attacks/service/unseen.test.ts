@@ -60,7 +60,7 @@ function posted(paths: readonly string[], diff: string, more: { readonly command
   const asking = { run: "r", root: "r", worker: "w", runs: 1, waiting: [{ run: "r", root: "r" }] };
   const question = { ...asking, operations: ["write"] as const, paths, diff, ...more };
   const asked = { project: project.dir, askedAt: new Date().toISOString(), at: "board", question } as const;
-  return folder.post({ ...asked, answers: ["once", "tree", "no"] })?.id ?? "";
+  return folder.post({ ...asked, timeoutMs: null, answers: ["once", "tree", "no"] })?.id ?? "";
 }
 
 /** Of one new file: its name, the head of its hunk, its lines. */
@@ -137,10 +137,10 @@ describe.skipIf(NO_CHROMIUM)(`in the page, a yes${NO_CHROMIUM ? ` (${NO_CHROMIUM
     const id = posted(paths, fileDiff("/out/0", 1).join("\n"));
     await shown(id);
     const { page } = tab;
-    await page.getByRole("button", { name: /^Allow for this tree/ }).click();
+    await page.getByRole("button", { name: /^Allow for this run and its calls/ }).click();
     const names = await page.getByRole("dialog").locator(".left-names li").allTextContents();
     expect(names.map((name) => name.trim())).toEqual(paths.slice(50));
-    await page.getByRole("button", { name: "Allow for this tree, unseen" }).click();
+    await page.getByRole("button", { name: "Allow for this run and its calls, unseen" }).click();
     await expect.poll(() => stateOf(id)).toBe("decided");
     expect((await service.ask("GET", `/v1/approvals/${id}`)).json).toMatchObject({
       outcome: "approved",

@@ -95,3 +95,26 @@ describe("the image of a worker", () => {
     expect(project.declaration.mounts.find(({ path }) => path === "/images")?.mode).toBe("ro");
   });
 });
+
+describe("packages that a worker names", () => {
+  it("may be lists of names with versions", async () => {
+    const environment =
+      'environment: { pip: [lxml==5.3.0, "requests[socks]>=2,<3"], npm: ["@acme/demo", cowsay@^1.6.0] }';
+    expect(await mistakesOf(environment)).toEqual([]);
+  });
+
+  it.each([
+    ["pip: ['-r other.txt']", "environment.pip.0: must be a package of Python"],
+    ["pip: ['x @ https://example.org/x.whl']", "environment.pip.0: must be a package of Python"],
+    ["pip: [./x]", "environment.pip.0: must be a package of Python"],
+    ["pip: ['x --index-url=https://example.org']", "environment.pip.0: must be a package of Python"],
+    ["npm: [git+https://example.org/x]", "environment.npm.0: must be a package of npm"],
+    ["npm: ['x@file:../y']", "environment.npm.0: must be a package of npm"],
+    ["npm: ['x@npm:y']", "environment.npm.0: must be a package of npm"],
+    ["npm: [../x]", "environment.npm.0: must be a package of npm"],
+    ["npm: []", "environment.npm: "],
+  ])("name no other place: %s", async (environment, message) => {
+    const [mistake = ""] = await mistakesOf(`environment: { ${environment} }`);
+    expect(mistake).toContain(message);
+  });
+});

@@ -48,6 +48,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
     ),
     directoryEntered: true,
     command,
+    interpreter: null,
     secretsTaken: false,
     flaws: [],
   };

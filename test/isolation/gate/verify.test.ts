@@ -275,8 +275,17 @@ describe("a cell that is not what was planned is refused, and named is", () => {
 
   it("a command that the image does not hold", () => {
     expect(violations(altered(SOUND_REPORT, "/usr/bin/do\n", "\n"))).toEqual([
-      { code: "COMMAND_NOT_FOUND", command: "do", image: "corral/base" },
+      { code: "COMMAND_NOT_FOUND", command: "do", image: "corral/base", searched: plan.env.PATH },
     ]);
+  });
+
+  it("a script whose first line names a program that is missing, whatever else that line is", () => {
+    for (const line of ["/bin/sh\r", "== end", "==> /proc/self/limits <=="]) {
+      const script = altered(SOUND_REPORT, "/usr/bin/do\n", `/usr/bin/do\n== interpreter\n ${line}\n`);
+      expect(violations(script)).toEqual([
+        { code: "COMMAND_NOT_FOUND", command: "do", image: "corral/base", interpreter: line },
+      ]);
+    }
   });
 
   it("everything at once", () => {

@@ -154,8 +154,8 @@ describe("check", () => {
     expect(ok).toBe(false);
     expect(failing.map(({ path, message }) => [path.join(" > "), message])).toEqual([
       ["a", expect.stringContaining("`corral images pull nobody/nothing` prints what to write")],
-      ["a > b", expect.stringContaining("Run `corral images build pyton`")],
-      ["b", expect.stringContaining("Run `corral images build pyton`")],
+      ["a > b", expect.stringContaining("It has corral/base, corral/documents, corral/node, corral/python.")],
+      ["b", expect.stringContaining("It has corral/base, corral/documents, corral/node, corral/python.")],
     ]);
   });
 

@@ -121,7 +121,7 @@ describe("packages of pip", () => {
   });
 
   it("leave nothing if the run is cancelled meanwhile; without hashes they are then any that the index has", async () => {
-    const project = await open(pip(), { "requirements.txt": "# any version\ndemo\n" });
+    const project = await open({ ...pip(), environment: { pip: ["demo"], addresses: ADDRESSES } }, {});
     const stop = new AbortController();
     const running = project.run("w", { signal: stop.signal });
     while (!project.events.some(({ type, worker }) => type === "started" && worker.startsWith("pip:")))
@@ -161,6 +161,14 @@ describe("packages of npm", () => {
     expect(result.stdout, JSON.stringify(result.error)).toBe("ran\nhello from npm\nran\nhello from npm\nran\n");
     const paths = project.planOf("w").mounts.map(({ path, mode }) => `${path} ${mode}`);
     expect(paths).toEqual(expect.arrayContaining(["/env/node ro", "/node_modules ro"]));
+  });
+
+  it("may be a list of names, for which npm looks", async () => {
+    const environment = { npm: ["@acme/demo@^1.0.0"], addresses: ADDRESSES };
+    const project = await open({ ...npm(sh(`node -p "require('@acme/demo')"`)), environment }, {});
+    const result = await project.run("w");
+    expect(result.stdout, JSON.stringify(result.error)).toBe("ran\nhello from npm\n");
+    expect(await storedEnvironments(project.stateDir)).toMatchObject([{ name: "npm:@acme/demo@^1.0.0" }]);
   });
 
   it("with other contents than the lock file says are not installed", async () => {

@@ -14,9 +14,9 @@ describe("endingOf", () => {
     [0, { status: "succeeded", exitCode: 0, signal: null }],
     [1, { status: "failed", exitCode: 1, signal: null }],
     [128, { status: "failed", exitCode: 128, signal: null }],
-    [134, { status: "signaled", exitCode: null, signal: "SIGABRT" }],
-    [153, { status: "disk_limit", exitCode: null, signal: "SIGXFSZ" }],
-    [157, { status: "signaled", exitCode: null, signal: "SIGIO" }],
+    [134, { status: "signaled", exitCode: 134, signal: "SIGABRT" }],
+    [153, { status: "signaled", exitCode: 153, signal: "SIGXFSZ" }],
+    [157, { status: "signaled", exitCode: 157, signal: "SIGIO" }],
     [255, { status: "failed", exitCode: 255, signal: null }],
   ])("tells exit code %i", (code, ending) => {
     expect(endingOf(exited(code), null)).toEqual(ending);
@@ -24,7 +24,7 @@ describe("endingOf", () => {
 
   it("blames memory only on a worker that was itself killed", () => {
     expect(endingOf(exited(137, true), null).status).toBe("oom_killed");
-    expect(endingOf(exited(137, false), null)).toEqual({ status: "signaled", exitCode: null, signal: "SIGKILL" });
+    expect(endingOf(exited(137, false), null)).toEqual({ status: "signaled", exitCode: 137, signal: "SIGKILL" });
     expect(endingOf(exited(1, true), null)).toEqual({ status: "failed", exitCode: 1, signal: null });
     expect(endingOf(exited(0, true), null).status).toBe("succeeded");
   });

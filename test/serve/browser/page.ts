@@ -11,6 +11,8 @@ export const WIDTHS = [1280, 390] as const;
 export interface Look {
   readonly theme?: (typeof THEMES)[number];
   readonly width?: number;
+  /** Used with a finger. */
+  readonly isTouched?: boolean;
 }
 
 /** A page of the service, signed in, in a profile of its own. */
@@ -29,12 +31,14 @@ export interface TestPage extends AsyncDisposable {
 export async function signedIn(
   browser: Browser,
   service: Pick<TestService, "port" | "token">,
-  { theme = "light", width = 1280, token = service.token }: Look & { readonly token?: string } = {},
+  { theme = "light", width = 1280, isTouched = false, token = service.token }: Look & { readonly token?: string } = {},
 ): Promise<TestPage> {
   const context = await browser.newContext({
     viewport: { width, height: width < 600 ? 844 : 800 },
     colorScheme: theme,
     reducedMotion: "reduce",
+    hasTouch: isTouched,
+    isMobile: isTouched,
     deviceScaleFactor: 1,
   });
   const page = await context.newPage();

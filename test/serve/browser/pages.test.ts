@@ -123,6 +123,31 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     await expect.poll(() => items.count()).toBe(10);
   });
 
+  it("paints no fleet with failures green, and names item, fleet and cause of changes that wait", async () => {
+    const body = { worker: "writer", items: [{ key: "letter 1" }], template: { key: "{key}" } };
+    const { fleet } = (await service.ask("POST", "/v1/fleets", { body })).json;
+    await shown.anew();
+    const { page } = shown;
+    await shown.go("#/fleets");
+    const row = page.getByRole("table", { name: "Fleets" }).getByRole("row").filter({ hasText: ended });
+    expect(await row.locator(".badge").textContent()).toContain("done, with failures");
+    expect(await row.locator(".badge-good").count()).toBe(0);
+    await expect.poll(async () => (await service.ask("GET", `/v1/fleets/${fleet}`)).json.state).toBe("done");
+    await shown.go("#/changesets");
+    const changes = page.getByRole("table", { name: "Changesets" }).getByRole("row").filter({ hasText: "letter 1" });
+    await changes.waitFor();
+    expect(await changes.getByRole("link", { name: "letter 1" }).getAttribute("href")).toContain(fleet);
+    expect(await changes.textContent()).toMatch(/failed/);
+  });
+
+  it("has room for a finger", async () => {
+    await using touched = await signedIn(browser, service, { width: 390, isTouched: true });
+    await touched.go(`#/fleets/${ended}`);
+    const retry = touched.page.getByRole("button", { name: /failed item/ });
+    await retry.waitFor();
+    expect((await retry.boundingBox())?.height).toBeGreaterThanOrEqual(44);
+  });
+
   it("shows an item with what it printed, and is used by keyboard alone", async () => {
     await shown.anew();
     const { page } = shown;

@@ -98,6 +98,8 @@ export interface App {
   /** Says something for some seconds, also to screen readers. */
   readonly notify: (text: string, tone?: "good" | "bad") => void;
   readonly showHelp: () => void;
+  /** A page has asked which questions wait: the navigation counts the same. */
+  readonly sawWaiting: (page: AnswerOf<"approvals.list">) => void;
 }
 
 export const AppContext = createContext<App | null>(null);

@@ -2,6 +2,7 @@ import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { AnswerOf } from "../../../operations/contract/table.ts";
 import { countText } from "../../../text/amounts.ts";
+import { toldApart } from "../../../text/visible.ts";
 import { useShortcuts } from "../app/resource.ts";
 import { Visible } from "./visible.tsx";
 
@@ -82,6 +83,7 @@ export function MachineTable<M extends Shown>({
   /** More about one: sentences, or links. */
   readonly note: (machine: M) => ComponentChildren;
 }) {
+  const nameOf = toldApart(machines);
   return (
     <Table
       label="Machines"
@@ -90,9 +92,9 @@ export function MachineTable<M extends Shown>({
       columns={[
         {
           title: "Machine",
-          cell: ({ name }) => (
+          cell: ({ id }) => (
             <strong class="machine-name">
-              <Visible text={name} max={60} />
+              <Visible text={nameOf(id)} max={67} />
             </strong>
           ),
         },

@@ -118,6 +118,12 @@ export function StatusBadge({ status }: { readonly status: string }) {
   return <Badge tone={toneOf(status)}>{words(status)}</Badge>;
 }
 
+/** Of a fleet: it is done also if items failed, and then it did not end well. */
+export function FleetBadge({ state, failed }: { readonly state: string; readonly failed: number }) {
+  if (state !== "done" || failed === 0) return <StatusBadge status={state} />;
+  return <Badge tone="bad">done, with failures</Badge>;
+}
+
 /** What is not known ended badly. */
 export function toneOf(status: string): Tone {
   return TONES[status] ?? "bad";

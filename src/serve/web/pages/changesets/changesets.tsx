@@ -342,6 +342,7 @@ function ChangesetList() {
   return (
     <>
       <h1>Changesets</h1>
+      <FleetGroups changesets={data?.changesets ?? []} reload={reload} />
       {error === null ? null : <ErrorNote error={error} retry={reload} />}
       {data === null && error === null ? <Loading what="changesets" /> : null}
       {data === null ? null : data.changesets.length === 0 ? (
@@ -359,7 +360,9 @@ function ChangesetList() {
           linkOf={({ id }) => hrefTo(["changesets", id])}
           columns={[
             { title: "Worker", kind: "main", cell: ({ worker }) => <Visible text={worker} max={80} /> },
+            { title: "Item", cell: ({ fleet, item }) => <OfItem fleet={fleet} item={item} /> },
             { title: "Changes", cell: ({ counts, applying }) => (applying ? "being applied" : countsText(counts)) },
+            { title: "Why", kind: "text", isExtra: true, cell: ({ why }) => <Visible text={why ?? ""} max={200} /> },
             { title: "Project", isExtra: true, cell: ({ project }) => <Visible text={project} max={60} /> },
             { title: "Made", kind: "number", cell: ({ createdAt }) => <Ago at={createdAt} now={now} /> },
             { title: "Changeset", isExtra: true, cell: ({ id }) => <code>{id}</code> },
@@ -370,6 +373,104 @@ function ChangesetList() {
         {`More changesets wait: these are the oldest ${data?.changesets.length}. Those that are decided make room for the next.`}
       </CutNote>
     </>
+  );
+}
+
+type ListedChangeset = AnswerOf<"changesets.list">["changesets"][number];
+
+/** Names in a dialog; the rest is counted. */
+const NAMED = 10;
+
+/** What items of one fleet left can be decided on together. */
+function FleetGroups({
+  changesets,
+  reload,
+}: {
+  readonly changesets: readonly ListedChangeset[];
+  readonly reload: () => void;
+}) {
+  const { client, notify } = useApp();
+  const mayDecide = useMay("decide");
+  // What comes while the dialog is open is not decided by it.
+  const [asking, setAsking] = useState<{
+    readonly deed: "apply" | "discard";
+    readonly all: readonly ListedChangeset[];
+  } | null>(null);
+  const groups = Map.groupBy(
+    changesets.filter(({ fleet }) => fleet !== null),
+    ({ fleet }) => fleet ?? "",
+  );
+  const chosen = asking?.all ?? [];
+  const decide = async (deed: "apply" | "discard", all: readonly ListedChangeset[]): Promise<void> => {
+    let left = 0;
+    for (const { id: changeset } of all) {
+      try {
+        const { digest } = await client.call("changesets.show", { changeset });
+        if (deed === "discard") await client.call("changesets.discard", { changeset, digest });
+        else left += (await client.call("changesets.apply", { changeset, digest })).left > 0 ? 1 : 0;
+      } catch {
+        // Another was faster, or it cannot be applied: it stays in the list, with the reason on its page.
+        left += 1;
+      }
+    }
+    const done = counted(all.length - left, "changeset");
+    notify(`${done} ${deed === "apply" ? "applied" : "discarded"}${left === 0 ? "" : `, ${left} left`}.`);
+    reload();
+  };
+  if (!mayDecide) return null;
+  return (
+    <>
+      <ul class="changeset-groups">
+        {[...groups].map(([fleet, all]) =>
+          all.length < 2 ? null : (
+            <li key={fleet} class="actions">
+              <span>
+                {counted(all.length, "changeset")} of fleet <code>{fleet}</code>
+              </span>
+              <Button act={() => setAsking({ deed: "apply", all })}>Apply all</Button>
+              <Button kind="danger" act={() => setAsking({ deed: "discard", all })}>
+                Discard all
+              </Button>
+            </li>
+          ),
+        )}
+      </ul>
+      {asking === null ? null : (
+        <Confirm
+          title={`${asking.deed === "apply" ? "Apply" : "Discard"} ${counted(chosen.length, "changeset")}?`}
+          deed={asking.deed === "apply" ? "Apply all, unseen" : "Discard all"}
+          close={() => setAsking(null)}
+          act={() => {
+            setAsking(null);
+            void decide(asking.deed, chosen);
+          }}
+        >
+          <p>
+            Of{" "}
+            <Visible
+              text={chosen
+                .slice(0, NAMED)
+                .map((one) => one.item ?? one.id)
+                .join(", ")}
+              max={600}
+            />
+            {chosen.length > NAMED ? ` and ${countText(chosen.length - NAMED)} more` : ""}.{" "}
+            {asking.deed === "apply"
+              ? "Their changes are not shown here. What a program of this machine would execute waits for its own page."
+              : "What they wrote is removed."}
+          </p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function OfItem({ fleet, item }: { readonly fleet: string | null; readonly item: string | null }) {
+  if (fleet === null) return null;
+  return (
+    <a href={hrefTo(["fleets", fleet], item === null ? {} : { key: item })}>
+      <Visible text={item ?? `of fleet ${fleet}`} max={60} />
+    </a>
   );
 }
 

@@ -5,7 +5,7 @@ import { type PageProps, useApp, useMay, useNow, useResource } from "../../app/r
 import { Button, Confirm } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { MachineTable, Table } from "../../components/table.tsx";
-import { Ago, CodeBlock, StatusBadge, toneOf, Visible } from "../../components/visible.tsx";
+import { Ago, CodeBlock, FleetBadge, StatusBadge, toneOf, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { ItemDialog, ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
@@ -40,7 +40,7 @@ function FleetList() {
           linkOf={({ id }) => hrefTo(["fleets", id])}
           columns={[
             { title: "Worker", kind: "main", cell: ({ spec }) => <Visible text={spec.worker} max={80} /> },
-            { title: "State", cell: ({ state }) => <StatusBadge status={state} /> },
+            { title: "State", cell: ({ state, counts: { failed } }) => <FleetBadge state={state} failed={failed} /> },
             { title: "Done", cell: ({ counts }) => <Done counts={counts} /> },
             {
               title: "Failed",
@@ -61,10 +61,15 @@ function FleetList() {
   );
 }
 
-function Done({ counts: { done, total } }: Pick<Fleet, "counts">) {
+function Done({ counts: { done, failed, total } }: Pick<Fleet, "counts">) {
   return (
     <span class="fleet-done">
-      <progress max={Math.max(1, total)} value={done} aria-label="Done" />
+      <progress
+        class={failed > 0 ? "with-failures" : undefined}
+        max={Math.max(1, total)}
+        value={done}
+        aria-label="Done"
+      />
       <span>
         {countText(done)} of {countText(total)}
       </span>
@@ -170,7 +175,7 @@ function FleetPage({ id, query }: { readonly id: string; readonly query: Readonl
       </nav>
       <div class="page-head">
         <h1>
-          <Visible text={spec.worker} max={80} /> <StatusBadge status={fleet.state} />
+          <Visible text={spec.worker} max={80} /> <FleetBadge state={fleet.state} failed={counts.failed} />
         </h1>
         <Actions fleet={fleet} reload={reload} />
       </div>

@@ -1,4 +1,4 @@
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../../../client/client.ts";
 import { type PageProps, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
@@ -16,7 +16,7 @@ const SETTLE_MS = 500;
  */
 export function Inbox({ parts: [chosen], query }: PageProps) {
   const isHistory = query.state === "decided";
-  const { client, notify } = useApp();
+  const { client, notify, sawWaiting } = useApp();
   const may = useMay("decide");
   const now = useNow();
   const list = useResource(
@@ -26,6 +26,9 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
       everyMs: EVERY_MS,
     },
   );
+  useEffect(() => {
+    if (list.data !== null && !isHistory) sawWaiting(list.data);
+  }, [list.data, isHistory, sawWaiting]);
   const approvals = list.data?.approvals ?? [];
   const ids = approvals.map(({ id }) => id);
   const id = chosen ?? ids[0] ?? null;
@@ -61,7 +64,7 @@ export function Inbox({ parts: [chosen], query }: PageProps) {
     try {
       await client.call("approvals.decide", body);
       notify(
-        `${answer === "no" ? "Denied" : answer === "tree" ? "Allowed for this tree" : "Allowed once"}: ${shown.question.worker}`,
+        `${answer === "no" ? "Denied" : answer === "tree" ? "Allowed for this run and its calls" : "Allowed once"}: ${shown.question.worker}`,
       );
       go(next);
     } catch (fault) {

@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
-import { counted, words } from "../../../../text/amounts.ts";
+import { counted, durationText, words } from "../../../../text/amounts.ts";
 import { visibleName } from "../../../../text/visible.ts";
 import { useShortcuts } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
@@ -23,7 +23,7 @@ const ANSWERS: readonly {
   readonly kind: "primary" | "plain" | "danger";
 }[] = [
   { answer: "once", text: "Allow once", key: "a", kind: "primary" },
-  { answer: "tree", text: "Allow for this tree", key: "t", kind: "plain" },
+  { answer: "tree", text: "Allow for this run and its calls", key: "t", kind: "plain" },
   { answer: "no", text: "Deny", key: "x", kind: "danger" },
 ];
 
@@ -104,6 +104,9 @@ export function QuestionView({
           </code>
         </a>{" "}
         · asked <Ago at={approval.askedAt} now={now} />
+        {state !== "waiting" || approval.timeoutMs === null
+          ? null
+          : `; denied without an answer within ${durationText(approval.timeoutMs)}`}
       </p>
       {waiting.length > 1 ? (
         <p class="waiting-runs">
@@ -233,7 +236,13 @@ function Decided({
   return (
     <p class="decided" role="status">
       <StatusBadge status={outcome ?? "decided"} />
-      {scope === null ? null : scope === "once" ? " once" : ` for the ${words(scope)}`}
+      {scope === null
+        ? null
+        : scope === "once"
+          ? " once"
+          : scope === "tree"
+            ? " for the run and its calls"
+            : ` for the ${words(scope)}`}
       {by === null ? null : (
         <>
           {" "}

@@ -163,12 +163,13 @@ function ActiveFleets({ fleets }: { readonly fleets: readonly Fleet[] }) {
   return (
     <Part title="Active fleets" more={hrefTo(["fleets"])}>
       <ul class="bars">
-        {fleets.map(({ id, spec: { worker }, counts: { total, done } }) => (
+        {fleets.map(({ id, spec: { worker }, counts: { total, done, failed } }) => (
           <li key={id}>
             <a href={hrefTo(["fleets", id])}>
               <Visible text={worker} max={80} />
             </a>
             <progress
+              class={failed > 0 ? "with-failures" : undefined}
               max={Math.max(1, total)}
               value={done}
               aria-label={`${countText(done)} of ${counted(total, "item")}`}

@@ -34,7 +34,7 @@ function Projects() {
 function ProjectWorkers({ project, isOnly }: { readonly project: string; readonly isOnly: boolean }) {
   const { data, error, reload } = useResource("workers.list", { project });
   return (
-    <section>
+    <section class="worker-section">
       {isOnly ? null : (
         <h2 class="worker-project">
           <Visible text={project} max={80} />
