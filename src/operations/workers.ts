@@ -1,5 +1,4 @@
 import { basename } from "node:path";
-import type { Readable } from "node:stream";
 import type { ModelMessage } from "ai";
 import { MAX_CONTINUED, transcriptFrom } from "../agent/continued.ts";
 import type { Transcripts } from "../agent/transcript.ts";
@@ -13,7 +12,7 @@ import type { Attachment, Continued } from "../run/model/job.ts";
 import { permissionOf, rootSandbox } from "../run/model/permission.ts";
 import { describeAll, type RunResult } from "../run/model/result.ts";
 import { openPreview } from "../run/open/preview.ts";
-import { run } from "../run/run.ts";
+import { type RunRequest, run } from "../run/run.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { currentOwner, isDead, parseOwner } from "../state/owner.ts";
 import { printableLine } from "../text/visible.ts";
@@ -73,14 +72,7 @@ function isRunning(text: string | undefined): boolean {
  */
 export type AttachedPath = string | { readonly path: string; readonly name?: string };
 
-export interface WorkerRun {
-  readonly worker: WorkerDefinition;
-  /** The arguments of its command that the user gave, for the audit trail. Absent: none. */
-  readonly words?: readonly string[];
-  /** JSON for the worker's standard input, or for an agent to read; absent: none. */
-  readonly input?: unknown;
-  /** What its command reads on standard input after `input`, as it comes. Absent: nothing. */
-  readonly stdin?: Readable;
+export interface WorkerRun extends Omit<RunRequest, "attachments" | "continues" | "policy"> {
   readonly attachments?: readonly AttachedPath[];
   /** For an agent: the id of a run of it that has ended, whose conversation is continued. */
   readonly continues?: string;
@@ -88,12 +80,6 @@ export interface WorkerRun {
   readonly cwd: string;
   /** Instead of the project's policy; null: the project's. */
   readonly policy: string | null;
-  /** Asks about every host that it tries to reach. Absent: false. */
-  readonly learnsNetwork?: boolean;
-  /** Applies what the worker changed even if it fails, where this needs no further consent. Absent: false, and it waits. */
-  readonly appliesFailed?: boolean;
-  /** Cancels the run: it ends as `cancelled`, and nothing is left of it. */
-  readonly signal: AbortSignal;
 }
 
 /**

@@ -56,7 +56,9 @@ export interface RunRequest {
   readonly policy?: string;
   /** Asks about every host that the worker, or one that it calls, tries to reach. Absent: false. */
   readonly learnsNetwork?: boolean;
+  /** Applies what the worker changed even if it fails, where this needs no further consent. Absent: false, and it waits. */
   readonly appliesFailed?: boolean;
+  /** Cancels the run: it ends as `cancelled`, and nothing is left of it. */
   readonly signal: AbortSignal;
 }
 

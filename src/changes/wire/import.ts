@@ -144,7 +144,7 @@ async function draftOf(
   };
 }
 
-/** As the machine says; the real facts are those of the content, once it is here. */
+/** As the machine says: those of no entry here, since no file system numbers its files from 0. */
 function claimed({ type, mode, bytes }: WireEntry): EntryFacts {
   return { type, mode, size: bytes, inode: "0", mtimeNs: "0", ctimeNs: "0" };
 }
@@ -247,7 +247,7 @@ async function baseAtHome(
   mounts: OpenMounts,
   signal: AbortSignal | undefined,
 ): Promise<AtHome> {
-  const none = { base: base === null ? null : nothing(base), overHidden: false };
+  const none = { base: base === null ? null : claimed(base), overHidden: false };
   const parts = names.flatMap((name) => nameText(name) ?? []);
   // A name that is not UTF-8 is refused.
   if (parts.length !== names.length) return none;
@@ -262,11 +262,6 @@ async function baseAtHome(
   if (isHidden) return { ...none, overHidden: kind === "create" };
   const isSame = base !== null && (await isSameEntry(slot, now, base, kind, signal));
   return isSame ? { base: now, overHidden: false } : none;
-}
-
-/** No entry has it: no file system numbers its files from 0. */
-function nothing({ type, mode, bytes }: WireEntry): EntryFacts {
-  return { type, mode, size: bytes, inode: "0", mtimeNs: "0", ctimeNs: "0" };
 }
 
 async function isSameEntry(

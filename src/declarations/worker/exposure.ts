@@ -1,10 +1,7 @@
 import { lstat } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { ApprovalRules } from "../../sandbox/approval.ts";
-import type { Limits } from "../../sandbox/limits.ts";
 import type { Mode, Mount } from "../../sandbox/mount.ts";
-import type { ZoneNeed } from "../../sandbox/sandbox.ts";
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { Needs, PathNeed } from "../../sandbox/sandbox.ts";
 import { type SecretSource, secretPlace } from "../../secrets/read-secret.ts";
 import type { RawNetwork } from "../network/rule-terms.ts";
 import { fileFault, followed, plantedLinkFault } from "../place/host-place.ts";
@@ -82,38 +79,21 @@ function holds(outer: string, inner: string): boolean {
 }
 
 /**
- * What a worker declares in its file: checked in form, but its paths are still text.
+ * What a worker declares in its file: checked in form, but its paths are still text, as written: `/data/a.md`, `data/a.md`,
+ * `data:a.md`, `~/a.md`.
  *
  * `resolveNeeds` makes `Needs` of it, once the caller's mounts are known. Absence has the same meaning as there.
  */
-export interface RawNeeds {
-  readonly zones?: readonly ZoneNeed[];
+export interface RawNeeds
+  extends Omit<Needs, "paths" | "allowRead" | "allowWrite" | "workingDir" | "network" | "policy"> {
   readonly paths?: readonly RawPathNeed[];
-  readonly inherit?: boolean;
-  /** Virtual paths as written: `/data/a.md`, `data/a.md`, `data:a.md`, `~/a.md`. */
   readonly allowRead?: readonly string[];
   readonly allowWrite?: readonly string[];
-  readonly readonly?: boolean;
-  readonly approval?: ApprovalRules;
-  readonly stage?: true;
-  readonly discard?: true;
   readonly workingDir?: string;
   readonly network?: RawNetwork;
-  /** Names of secrets that it has inside of its cell. */
-  readonly secrets?: readonly string[];
-  readonly limits?: Limits;
 }
 
-export interface RawPathNeed {
-  readonly name: string;
-  /** Its place in the namespace; absent: `/NAME`. */
-  readonly at?: VirtualPath;
+export interface RawPathNeed extends Omit<PathNeed, "host"> {
   /** A host path, relative to the project. */
   readonly root: string;
-  readonly mode: Mode;
-  readonly suffixes?: readonly string[];
-  readonly maxFileBytes?: number;
-  readonly approval?: ApprovalRules;
-  readonly stage?: true;
-  readonly discard?: true;
 }

@@ -4,32 +4,20 @@ import type { Decision } from "../../approval/approver.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { examine, hasMoreValues, isTooDeep, MAX_JSON_VALUES } from "../../json/parse-json.ts";
 import { outputError, type SchemaChecks } from "../../run/model/job.ts";
+import { RUN_STATUSES } from "../../run/model/result.ts";
 import type { ItemResult } from "../model/item.ts";
 import type { Settlement } from "../model/queue.ts";
 import type { AskedElsewhere, Delivered, Runner, WorkStore } from "../model/work.ts";
 import { QuestionsElsewhere } from "./machine-questions.ts";
 
-/** What a run can end as. The rest is the coordinator's word alone: `cached`, `pending`, and what a person decides. */
-const STATUSES = [
-  "succeeded",
-  "failed",
-  "signaled",
-  "oom_killed",
-  "refused",
-  "denied",
-  "lost",
-  "timed_out",
-  "cancelled",
-  "output_limit",
-  "disk_limit",
-];
 const MAX_TEXT = 64 * 1024;
 const text = z.string().max(MAX_TEXT);
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const time = z.iso.datetime();
 
+/** `status`: the rest is the coordinator's word alone: `cached`, `pending`, and what a person decides. */
 const shape = z.object({
-  status: z.enum(STATUSES),
+  status: z.enum(RUN_STATUSES),
   exitCode: z.number().int().min(-1).max(255).nullable(),
   output: z.unknown(),
   error: z.object({ code: z.string().regex(/^[A-Z][A-Z_]{0,63}$/), message: text }).nullable(),

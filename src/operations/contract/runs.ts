@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { RUN_STATUSES } from "../../run/model/result.ts";
 import {
   answer,
   changeset,
@@ -23,24 +24,9 @@ const MAX_INPUT_BYTES = 8 * 1024 ** 2;
 const MAX_LISTED = 500;
 export const MAX_WAIT_S = 60;
 
-/** How a run can end. */
-export const END_STATUSES = [
-  "succeeded",
-  "failed",
-  "signaled",
-  "oom_killed",
-  "refused",
-  "denied",
-  "lost",
-  "timed_out",
-  "cancelled",
-  "output_limit",
-  "disk_limit",
-] as const;
-
 /* Known values for those who generate a client; a later Corral may have more. */
-const resultStatus = z.union([z.enum(END_STATUSES), z.string()]);
-const runStatus = z.union([z.enum([...END_STATUSES, "running", "interrupted", "closed"]), z.string()]);
+const resultStatus = z.union([z.enum(RUN_STATUSES), z.string()]);
+const runStatus = z.union([z.enum([...RUN_STATUSES, "running", "interrupted", "closed"]), z.string()]);
 
 const streamSize = z.object({ bytes: z.int(), keptBytes: z.int() }).meta({ id: "StreamSize" });
 const held = answer({

@@ -187,18 +187,14 @@ const STORED_KINDS: readonly StoredKind[] = [
     unit: "versions",
     one: "version",
     rule: "what Node compiled and did not use for 30 days; made again",
-    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).compiled, ANYTHING, signal),
-    collect: async ({ stateDir }, options) =>
-      await removeOld(await stateEntries(statePaths(stateDir).compiled, ANYTHING), options),
+    ...madeAgain("compiled"),
   },
   {
     name: "names",
     unit: "files",
     one: "file",
     rule: "users of cells that no run was given for 30 days; made again",
-    measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).sharedNames, ANYTHING, signal),
-    collect: async ({ stateDir }, options) =>
-      await removeOld(await stateEntries(statePaths(stateDir).sharedNames, ANYTHING), options),
+    ...madeAgain("sharedNames"),
   },
   {
     name: "environments",
@@ -260,6 +256,15 @@ const STORED_KINDS: readonly StoredKind[] = [
 
 /** What no other kind is. */
 const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled|environments|runc)$)/;
+
+/** For a directory whose entries Corral makes again when it needs them. */
+function madeAgain(place: "compiled" | "sharedNames"): Pick<StoredKind, "measure" | "collect"> {
+  const dirOf = ({ stateDir }: MachinePlace): string => statePaths(stateDir)[place];
+  return {
+    measure: (machine, signal) => measuredEntries(dirOf(machine), ANYTHING, signal),
+    collect: async (machine, options) => await removeOld(await stateEntries(dirOf(machine), ANYTHING), options),
+  };
+}
 
 async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
   const entries = await stateEntries(dir, fits);

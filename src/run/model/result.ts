@@ -11,10 +11,16 @@ export class UnfinishedChanges extends Error {
   override readonly name = "UnfinishedChanges";
 }
 
+const STOP_REASONS = ["timed_out", "cancelled", "output_limit", "disk_limit"] as const;
 /** Why Corral itself ended a run. */
-export type StopReason = "timed_out" | "cancelled" | "output_limit" | "disk_limit";
+export type StopReason = (typeof STOP_REASONS)[number];
 
-export type RunStatus = "succeeded" | "failed" | "signaled" | "oom_killed" | "refused" | "denied" | "lost" | StopReason;
+/** How a run can end. */
+export const RUN_STATUSES = [
+  ...(["succeeded", "failed", "signaled", "oom_killed", "refused", "denied", "lost"] as const),
+  ...STOP_REASONS,
+] as const;
+export type RunStatus = (typeof RUN_STATUSES)[number];
 
 /** The result of a run: one shape for success and failure. Safe to show to the caller: it holds no host path. */
 export interface RunResult {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { ROUTES } from "../../../src/operations/contract/routes.ts";
-import { END_STATUSES } from "../../../src/operations/contract/runs.ts";
 import { type AnswerOf, CONTRACT } from "../../../src/operations/contract/table.ts";
 import type { StoppedRun } from "../../../src/operations/runs.ts";
 import type { RunStatus } from "../../../src/run/model/result.ts";
+import { RUN_STATUSES } from "../../../src/run/model/result.ts";
 import { openApi } from "../../../src/serve/api/openapi.ts";
 import type { Handlers } from "../../../src/serve/http/router.ts";
 import { Description } from "../../serve/description.ts";
@@ -45,8 +45,8 @@ describe("the contract", () => {
   });
 
   it("knows each way in which a run ends", () => {
-    const known: readonly RunStatus[] = END_STATUSES;
-    const missing: Exclude<RunStatus, (typeof END_STATUSES)[number]>[] = [];
+    const known: readonly RunStatus[] = RUN_STATUSES;
+    const missing: Exclude<RunStatus, (typeof RUN_STATUSES)[number]>[] = [];
     expect(known.length).toBeGreaterThan(missing.length);
   });
 });

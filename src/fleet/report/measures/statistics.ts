@@ -195,16 +195,9 @@ export function ticksUpTo(max: number, wanted: number): number[] {
 }
 
 const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000] as const;
+const MILLISECONDS = [1, 2, 5, 10, 20, 50, 100, 200, 500];
 const TIME_STEPS = [
-  1,
-  2,
-  5,
-  10,
-  20,
-  50,
-  100,
-  200,
-  500,
+  ...MILLISECONDS,
   ...[1, 2, 5, 10, 15, 30].map((seconds) => seconds * SECOND),
   ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE),
   ...[1, 2, 3, 6, 12].map((hours) => hours * HOUR),
@@ -226,15 +219,7 @@ export function timeTicks(fromMs: number, toMs: number, wanted = 8): number[] {
 const LOG_TICKS = [1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 10 * HOUR, DAY, 10 * DAY, 100 * DAY];
 
 const FINE_LOG_TICKS = [
-  1,
-  2,
-  5,
-  10,
-  20,
-  50,
-  100,
-  200,
-  500,
+  ...MILLISECONDS,
   ...[1, 2, 5, 10, 20].map((seconds) => seconds * SECOND),
   ...[1, 2, 5, 10, 20].map((minutes) => minutes * MINUTE),
   ...[1, 2, 5, 10].map((hours) => hours * HOUR),
