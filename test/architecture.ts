@@ -107,7 +107,7 @@ const MAY_READ_DISKS = [
 ];
 /** Files elsewhere that touch the disk, and what for. */
 const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
-  "fleet/postgres/queue-url.ts": "reads the certificate that the address of the queue names",
+  "fleet/postgres/connection.ts": "reads the certificate that the address of the queue names",
   "fleet/items/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
   "serve/http/listener.ts": "makes the service's own socket, and removes one that a dead service left",

@@ -9,8 +9,7 @@ import { formatBytes } from "../text/amounts.ts";
 import { present } from "../text/present.ts";
 import { changesApart } from "./diff.ts";
 import { type Change, type ChangedMount, type Changeset, placesAbove } from "./model/changeset.ts";
-import { BytesBudget, type Draft, inOrderOfApplying, judged, TooManyChanges } from "./scan/judge.ts";
-import { scanView } from "./scan/scan.ts";
+import { BytesBudget, type Draft, inOrderOfApplying, judged, scanView, TooManyChanges } from "./scan/scan.ts";
 import { digestAt, nameOf } from "./snapshot.ts";
 import type { View } from "./view/view.ts";
 

@@ -7,8 +7,8 @@ import { fileFault } from "./place/host-place.ts";
 import type { Project } from "./project.ts";
 import { nameFault } from "./terms/names.ts";
 import { type Checked, checkShape, parseYaml, readDeclarationFile, type YamlDocument } from "./yaml/document.ts";
-import { nearest } from "./yaml/issue.ts";
 import { DeclarationError, type Problem } from "./yaml/problem.ts";
+import { nearest } from "./yaml/shape.ts";
 
 /** A fleet, from its file: one worker, its items, and how each item's run is made of them. */
 export interface FleetDefinition {

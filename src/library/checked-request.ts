@@ -1,4 +1,4 @@
-import { nearest } from "../declarations/yaml/issue.ts";
+import { nearest } from "../declarations/yaml/shape.ts";
 import { CONSENTS, OPERATIONS } from "../sandbox/approval.ts";
 import { LIMIT_NAMES } from "../sandbox/limits.ts";
 

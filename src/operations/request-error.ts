@@ -1,4 +1,4 @@
-import { nearest } from "../declarations/yaml/issue.ts";
+import { nearest } from "../declarations/yaml/shape.ts";
 import type { DescribedViolation } from "../run/model/result.ts";
 import { printableLine } from "../text/visible.ts";
 

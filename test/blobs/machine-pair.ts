@@ -8,7 +8,7 @@ import { applyChangeset } from "../../src/changes/apply/application.ts";
 import type { Settled } from "../../src/changes/apply/fitness.ts";
 import { Agreed, type ChangesOf, type Collected, collectChanges } from "../../src/changes/collect.ts";
 import { openView, type View } from "../../src/changes/view/view.ts";
-import { exportChangeset } from "../../src/changes/wire/export.ts";
+import { exportChangeset } from "../../src/changes/wire/document.ts";
 import { type ImportRequest, importChangeset } from "../../src/changes/wire/import.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";

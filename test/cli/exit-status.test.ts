@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { exitStatusOf } from "../../src/cli/terminal/exit-status.ts";
+import { exitStatusOf } from "../../src/cli/terminal/terminal.ts";
 
 const none = { exitCode: null, signal: null };
 

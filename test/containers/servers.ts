@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import type Docker from "dockerode";
 import { GenericContainer, type StartedTestContainer, Wait } from "testcontainers";
-import { buildImage } from "../../src/isolation/engine/images/build-image.ts";
+import { buildImage } from "../../src/isolation/engine/images/build-images.ts";
 
 /** A server in a container of its own; disposing removes it. */
 export interface Server extends AsyncDisposable {

@@ -4,7 +4,7 @@ import pc from "picocolors";
 import { describe, expect, it } from "vitest";
 import { diffText } from "../../src/cli/changes/targets.ts";
 import { textDiff } from "../../src/files/diff/text-diff.ts";
-import { escaped } from "../../src/fleet/report/measures/escaped.ts";
+import { escaped } from "../../src/fleet/report/measures/gathered.ts";
 import { questionForm } from "../../src/mcp/connection/client-approver.ts";
 import {
   type AskedOfPerson,

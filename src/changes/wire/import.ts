@@ -26,7 +26,7 @@ import {
   type RawName,
   rawNameOf,
 } from "../model/changeset.ts";
-import type { Draft } from "../scan/judge.ts";
+import type { Draft } from "../scan/scan.ts";
 import type { View } from "../view/view.ts";
 import {
   MAX_DOCUMENT_BYTES,

@@ -14,8 +14,7 @@ import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { personAt } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import {
   type ChangesetTarget,
   countsText,

@@ -9,8 +9,16 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { type ProjectOptions, projectFolder, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { columns, paintOf, printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import {
+  columns,
+  EXIT,
+  paintOf,
+  printJson,
+  printJsonLine,
+  say,
+  stoppable,
+  type Terminal,
+} from "../terminal/terminal.ts";
 
 export interface TargetOptions extends ProjectOptions {
   /** Every changeset of the project, in the order in which they were made. */

@@ -15,8 +15,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { colorsFor, printCutList, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, EXIT, printCutList, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_COLUMNS = 80;
 /** How often Corral checks whether another user has answered, while a user reads the question. */

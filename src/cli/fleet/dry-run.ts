@@ -7,8 +7,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { colorsFor, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, EXIT, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 
 const DEFAULT_SHOWN = 3;
 const MAX_SHOWN = 1000;

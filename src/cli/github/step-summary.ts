@@ -1,13 +1,12 @@
 import { constants } from "node:fs";
-import { escaped } from "../../fleet/report/measures/escaped.ts";
+import { escaped } from "../../fleet/report/measures/gathered.ts";
 import type { FleetSummary } from "../../fleet/running/events.ts";
 import { type FleetDetails, type FleetPlace, showFleet } from "../../operations/fleets.ts";
 import { openRegular } from "../../platform/write-file.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { counted, countText, durationText } from "../../text/amounts.ts";
 import { clipped, printableLine } from "../../text/visible.ts";
-import { exitStatusOf } from "../terminal/exit-status.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import { exitStatusOf, say, type Terminal } from "../terminal/terminal.ts";
 
 /*
  * HTML in a file of Markdown. An HTML block ends at an empty line, and there is none here: line breaks of texts become spaces or character

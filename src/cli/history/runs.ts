@@ -16,8 +16,16 @@ import { agoText, counted, durationText, roughBytesText } from "../../text/amoun
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { countOf, dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { columns, printCutList, printJson, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import {
+  columns,
+  EXIT,
+  printCutList,
+  printJson,
+  printResult,
+  say,
+  stoppable,
+  type Terminal,
+} from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
 
 const MAX_NAME = 80;

@@ -14,8 +14,7 @@ import {
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { colorsFor, columns, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, columns, EXIT, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 
 interface RemoveOptions extends ProjectOptions {
   readonly unused?: boolean;

@@ -1,5 +1,4 @@
-import { ENVIRONMENT_PLACE } from "../../isolation/plan/environments.ts";
-import { type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
+import { ENVIRONMENT_PLACE, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
 import { explainWorker } from "../../operations/workers.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";

@@ -5,8 +5,7 @@ import { makeProject, type NewProject, PROJECT_KINDS, type ProjectKind } from ".
 import { shellWord } from "../../platform/shell-word.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { printJson, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, printJson, type Terminal } from "../terminal/terminal.ts";
 
 /** `corral init`: writes a project that runs as it is, and says what to type next. */
 export async function initVerb(

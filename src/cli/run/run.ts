@@ -25,9 +25,10 @@ import { printableLine } from "../../text/visible.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
 import {
   colorsFor,
+  EXIT,
+  exitStatusOf,
   printJson,
   type RunScreen,
   type Stop,

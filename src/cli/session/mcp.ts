@@ -11,9 +11,8 @@ import { personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { declaredWorker } from "../declared/declared-worker.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
 import { failureOf } from "../terminal/failure.ts";
-import { say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import { ImageLines } from "../terminal/worker-text.ts";
 import type { SessionOptions } from "./tool.ts";
 

@@ -3,8 +3,7 @@ import { endingOf } from "../../run/model/result.ts";
 import type { Session } from "../../run/session/session.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
-import { type Stop, say, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, exitStatusOf, type Stop, say, type Terminal } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
 import { inSession, type SessionOptions } from "./tool.ts";
 

@@ -15,8 +15,7 @@ import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
 import { readInput } from "../run/attachments.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT, exitStatusOf } from "../terminal/exit-status.ts";
-import { printJson, type Stop, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, exitStatusOf, printJson, type Stop, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import { ImageLines, workerTextTo } from "../terminal/worker-text.ts";
 
 export interface ToolOptions extends SessionOptions {

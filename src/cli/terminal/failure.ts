@@ -9,7 +9,7 @@ import { LATEST, RequestError, type RequestErrorCode } from "../../operations/re
 import { type DescribedViolation, UnfinishedChanges } from "../../run/model/result.ts";
 import { StateDirError } from "../../state/state-dir.ts";
 import { UsageError } from "./arguments.ts";
-import { EXIT } from "./exit-status.ts";
+import { EXIT } from "./terminal.ts";
 
 /** An error as `--json` prints it: `{"error": …}` on standard output. docs/troubleshooting.md has the codes. */
 export interface JsonError {

@@ -11,8 +11,7 @@ import {
   type Policy,
 } from "../../sandbox/policy.ts";
 import { present } from "../../text/present.ts";
-import { policyRules } from "../terms/network.ts";
-import { amountOf, limitKeys } from "../terms/terms.ts";
+import { amountOf, limitKeys, policyRules } from "../terms/terms.ts";
 import { checkShape, parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError } from "../yaml/problem.ts";
 import { byKind, byLook, type JsonLook, kindOf, later, map, size } from "../yaml/shape.ts";

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import type { Policy } from "../../sandbox/policy.ts";
 import { PACKAGE_ROOT } from "../place/package-root.ts";
 import { readDeclarationFile } from "../yaml/document.ts";
-import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
+import { nearest } from "../yaml/shape.ts";
 import { extendedBy, policyDocument, policyOf } from "./policy-yaml.ts";
 
 export interface PolicyFile {

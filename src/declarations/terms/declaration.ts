@@ -19,7 +19,6 @@ import type { Checked, KeyPath, YamlDocument } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import { byKind, later, map, namedMap } from "../yaml/shape.ts";
 import { MAX_SECRETS, mountNameFault, named, nameFault } from "./names.ts";
-import { network } from "./network.ts";
 import {
   constraints,
   constraintsOf,
@@ -27,6 +26,7 @@ import {
   limits,
   mode,
   mountPlace,
+  network,
   refuseSamePlace,
   virtualPath,
 } from "./terms.ts";

@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { isReservedName } from "../../sandbox/virtual-path.ts";
 import type { SecretSource } from "../../secrets/read-secret.ts";
-import { nearest } from "../yaml/issue.ts";
-import { map, namedMap } from "../yaml/shape.ts";
+import { map, namedMap, nearest } from "../yaml/shape.ts";
 
 const variable = z.string().superRefine((raw, context) => {
   const message = variableNameFault(raw);

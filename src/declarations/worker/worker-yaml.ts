@@ -5,8 +5,8 @@ import { environmentYaml } from "../images/environment-inputs.ts";
 import { image } from "../images/image-yaml.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { mountNameFault, named, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
-import { addressList, network } from "../terms/network.ts";
 import {
+  addressList,
   approval,
   consent,
   constraints,
@@ -14,6 +14,7 @@ import {
   limitFields,
   mode,
   mountPlace,
+  network,
   refuseSamePlace,
   sides,
   virtualPath,

@@ -7,8 +7,8 @@ import { environmentInputs } from "../images/environment-inputs.ts";
 import { fileFault, followed } from "../place/host-place.ts";
 import { secretNameFault } from "../terms/names.ts";
 import { type Checked, readDeclarationFile } from "../yaml/document.ts";
-import { nearest } from "../yaml/issue.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
+import { nearest } from "../yaml/shape.ts";
 import { exposureFault, writableFolders } from "./exposure.ts";
 import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from "./worker.ts";
 

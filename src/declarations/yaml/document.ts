@@ -2,8 +2,8 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument, visit } from "yaml";
 import type { z } from "zod";
-import { describeIssue } from "./issue.ts";
 import { DeclarationError, type Problem } from "./problem.ts";
+import { describeIssue } from "./shape.ts";
 
 /** Four bytes for each character that the parser accepts at most. */
 const MAX_BYTES = 4 * 256 * 1024;

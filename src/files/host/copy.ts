@@ -13,9 +13,8 @@ import { CHANGED, type FileOperation, HOLDS_MOUNT, intoItself, TAKEN, unfit } fr
 import { contentOf, copyContent } from "./content.ts";
 import { Descriptor, type Root } from "./descriptor.ts";
 import { openSlot, ownerIn, type Slot } from "./folder.ts";
-import { openFoundFile, refuseChanged, versionOf } from "./look.ts";
+import { emptyFolder, entriesOf, entryPath, openFoundFile, refuseChanged, TreeBudget, versionOf } from "./look.ts";
 import { dress, keeping, lookUp, replaceFile, TEMPORARY_PREFIX } from "./new-files.ts";
-import { emptyFolder, entriesOf, entryPath, TreeBudget } from "./tree.ts";
 import { type Found, typeOf, walk } from "./walk.ts";
 
 interface CopyPaths {

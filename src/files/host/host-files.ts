@@ -24,10 +24,19 @@ import { appendAll, contentOf, copyContent, overwrite, writeAll } from "./conten
 import { copyPlace, type End } from "./copy.ts";
 import { type Descriptor, type HostMount, openRoots, type Root } from "./descriptor.ts";
 import { makePlace, openSlot } from "./folder.ts";
-import { lookAtPlace, openFoundFile, readBytes, readFile, refuseChanged, versionOf } from "./look.ts";
+import {
+  entriesOf,
+  entryPath,
+  type FolderEntry,
+  lookAtPlace,
+  openFoundFile,
+  readBytes,
+  readFile,
+  refuseChanged,
+  versionOf,
+} from "./look.ts";
 import { deletePlace, movePlace } from "./move.ts";
 import { keeping, lookUp, replaceFile } from "./new-files.ts";
-import { type Entry, entriesOf, entryPath } from "./tree.ts";
 import { type Found, refuseHidden, typeOf, walk } from "./walk.ts";
 
 /**
@@ -258,7 +267,7 @@ async function addFolder(
 async function addInner(
   root: Root,
   folder: Descriptor,
-  entry: Entry,
+  entry: FolderEntry,
   paths: FolderPaths,
   draft: ListingDraft,
   signal: AbortSignal | undefined,
@@ -278,7 +287,7 @@ async function addInner(
   }
 }
 
-function sizeOf(folder: Descriptor, entry: Entry): number | null {
+function sizeOf(folder: Descriptor, entry: FolderEntry): number | null {
   if (entry.type !== "file") return null;
   try {
     using named = folder.child(entry.name);

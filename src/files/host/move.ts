@@ -15,9 +15,8 @@ import { HOLDS_MOUNT, intoItself, SAME_PLACE, unfit } from "../model/refusals.ts
 import { copyFound, type End, freeFor, taken } from "./copy.ts";
 import type { Root } from "./descriptor.ts";
 import { openSlot, type Slot } from "./folder.ts";
-import { refuseChanged } from "./look.ts";
+import { emptyFolder, refuseChanged, surveyTree, TreeBudget } from "./look.ts";
 import { lookUp } from "./new-files.ts";
-import { emptyFolder, surveyTree, TreeBudget } from "./tree.ts";
 import { namesNear, typeOf, walk } from "./walk.ts";
 
 /** Renames within a mount. Between two mounts it copies, then deletes the original. */

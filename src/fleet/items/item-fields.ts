@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { TemplatePart } from "../../declarations/terms/sandbox-form.ts";
-import { nearest } from "../../declarations/yaml/issue.ts";
+import { nearest } from "../../declarations/yaml/shape.ts";
 import type { ManifestItem } from "../model/item.ts";
 
 /** An invalid pattern, template or manifest format of a fleet. The message is for the user. */

@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
 import { fileFault } from "../../declarations/place/host-place.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import { entriesOf } from "../../files/host/tree.ts";
+import { entriesOf } from "../../files/host/look.ts";
 import { globMatcher } from "../../platform/globs.ts";
 import { comparePaths } from "../../sandbox/virtual-path.ts";
 import { ItemsError } from "./item-fields.ts";

@@ -10,7 +10,15 @@ import type { FencedItem, FleetState, FleetStore, LoadedItems, LoadOptions, Take
 import { POSTGRES } from "../stored/dialects.ts";
 import { FleetReads } from "../stored/fleet-reads.ts";
 import { processOf } from "../stored/rows.ts";
-import { type Connection, OwnerLease, SCHEMA, type Scope, type Statements } from "./connection.ts";
+import {
+  type Connection,
+  isOpenToOthers,
+  OwnerLease,
+  SCHEMA,
+  type Scope,
+  type Statements,
+  serverText,
+} from "./connection.ts";
 import {
   createFleet,
   discardLoading,
@@ -28,7 +36,6 @@ import { loadItems } from "./load.ts";
 import { PERSISTENCE } from "./lost-connection.ts";
 import { migrate } from "./migrate.ts";
 import { BegunLog, PostgresQueue, StreamBudget } from "./postgres-queue.ts";
-import { isOpenToOthers, serverText } from "./queue-url.ts";
 import { connectServer } from "./server.ts";
 import { PostgresWork } from "./work.ts";
 import { commitWrites, GroupCommit, type Write } from "./writes.ts";

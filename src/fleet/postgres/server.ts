@@ -13,6 +13,8 @@ import {
   type Statements,
   type StatementWait,
   schemaTexts,
+  serverText,
+  settingsOf,
   storable,
 } from "./connection.ts";
 import {
@@ -25,7 +27,6 @@ import {
   Retries,
   tooOld,
 } from "./lost-connection.ts";
-import { serverText, settingsOf } from "./queue-url.ts";
 
 /** Statements at the same time: one writes, others read lists. */
 const MAX_CONNECTIONS = 4;

@@ -1,6 +1,5 @@
 import { counted, countText, durationText, rateText } from "../../text/amounts.ts";
-import { escaped, LONGEST } from "./measures/escaped.ts";
-import { type ItemSpan, isSuccess, OUTCOMES } from "./measures/gathered.ts";
+import { escaped, type ItemSpan, isSuccess, LONGEST, OUTCOMES } from "./measures/gathered.ts";
 import {
   type DurationStatistics,
   type Histogram,

@@ -1,9 +1,10 @@
 import { counted, countText, durationText, rateText, roughBytesText } from "../../text/amounts.ts";
 import { densityFigure, durationsFigure, throughputFigure, timelineFigure } from "./figures.ts";
-import { escaped, LONGEST } from "./measures/escaped.ts";
 import {
+  escaped,
   type Gathered,
   gather,
+  LONGEST,
   OUTCOMES,
   outcomeOf,
   type Reason,

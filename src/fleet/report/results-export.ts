@@ -1,8 +1,7 @@
 import { clipped, escapedJson, printable } from "../../text/visible.ts";
 import type { ItemResult } from "../model/item.ts";
 import type { SummaryLine } from "../model/store.ts";
-import { escaped } from "./measures/escaped.ts";
-import { type OutcomeClass, outcomeOf, type ReportFleet, type ReportItem } from "./measures/gathered.ts";
+import { escaped, type OutcomeClass, outcomeOf, type ReportFleet, type ReportItem } from "./measures/gathered.ts";
 
 /** A spreadsheet accepts 32,767 characters in one cell. */
 const MAX_CELL = 32_000;

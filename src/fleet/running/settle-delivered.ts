@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { BlobRefused, type BlobStore, isDigest } from "../../blobs/blob.ts";
-import { TooManyChanges } from "../../changes/scan/judge.ts";
+import { TooManyChanges } from "../../changes/scan/scan.ts";
 import { WireRefused } from "../../changes/wire/document.ts";
 import { importChangeset } from "../../changes/wire/import.ts";
 import { changesOf, type SettledChanges, settleCollected } from "../../run/changes/settled-run.ts";

@@ -4,7 +4,7 @@ import { type Approver, denied } from "../../approval/approver.ts";
 import { type BlobStore, type Digest, isDigest } from "../../blobs/blob.ts";
 import type { Mirrors, TreeMirror } from "../../blobs/mirrors.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";
-import { exportChangeset } from "../../changes/wire/export.ts";
+import { exportChangeset } from "../../changes/wire/document.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { examine } from "../../json/parse-json.ts";

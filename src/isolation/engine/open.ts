@@ -29,9 +29,8 @@ import type { Maker } from "../port/labels.ts";
 import { ANYTHING, asked } from "./answers/asked.ts";
 import { type OpenedEngine, openedEngine } from "./capabilities.ts";
 import { dockerDriver } from "./driver.ts";
-import { ExaminedImages } from "./examined-images.ts";
+import { ExaminedImages, savedImage } from "./examined-images.ts";
 import { gateBinary, knownGate } from "./images/gate.ts";
-import { savedImage } from "./images/saved-image.ts";
 
 export type EndpointSource = "DOCKER_HOST" | `context ${string}` | "default";
 

@@ -5,16 +5,18 @@ import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { below, isReserved, ROOT, ROOTED_BASE } from "../../sandbox/virtual-path.ts";
-import { environmentMounts, type PlannedEnvironment, refuseHiddenEnvironments } from "./environments.ts";
 import {
   ATTACHMENTS_PATH,
   COMMANDS_PATH,
+  environmentMounts,
   GATE_PATH,
   HOSTS_PATH,
   OUTPUT_PATH,
   type Plan,
+  type PlannedEnvironment,
   type PlannedMount,
   type PlannedTmpfs,
+  refuseHiddenEnvironments,
   SOCKET_PATH,
   type SourceIdentity,
 } from "./plan.ts";

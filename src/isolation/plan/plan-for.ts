@@ -3,9 +3,9 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import { present } from "../../text/present.ts";
-import { environmentVariables } from "./environments.ts";
 import { type MountRequest, planMounts, serveCommand } from "./mounts.ts";
 import {
+  environmentVariables,
   HOME_PATH,
   KEEP_COMMAND,
   KEEPER_IDS,

@@ -1,8 +1,13 @@
 import { z } from "zod";
+import { ROLES } from "../../state/service/tokens.ts";
+import { knownMachine, whyNone } from "./fleets.ts";
 import {
   answer,
   answerInPart,
   changeset,
+  count,
+  fleetId,
+  inProject,
   operation,
   policyName,
   projectName,
@@ -186,6 +191,88 @@ export const sessionOperations = {
     summary: "End a session, and apply the changes for which there is consent.",
     params: inSession,
     output: settled,
+    faults: [404],
+  }),
+} as const;
+
+const MAX_PAGE = 1000;
+
+/** Its further members depend on its type. */
+const record = answerInPart({
+  seq: z.int(),
+  at: time,
+  type: z.string(),
+  run: z.string().optional(),
+  root: z.string().optional(),
+  worker: z.string().optional(),
+  ok: z.boolean().optional().describe("Of a tool that was used"),
+}).meta({ id: "AuditRecord" });
+
+const finding = answer({
+  what: z.string(),
+  state: z.enum(["ok", "warning", "missing"]),
+  detail: z.string(),
+}).meta({ id: "Finding" });
+
+/** A machine in a list. */
+const machine = answer({
+  ...knownMachine,
+  joinedAt: time,
+  running: z.int().describe("Items that it runs, those of projects that the service does not have included"),
+  fleets: z.array(
+    answer({ fleet: fleetId, project: projectName, running: z.int(), why: whyNone }).meta({ id: "MachineFleet" }),
+  ),
+}).meta({ id: "QueueMachine" });
+
+export const hostOperations = {
+  "host.health": operation("host.health", {
+    summary: "Say that the service answers. Needs no token.",
+    output: z.object({ status: z.enum(["ok", "stopping"]) }),
+  }),
+  "host.caller": operation("host.caller", {
+    summary: "Say which token asks, what it may do, and which version answers.",
+    output: z.object({ name: z.string(), roles: z.array(z.enum(ROLES)), version: z.string() }).meta({ id: "Caller" }),
+  }),
+  "host.machine": operation("host.machine", {
+    summary: "Examine this machine as `corral doctor` does. Only the role admin is shown paths of the host.",
+    output: z.object({ ok: z.boolean(), findings: z.array(finding) }).meta({ id: "Machine" }),
+  }),
+  "host.machines": operation("host.machines", {
+    summary: "List the machines that take part in the queues of the projects, and what each runs.",
+    query: z.strictObject({ ...inProject, limit: count(1, 1000).optional() }),
+    output: z
+      .object({
+        machines: z.array(machine),
+        more: z
+          .boolean()
+          .describe("Whether there are more: a list has at most 1000 machines, and there is no second part of it"),
+        hasQueue: z.boolean().describe("Whether one of the projects has a queue that machines can reach"),
+      })
+      .meta({ id: "MachineList" }),
+    faults: [404, 503],
+  }),
+  "host.metrics": operation("host.metrics", {
+    summary: "Read the metrics, in the text format of Prometheus.",
+    bytes: { contentType: "text/plain", description: "Metrics of this service since its start" },
+  }),
+  "host.openapi": operation("host.openapi", {
+    summary: "Describe the service, as OpenAPI 3.1.",
+    output: answerInPart({ openapi: z.string(), paths: z.record(z.string(), z.unknown()) }),
+  }),
+  "audit.page": operation("audit.page", {
+    summary:
+      "Read the audit trail of a project, the newest records first. `cursor` is `next` of the page before; with a filter, a page may have few records although there are more.",
+    query: z.strictObject({
+      project: projectName.optional(),
+      run: runId.optional().describe("Of this run, or of the tree below it"),
+      type: z.string().max(60).optional(),
+      since: time.optional(),
+      cursor: count(1, Number.MAX_SAFE_INTEGER).optional(),
+      limit: count(1, MAX_PAGE).optional(),
+    }),
+    output: z
+      .object({ records: z.array(record), foreign: z.int(), next: z.int().nullable() })
+      .meta({ id: "AuditPage" }),
     faults: [404],
   }),
 } as const;

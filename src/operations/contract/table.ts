@@ -2,9 +2,8 @@ import type { z } from "zod";
 import { approvalOperations } from "./approvals.ts";
 import { changesetOperations } from "./changesets.ts";
 import { fleetOperations } from "./fleets.ts";
-import { hostOperations } from "./host.ts";
 import type { Offered, Shown } from "./operation.ts";
-import { projectOperations, sessionOperations } from "./projects.ts";
+import { hostOperations, projectOperations, sessionOperations } from "./projects.ts";
 import type { OperationName, ROUTES } from "./routes.ts";
 import { runOperations } from "./runs.ts";
 

@@ -1,7 +1,6 @@
 import { lstatSync } from "node:fs";
 import { posix } from "node:path";
 import type { AttachmentRules, WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { environmentSources } from "../../isolation/plan/environments.ts";
 import {
   type Anchor,
   type ItemPlumbing,
@@ -9,7 +8,7 @@ import {
   type PlannedSource,
   sandboxAnchors,
 } from "../../isolation/plan/mounts.ts";
-import { ATTACHMENTS_PATH, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
+import { ATTACHMENTS_PATH, environmentSources, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
 import { holdHostExecuted, partlyNote } from "../../isolation/sources/host-executed.ts";
 import { misplacedMounts, type PinRefusal, type Pins, pinSources } from "../../isolation/sources/pin.ts";

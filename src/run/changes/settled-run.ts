@@ -1,5 +1,5 @@
 import type { ChangesOf, Collected } from "../../changes/collect.ts";
-import { TooManyChanges } from "../../changes/scan/judge.ts";
+import { TooManyChanges } from "../../changes/scan/scan.ts";
 import type { Stage } from "../../changes/stage.ts";
 import type { Declared, Destinations, Records, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";

@@ -1,8 +1,7 @@
 import { lockKind } from "../../declarations/network/lock-rules.ts";
 import { resolveNetwork } from "../../declarations/network/package-rules.ts";
 import { parseWorker, type WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { ENVIRONMENT_PLACE } from "../../isolation/plan/environments.ts";
-import { GATE_PATH } from "../../isolation/plan/plan.ts";
+import { ENVIRONMENT_PLACE, GATE_PATH } from "../../isolation/plan/plan.ts";
 import type { Cell } from "../../isolation/port/cell.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { projectSandbox } from "../../sandbox/declare.ts";

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import PQueue from "p-queue";
-import { TooManyChanges } from "../../changes/scan/judge.ts";
+import { TooManyChanges } from "../../changes/scan/scan.ts";
 import type { Stage } from "../../changes/stage.ts";
 import { boundedWrites, type GuardedFiles, guarded } from "../../files/guarded.ts";
 import { openHostFiles } from "../../files/host/host-files.ts";

@@ -5,6 +5,7 @@ import { auditPage } from "../../operations/audit.ts";
 import { CONTRACT } from "../../operations/contract/table.ts";
 import type { QueueMachines } from "../../operations/fleets.ts";
 import { examineMachine } from "../../operations/machine.ts";
+import { explainWorker, listWorkers, workerNamed } from "../../operations/workers.ts";
 import { present } from "../../text/present.ts";
 import { withoutHostPaths } from "../http/answer.ts";
 import { type Handlers, permits, type Route } from "../http/router.ts";
@@ -14,7 +15,6 @@ import { approvalHandlers, changesetHandlers, grantHandlers } from "./changesets
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
 import type { Served } from "./owned.ts";
-import { projectHandlers } from "./projects.ts";
 import { runHandlers, sessionHandlers } from "./runs.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -113,4 +113,29 @@ function withoutHostPath(record: SealedRecord): SealedRecord {
   if (record.type !== "grant" || !("host" in record)) return record;
   const { host: _, ...shown } = record;
   return shown;
+}
+
+function projectHandlers(
+  { projects, stateDir }: Served,
+  engineEnv: Readonly<Record<string, string | undefined>>,
+): Handlers<"projects" | "workers"> {
+  return {
+    "projects.list": async () => ({ projects: projects.all.map(({ name }) => ({ name })) }),
+    async "workers.list"({ params }) {
+      const { workers, problems } = await listWorkers(projects.named(params.project).dir, engineEnv);
+      return { workers: workers.map(({ file: _, ...one }) => one), problems };
+    },
+    async "workers.explain"({ params }) {
+      const project = await projects.named(params.project).load();
+      const how = { project, policy: null, stateDir, engineEnv };
+      return withoutHostMembers(await explainWorker(workerNamed(params.worker, project), how));
+    },
+  };
+}
+
+/** What a mount shows, and where its project is, is the host's business: a client knows it by its path in the cell. */
+function withoutHostMembers<Shown>(shown: Shown): Shown {
+  const isHostPath = (key: string, value: unknown): boolean =>
+    ["host", "origin", "project", "viewOf"].includes(key) && typeof value === "string" && value.startsWith("/");
+  return JSON.parse(JSON.stringify(shown, (key, value) => (isHostPath(key, value) ? undefined : value)));
 }

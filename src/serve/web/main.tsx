@@ -4,10 +4,18 @@ import { ApiError, ServiceClient } from "../../client/client.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { countText } from "../../text/amounts.ts";
 import { toOwnService } from "./api/transport.ts";
-import { type App, AppContext, type PageProps, useApp, useResource, useShortcuts } from "./app/resource.ts";
+import {
+  type App,
+  AppContext,
+  isForPage,
+  type PageProps,
+  Shortcuts,
+  useApp,
+  useResource,
+  useShortcuts,
+} from "./app/resource.ts";
 import { KeyboardHelp } from "./components/dialog.tsx";
 import { EmptyState, type Toast, Toasts } from "./components/notes.tsx";
-import { isForPage, Shortcuts } from "./keyboard/shortcuts.ts";
 import { Audit } from "./pages/audit/audit.tsx";
 import { ChangesetsPage } from "./pages/changesets/changesets.tsx";
 import { FleetsPage } from "./pages/fleets/fleets.tsx";

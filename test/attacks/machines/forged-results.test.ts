@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { deliveredResult } from "../../../src/fleet/elsewhere/items-elsewhere.ts";
 import type { Delivered } from "../../../src/fleet/model/work.ts";
+import { deliveredResult } from "../../../src/fleet/running/deliveries.ts";
 import { SchemaChecks } from "../../../src/run/model/job.ts";
 
 const NUMBER = { type: "object", properties: { total: { type: "number" } }, required: ["total"] };

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type EntryFacts, rawNameOf } from "../../../src/changes/model/changeset.ts";
-import { BytesBudget, type Draft, judged } from "../../../src/changes/scan/judge.ts";
+import { BytesBudget, type Draft, judged } from "../../../src/changes/scan/scan.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { DirectoryBlobs } from "../../../src/blobs/directory-blobs.ts";
 import { Agreed, collectChanges } from "../../../src/changes/collect.ts";
-import { exportChangeset } from "../../../src/changes/wire/export.ts";
+import { exportChangeset } from "../../../src/changes/wire/document.ts";
 import type { ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue } from "../../../src/fleet/model/queue.ts";
 import { fleetPermission } from "../../../src/fleet/running/fleet-parts.ts";

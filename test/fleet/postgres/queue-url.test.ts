@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { queueYaml } from "../../../src/declarations/corral-file.ts";
-import { isOpenToOthers, serverText, settingsOf } from "../../../src/fleet/postgres/queue-url.ts";
+import { isOpenToOthers, serverText, settingsOf } from "../../../src/fleet/postgres/connection.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 
 describe("the address of a queue", () => {

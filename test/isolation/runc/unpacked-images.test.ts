@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import type Docker from "dockerode";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { savedImage } from "../../../src/isolation/engine/images/saved-image.ts";
+import { savedImage } from "../../../src/isolation/engine/examined-images.ts";
 import { connect } from "../../../src/isolation/engine/open.ts";
 import { layerName } from "../../../src/isolation/runc/ground/layers.ts";
 import { UnpackedImages, type UnpackedImagesOptions } from "../../../src/isolation/runc/ground/unpacked-images.ts";

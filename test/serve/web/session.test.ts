@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { mayDo } from "../../../src/serve/web/app/resource.ts";
-import { Shortcuts } from "../../../src/serve/web/keyboard/shortcuts.ts";
+import { mayDo, Shortcuts } from "../../../src/serve/web/app/resource.ts";
 import { hrefTo, parsePageAddress } from "../../../src/serve/web/routing/page-address.ts";
 import { nextTheme, takeToken } from "../../../src/serve/web/session/token.ts";
 

@@ -1,7 +1,6 @@
-import { clipped } from "../../../text/visible.ts";
+import { clipped, printable } from "../../../text/visible.ts";
 import { causeOf, causeText, type ItemResult, type Reuse } from "../../model/item.ts";
 import type { FleetSummary } from "../../running/events.ts";
-import { LONGEST } from "./escaped.ts";
 import { DurationStatistics, TimeBins } from "./statistics.ts";
 
 /** A coarse class of statuses; each has its own colour. */
@@ -265,3 +264,23 @@ export interface ReportFleet {
 
 /** One done item without its output; an `ItemResult` fits. */
 export type ReportItem = Omit<ItemResult, "output">;
+
+/** The most characters that a page shows of texts from a worker or a manifest. */
+export const LONGEST = { key: 200, message: 500, word: 80 } as const;
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+
+/**
+ * Text for a page, as element content or in a quoted attribute: markup is escaped, control and formatting characters (which
+ * could reverse the reading order) become their codes, and long text is cut.
+ */
+export function escaped(text: string, max: number = LONGEST.message): string {
+  const shown = printable(clipped(text, max).replace(/\r\n?|\n/g, " "), "", "piece");
+  return shown.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? "");
+}

@@ -21,7 +21,7 @@ import {
   type ImageBuildRequest,
   type OnImageProgress,
 } from "../../port/images.ts";
-import { type BuildRequest, buildImage } from "./build-image.ts";
+import { type BootstrapRequest, readMessages } from "./bootstrap.ts";
 import {
   BASE_LABEL,
   type CatalogImage,
@@ -31,6 +31,7 @@ import {
   type ImagesRequest,
   inspectImage,
   isCurrent,
+  packedFiles,
 } from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
 import { findProxies, runHostCommand } from "./host-apt.ts";
@@ -274,4 +275,48 @@ export async function acquireLock(file: string, { signal, onWait }: LockOptions 
     signal,
     onWait: (name) => onWait?.(parseOwner(name)?.pid ?? 0),
   });
+}
+
+interface BuildRequest extends Omit<BootstrapRequest, "stateDir"> {
+  readonly tag: string;
+  /** What people know it by. */
+  readonly shownAs: string;
+  readonly files: readonly ContextFile[];
+  readonly arguments: Readonly<Record<string, string>>;
+  readonly labels: Readonly<Record<string, string>>;
+  /** `host` if the Engine has no network of its own; else its default. */
+  readonly network?: "host" | undefined;
+}
+
+const TAIL_LINES = 20;
+
+/** Builds one image with the Engine's own builder. */
+export async function buildImage(request: BuildRequest): Promise<void> {
+  const { docker, tag, shownAs, files, labels, network, proxies, onProgress, signal } = request;
+  const answer = await docker.buildImage(Readable.from([await packedFiles(files)]), {
+    t: tag,
+    // The builder knows the usual proxy variables and does not keep them in the image.
+    buildargs: { ...proxies, ...request.arguments },
+    labels,
+    rm: true,
+    forcerm: true,
+    ...(network && { networkmode: network }),
+    ...(signal && { abortSignal: signal }),
+  });
+  let step: string | undefined;
+  const tail: string[] = [];
+  for await (const message of readMessages(answer)) {
+    if (message.error) throw new ImageBuildError(shownAs, failure(message.error, step, tail), { cause: message.error });
+    for (const line of (message.stream ?? "").split(/[\r\n]+/).filter((text) => text.trim() !== "")) {
+      step = /^Step (\d+\/\d+ : .*)/.exec(line)?.[1]?.replace(" : ", " ") ?? step;
+      tail.push(line);
+      if (tail.length > TAIL_LINES) tail.shift();
+      if (!step?.includes(" LABEL dev.corral.")) onProgress({ image: shownAs, ...(step && { step }), text: line });
+    }
+  }
+}
+
+function failure(error: string, step: string | undefined, tail: readonly string[]): string {
+  const title = `the build failed at step ${step ?? "0, before the first"}`;
+  return [title, ...tail.map((line) => `  ${line}`), error.trim()].join("\n");
 }

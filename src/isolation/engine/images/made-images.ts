@@ -11,8 +11,7 @@ import {
   madeTag,
 } from "../../port/images.ts";
 import { asked, isGone } from "../answers/asked.ts";
-import { buildImage } from "./build-image.ts";
-import { acquireLock, networkFor } from "./build-images.ts";
+import { acquireLock, buildImage, networkFor } from "./build-images.ts";
 import { inspectImage } from "./catalog.ts";
 import { pullTag } from "./debian-base.ts";
 import { findProxies } from "./host-apt.ts";

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Shortcuts } from "../keyboard/shortcuts.ts";
+import type { Shortcuts } from "../app/resource.ts";
 
 /** A modal dialog: the browser keeps the focus in it, and gives it back. Escape closes it. `isRisky`: Enter does too, as it opens. */
 export function Dialog({
