@@ -148,6 +148,11 @@ const OUTLINE: readonly OutlinedVerb[] = [
     load: async () => (await import("./verbs/run.ts")).addRun,
   },
   {
+    usage: "convert [source...]",
+    description: "Turn strangers' files into text, PDF, pictures or facts, each in a container of its own.",
+    load: async () => (await import("./convert/options.ts")).addConvert,
+  },
+  {
     usage: "explain [worker] [words...]",
     description:
       "Show what a worker, or a command without a project, would get and what removed the rest, without running it.",

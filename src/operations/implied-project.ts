@@ -34,6 +34,9 @@ export const PROJECT_KINDS = {
 
 export type ProjectKind = keyof typeof PROJECT_KINDS;
 
+/** A folder below `templates/`. `convert` is what `corral convert` runs. */
+export type ProjectTemplate = ProjectKind | "convert";
+
 /** Where a new project has the formats of its files, for editors. They are for git too: who clones the project has them. */
 const SCHEMAS = ".corral/schemas";
 
@@ -49,7 +52,7 @@ export interface NewProject {
  *
  * @throws NameTaken if one of its files is there already; then nothing was written
  */
-export async function makeProject(kind: ProjectKind, dir: string): Promise<NewProject> {
+export async function makeProject(kind: ProjectTemplate, dir: string): Promise<NewProject> {
   const files = await templateFiles(kind);
   const named = [...files].map(([path, text]) => [path, withModeline(path, text)] as const);
   const schemas = [...schemaFiles()].map(([name, text]) => [`${SCHEMAS}/${name}`, text] as const);

@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import v8 from "node:v8";
 import { type Approver, unasked } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
+import type { ItemResult } from "../../fleet/model/item.ts";
 import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
 import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
@@ -185,6 +186,14 @@ export interface WatchOptions extends ElsewhereOptions {
   readonly junit?: string;
 }
 
+/** What a command does with its fleet that is more than to run it. */
+export interface FleetFollower {
+  /** With `json`, what is printed of a result, with its line break; empty: nothing. */
+  readonly lineOf?: (result: ItemResult) => string;
+  /** In place of the summary on the screen. */
+  readonly onEnded?: (summary: FleetSummary) => void;
+}
+
 /**
  * Runs a fleet to its end, or until the user interrupts it: once, and running items end by themselves; twice, and they are
  * ended. In both cases it can be resumed.
@@ -194,12 +203,13 @@ export async function ranFleet(
   options: WatchOptions,
   terminal: Terminal,
   start: FleetStart,
+  { onEnded, lineOf = jsonLine }: FleetFollower = {},
 ): Promise<number> {
   const { json, events: target, notify, junit } = options;
   if (json && target === "-") throw new UsageError("--json and --events - cannot both write to standard output");
   const command = notify === undefined ? null : commandWords(notify);
   await using report = junit === undefined ? null : await openJunitFile(junit, terminal);
-  using screen = await fleetScreenFor(terminal, options);
+  using screen = await fleetScreenFor(terminal, options, lineOf);
   const lost = (why: string): void => screen.tell(`corral: warning: --events ${target}: ${why}`);
   await using events = target === undefined ? null : new EventLines(EventSink.open(target, terminal, lost));
   const [drain, stop] = [new AbortController(), new AbortController()];
@@ -244,7 +254,8 @@ export async function ranFleet(
     });
     const summary = await ended(results);
     hasEnded = true;
-    screen.end(summary);
+    if (onEnded === undefined) screen.end(summary);
+    else onEnded(summary);
     const place = { stateDir: corral.stateDir, projectDir: project.dir, engineEnv: terminal.env };
     if (report !== null) await writeJunit(report, summary.fleet, place);
     if (terminal.env.GITHUB_STEP_SUMMARY) {
@@ -308,11 +319,12 @@ async function writeJunit(file: FileHandle, fleet: string, place: FleetPlace): P
 export async function fleetScreenFor(
   terminal: Terminal,
   { json, events }: { readonly json?: boolean; readonly events?: string },
+  lineOf: (result: ItemResult) => string = jsonLine,
 ): Promise<FleetScreen> {
   if (!json && events !== "-") return await screenForPeople(terminal);
   // Lines that scroll through the same terminal would tear a drawing apart.
   const people = terminal.stdout.isTTY ? new PlainFleetScreen(terminal) : await screenForPeople(terminal);
-  return json ? jsonScreen(terminal, people) : people;
+  return json ? jsonScreen(terminal, people, lineOf) : people;
 }
 
 async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {
@@ -322,10 +334,10 @@ async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {
 }
 
 /** One line of JSON on standard output for each result that counts, and nothing else there; people have another screen. */
-function jsonScreen({ stdout }: Terminal, people: FleetScreen): FleetScreen {
+function jsonScreen({ stdout }: Terminal, people: FleetScreen, lineOf: (result: ItemResult) => string): FleetScreen {
   return {
     see(event) {
-      if (event.type === "settled" && event.retryInMs === null) stdout.write(jsonLine(event.result));
+      if (event.type === "settled" && event.retryInMs === null) stdout.write(lineOf(event.result));
       people.see(event);
     },
     tell: (line) => people.tell(line),

@@ -1,7 +1,13 @@
 import { mkdir } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { NameTaken } from "../../files/host/new-files.ts";
-import { makeProject, type NewProject, PROJECT_KINDS, type ProjectKind } from "../../operations/implied-project.ts";
+import {
+  makeProject,
+  type NewProject,
+  PROJECT_KINDS,
+  type ProjectKind,
+  type ProjectTemplate,
+} from "../../operations/implied-project.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -18,10 +24,20 @@ export async function initVerb(
   if (kind === null) return EXIT.cancelled;
   if (!isKind(kind))
     throw new UsageError(`there is no kind ${printableLine(kind, 80)} of project; there are: ${KINDS}`);
+  return await writtenProject(kind, PROJECT_KINDS[kind].next, dir, { json }, terminal);
+}
+
+/** Writes a project of the package, and names commands to type `next`. */
+export async function writtenProject(
+  kind: ProjectTemplate,
+  next: readonly string[],
+  dir: string,
+  { json }: { readonly json?: boolean | undefined },
+  terminal: Terminal,
+): Promise<number> {
   const folder = resolve(terminal.cwd, dir);
   await mkdir(folder, { recursive: true });
   const { files, schemas } = await written(kind, folder);
-  const { next } = PROJECT_KINDS[kind];
   if (json) {
     printJson(terminal, { kind, dir: folder, files, schemas, next });
     return 0;
@@ -39,13 +55,13 @@ export async function initVerb(
   return 0;
 }
 
-async function written(kind: ProjectKind, folder: string): Promise<NewProject> {
+async function written(kind: ProjectTemplate, folder: string): Promise<NewProject> {
   try {
     return await makeProject(kind, folder);
   } catch (error) {
     if (!(error instanceof NameTaken)) throw error;
     throw new UsageError(
-      `init overwrites nothing, and ${error.message}; name another folder: corral init ${kind} FOLDER`,
+      `init overwrites nothing, and ${error.message}; name another folder: corral ${kind === "convert" ? "convert --init" : `init ${kind}`} FOLDER`,
     );
   }
 }

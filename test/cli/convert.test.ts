@@ -1,0 +1,167 @@
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type CliProject, cliProject } from "./cli-project.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+const MAIL = "From: a@example.org\nTo: b@example.org\nSubject: Invoice 4711\nMIME-Version: 1.0\n";
+const ATTACHED = `Content-Type: multipart/mixed; boundary=x\n\n--x\nContent-Type: text/plain\n\nSee below.\n--x
+Content-Type: application/octet-stream\nContent-Disposition: attachment; filename="../../.git/hooks/run me"\n
+attached words\n--x--\n`;
+
+/** An archive of 7z with the password `right`, in which even the names are encrypted. */
+const LOCKED =
+  "N3q8ryccAAQzWSMfkAAAAAAAAAAuAAAAAAAAANUhQLmShrNbRIiXeNKvBGUlX17X0N4XcTxoqHbzx+UphAc+sKxQS6w1Nd1oNjVa0nN3mDpNlYU/TMQ6i3WdE7bAyxLje/BcLjy1fLwfPlJaTNOap64FRpkTeculTIPMlvjmsr2i4bsUzeVHPWK/Wm6tFziZHIbByhyw7cjoKSMo4niVZv5smA0AWHZJ2yJlj9sxLgwXBiABCXAABwsBAAEkBvEHARJTD0kbQ/WHb3PkDUGprXwyBJoMYgoBOaMTMQAA";
+
+let folder: CliProject;
+
+beforeAll(async () => {
+  folder = await cliProject({
+    yaml: null,
+    workers: {},
+    files: {
+      "in/sub/report.html": "<!doctype html><html><body><p>Words of a page</p></body></html>",
+      "in/report.html": "not a page, whatever its name says\n",
+      "in/letter.eml": MAIL + ATTACHED,
+      "in/broken.docx": "PK\u0003\u0004 this is no archive",
+      "in/only-header.pdf": "%PDF-1.4\n",
+      "in/new\nline": "a name of two lines\n",
+    },
+  });
+  const at = (name: string) => join(folder.dir, "in", name);
+  await writeFile(at("hello.pdf"), await readFile(join(ROOT, "templates/convert/inbox/hello.pdf")));
+  await writeFile(at("bomb.gz"), gzipSync(Buffer.alloc(40 * 1024 ** 2)));
+  await writeFile(Buffer.concat([Buffer.from(`${folder.dir}/in/caf`), Buffer.from([0xe9])]), "bytes in a name\n");
+  await writeFile(join(folder.dir, "words"), "wrong\nright\n");
+  await writeFile(at("locked.7z"), Buffer.from(LOCKED, "base64"));
+});
+afterAll(async () => {
+  await folder[Symbol.asyncDispose]();
+});
+
+const words = async (path: string): Promise<string> => await readFile(join(folder.dir, path), "utf8");
+
+interface Line {
+  readonly file: string;
+  readonly folder: string;
+  readonly verdict: string;
+  readonly reason: string | null;
+  readonly type: string;
+  readonly cached: boolean;
+  readonly pages: number | null;
+}
+
+const linesOf = (text: string): Line[] =>
+  text
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+
+describe("corral convert", () => {
+  const TEXT = ["convert", "--to", "text", "in", "--out", "out", "--disk", "64m", "--password-file", "words"];
+
+  it("makes text of every file by what it is, and says of each what became of it", async () => {
+    const { status, stdout, stderr } = await folder.corral([...TEXT, "--json"]);
+    expect(status, stderr).toBe(1);
+    const lines = linesOf(await words("out/results.jsonl"));
+    expect(lines.map(({ file, verdict, reason, type }) => [file, type, reason ?? verdict])).toEqual([
+      ["bomb.gz", "gzip", "bomb"],
+      ["broken.docx", "zip", "damaged"],
+      ["caf\ufffd", "text", "done"],
+      ["hello.pdf", "pdf", "done"],
+      ["letter.eml", "eml", "done"],
+      ["locked.7z", "7z", "done"],
+      ["new\nline", "text", "done"],
+      ["only-header.pdf", "pdf", "damaged"],
+      ["report.html", "text", "done"],
+      ["sub/report.html", "html", "done"],
+    ]);
+    const byFile = (all: readonly Line[]) => all.map(({ file, verdict }) => `${file} ${verdict}`).toSorted();
+    expect(byFile(linesOf(stdout))).toEqual(byFile(lines));
+    expect(stderr).toContain("7 files done, 3 not possible (2 damaged, 1 bomb); out/report.html has each");
+    expect((await readdir(join(folder.dir, "out"))).toSorted()).toEqual([
+      "caf%E9",
+      "hello.pdf",
+      "letter.eml",
+      "locked.7z",
+      "new%0Aline",
+      "report%2Ehtml",
+      "report.html",
+      "results.jsonl",
+      "sub",
+    ]);
+    expect(await words("out/hello.pdf/text.txt")).toContain("Hello from a PDF.");
+    expect(await words("out/letter.eml/text.txt")).toMatch(/Invoice 4711[\s\S]*See below\.[\s\S]*attached words/);
+    expect(await words("out/locked.7z/text.txt")).toContain("locked words");
+    expect(await words("out/sub/report.html/text.txt")).toContain("Words of a page");
+    expect(await words("out/caf%E9/text.txt")).toContain("bytes in a name");
+    expect(await words("out/report.html")).toContain('<a href="./new%250Aline/">');
+    // Nothing of a file from which nothing could be made waits anywhere.
+    expect((await folder.corral(["changes", "ls"])).stdout).not.toContain("bomb");
+  });
+
+  it("runs again only what was not done", async () => {
+    await writeFile(join(folder.dir, "in/later"), "later\n");
+    const { stderr } = await folder.corral(TEXT);
+    const lines = linesOf(await words("out/results.jsonl"));
+    const ran = lines.filter(({ cached }) => !cached).map(({ file }) => file);
+    expect(ran, stderr).toEqual(["bomb.gz", "broken.docx", "later", "only-header.pdf"]);
+  });
+
+  it("builds a PDF of pixels, of what another container has read", async () => {
+    const { status, stderr } = await folder.corral([
+      "convert",
+      "--to",
+      "safe-pdf",
+      "in/hello.pdf",
+      "in/only-header.pdf",
+      "--out",
+      "safe",
+    ]);
+    expect(status, stderr).toBe(1);
+    expect(linesOf(await words("safe/results.jsonl"))).toMatchObject([
+      { verdict: "done", type: "pdf", pages: 1 },
+      { verdict: "not possible", reason: "damaged" },
+    ]);
+    expect(await readdir(join(folder.dir, "safe/hello.pdf"))).toEqual(["document.pdf"]);
+    const made = await readFile(join(folder.dir, "safe/hello.pdf/document.pdf"), "latin1");
+    expect(made.match(/\/(Type|Subtype) \/\w+/g)?.toSorted()).toEqual([
+      "/Subtype /Image",
+      "/Type /Catalog",
+      "/Type /Page",
+      "/Type /Pages",
+      "/Type /XObject",
+    ]);
+  });
+
+  it("unpacks a mail to names that lead nowhere", async () => {
+    const { status, stderr } = await folder.corral(["convert", "--to", "parts", "in/letter.eml", "--out", "parts"]);
+    expect(status, stderr).toBe(0);
+    const found = await readdir(join(folder.dir, "parts/letter.eml/parts"));
+    expect(found.toSorted()).toEqual(["%2E.%5C..%5C.git%5Chooks%5Crun me", "message.txt"]);
+  });
+
+  it.each([
+    [["in", "--out", "out"], "say what to make: --to text"],
+    [["--to", "text", "--out", "out"], "name a folder or files to convert"],
+    [["--to", "text", "in"], "name the folder of the results: --out DIR"],
+    [["--to", "text", "in", "--out", "in"], "holds what is to be converted"],
+    [["--to", "text", "missing", "--out", "out"], "missing: there is no such file or folder"],
+    [["--to", "text", "in", "--out", "out", "--memory", "much"], "--memory must be a size"],
+    [["--to", "text", "in", "--out", "out", "--ocr", "../eng"], "--ocr must be a language"],
+  ])("says what is wrong with %j", async (args, message) => {
+    expect(await folder.corral(["convert", ...args])).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining(message),
+    });
+  });
+
+  it("writes the project that does all this, which runs and is without mistakes", async () => {
+    expect(await folder.corral(["convert", "--init", "own"])).toMatchObject({ status: 0 });
+    const ran = await folder.corral(["map", "--fleet", "text"], { cwd: "own" });
+    expect(ran.status, ran.stderr).toBe(0);
+    expect(await words("own/out/hello.pdf/text.txt")).toContain("Hello from a PDF.");
+    expect(await folder.corral(["check"], { cwd: "own" })).toMatchObject({ status: 0 });
+  });
+});
