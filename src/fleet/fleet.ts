@@ -13,10 +13,11 @@ import { FleetCache } from "./cache/fleet-cache.ts";
 import { type Collisions, collisionsIn } from "./items/collisions.ts";
 import { attachedHost, begunItems, type FleetJob, readByAll } from "./items/item-job.ts";
 import { checkPaths, type TemplatePath } from "./items/item-template.ts";
-import { ATTACHED_LIMITS, type FleetSpec, type ItemAttachment, type ItemRequest } from "./model/item.ts";
+import { ATTACHED_LIMITS, type FleetSpec, type ItemAttachment, type ItemRequest, isFailure } from "./model/item.ts";
 import type { ApplyingItem, FleetStore, LoadProblem, TakenOver } from "./model/store.ts";
 import { finishBegun } from "./running/begun-effects.ts";
 import type { OnFleetEvent } from "./running/events.ts";
+import { LOOKED_AT, refusedAlike } from "./running/first-items.ts";
 import {
   type Elsewhere,
   type FleetPermission,
@@ -141,7 +142,9 @@ export async function startFleet(
   if (!("job" in allowed)) return allowed;
   checkPaths(paths, allowed.job.sandbox);
   const { store, onEvent, stop } = env;
-  await using begun = await begunItems(items);
+  await using begun = await begunItems(items, LOOKED_AT);
+  const reason = await refusedAlike(begun.first, spec, allowed.job, env.run);
+  if (reason !== null) return { ok: false, reason };
   const id = await store.create(spec);
   const loaded = await store.load(id, forMachines(begun.items, spec, allowed, env), { collisionsIn, signal: stop });
   if (!loaded.ok) return loaded;
@@ -173,7 +176,7 @@ export async function resumeFleet(id: string, env: FleetEnvironment): Promise<Op
       await store.pause(id, "the worker is no longer allowed to run");
       return allowed;
     }
-    onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done });
+    onEvent({ type: "loaded", fleet: id, items: counts.total, done: counts.done, failed: counts.failed });
     return await opened(id, spec, allowed, env, applying);
   } catch (error) {
     await store.pause(id, "the fleet could not be resumed");
@@ -195,14 +198,22 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
     const applying = taken.running.length + taken.applying.length > 0 ? await fenceOff(taken, env) : [];
     // What their files contain now is what counts now.
     if (spec.machines != null) await store.work?.replace(id, forMachines(store.failed(id), spec, allowed, env));
+    await dropFailed(id, env);
     await store.retryFailed(id);
-    const { total, done } = await (await store.queue(id)).counts();
-    onEvent({ type: "loaded", fleet: id, items: total, done });
+    const { total, done, failed } = await (await store.queue(id)).counts();
+    onEvent({ type: "loaded", fleet: id, items: total, done, failed });
     return await opened(id, spec, allowed, env, applying);
   } catch (error) {
     await store.pause(id, "its items could not be retried");
     throw error;
   }
+}
+
+/** What failed attempts wrote is written again by those that come in their place. */
+async function dropFailed(id: string, { store, run: { changesets } }: FleetEnvironment): Promise<void> {
+  for await (const { status, run, changeset } of store.results(id))
+    if (isFailure(status) && run !== null && changeset?.id != null)
+      await changesets.drop(run, "its item failed, and runs again");
 }
 
 /**

@@ -130,6 +130,7 @@ export class Changesets implements AsyncDisposable {
     const ruled = ruledChange(project, { run, root, worker: { name: worker } }, changesApart(kept.changeset));
     const changes = new Map(kept.changeset.changes.map((change) => [change.index, change]));
     const { parts, ...rest } = await foreseen(kept);
+    if (rest.unfit.length > 0) await this.#expectSteady(id);
     const decided = parts.map((part): RuledPart => {
       const rulings = part.indexes.flatMap((index) => changes.get(index) ?? []).map(ruled);
       const denial = rulings.find((one) => one?.outcome === "denied") ?? null;
@@ -255,6 +256,12 @@ export class Changesets implements AsyncDisposable {
       await trail.append(changesDiscarded(loaded.changeset, waitingOf(loaded).changes, by));
     }
     await recordEnded(this.#store, this.#stores, id);
+  }
+
+  /** What is applied meanwhile seems to be changed. @throws RequestError CHANGESET_BUSY, UNKNOWN_CHANGESET */
+  async #expectSteady(id: string): Promise<void> {
+    const why = await this.#store.whyUnsteady(id);
+    if (why !== null) throw notKept(id, why);
   }
 
   async #load(id: string): Promise<KeptChangeset> {

@@ -17,6 +17,8 @@ export type FleetStart =
       readonly requests: RequestsOf;
       readonly cwd: string;
       readonly leftOut?: (file: SkippedEntry) => void;
+      /** What the user may not have meant with the items as a whole. */
+      readonly note?: (text: string) => void;
       /** Absent: that there is no item is an error. */
       readonly allowEmpty?: boolean;
     }

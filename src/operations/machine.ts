@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { IMAGES_DIR, packageVersion, shippedPackages } from "../declarations/place/package-root.ts";
 import { queueOf } from "../declarations/queue.ts";
 import { runSystemProgram } from "../files/host/system-program.ts";
@@ -7,6 +8,8 @@ import type { CellUsageNow } from "../isolation/port/cell.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGE_PREFIX } from "../isolation/port/images.ts";
+import { roomAt } from "../platform/full-disk.ts";
+import { roughBytesText } from "../text/amounts.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
 export interface MachinePlace {
@@ -81,12 +84,37 @@ async function findingsOn(machine: MachinePlace): Promise<Finding[]> {
     const engine = await openEngine({ ...machine, triesAgain: true });
     findings.push(await stateDirFinding(stateDir), { what: "engine", state: "ok", detail: engine.description });
     findings.push(...(await capabilityFindings(engine)), ...(await imageFindings(engine)), await gateFinding(engine));
+    findings.push(...diskFindings({ "state directory": stateDir, "engine's data": engine.hostPlaces.data[0] }));
     findings.push(await driverFinding(engine));
   } catch (error) {
     const what = error instanceof EngineUnavailableError ? "engine" : "state directory";
     findings.push({ what, state: "missing", detail: (error as Error).message });
   }
   return findings;
+}
+
+/** With less, a fleet of large files, or an image, may find no room. */
+const LITTLE_BYTES = 1024 ** 3;
+
+/** Where Corral and its containers write. Folders of one file system are told as one. */
+function diskFindings(places: Readonly<Record<string, string | undefined>>): Finding[] {
+  const found = new Map<string, { names: string[]; detail: string; state: Finding["state"] }>();
+  for (const [name, path] of Object.entries({ ...places, "temporary files": tmpdir() })) {
+    const room = path === undefined ? null : roomAt(path);
+    if (path === undefined || room === null) continue;
+    const { freeBytes, totalBytes, isFull } = room;
+    const state = isFull ? "missing" : freeBytes < LITTLE_BYTES ? "warning" : "ok";
+    const advice = state === "ok" ? "" : `; free space at ${path}: \`corral gc\`, \`docker system df\``;
+    const detail = `${roughBytesText(freeBytes)} of ${roughBytesText(totalBytes)} free${isFull ? ", or no file more" : ""}${advice}`;
+    const known = found.get(detail.replace(path, ""));
+    if (known === undefined) found.set(detail.replace(path, ""), { names: [name], detail, state });
+    else known.names.push(name);
+  }
+  return [...found.values()].map(({ names, detail, state }) => ({
+    what: "disk",
+    state,
+    detail: `${names.join(", ")}: ${detail}`,
+  }));
 }
 
 /** Of the queue that the environment names, or the project in this folder. */

@@ -87,12 +87,13 @@ export async function* runFleet(
  * @throws RequestError FLEET_REFUSED if nothing would run
  */
 export async function dryRunFleet(
-  { spec, requests, cwd, leftOut = () => {}, allowEmpty = false }: Extract<FleetStart, { kind: "new" }>,
+  { spec, requests, cwd, leftOut = () => {}, ...more }: Extract<FleetStart, { kind: "new" }>,
   { project, ...machine }: MachinePlace & { readonly project: Project },
   { shown, signal }: { readonly shown: number; readonly signal: AbortSignal },
 ): Promise<DryRun> {
   const { environment } = await openPreview(project, machine);
-  const items = itemRequests(requests, { cwd, signal, leftOut, allowEmpty });
+  const { allowEmpty = false, note } = more;
+  const items = itemRequests(requests, { cwd, signal, leftOut, allowEmpty, ...present({ note }) });
   const outcome = await dryRun({ spec, items, paths: pathsIn(requests.template), shown, signal }, environment);
   if (!outcome.ok) throw refusalOf(spec.worker, outcome);
   return outcome.dryRun;
@@ -168,8 +169,8 @@ function withAdvice(error: unknown, fleet: string): unknown {
 
 async function openedFleet(start: FleetStart, env: FleetEnvironment): Promise<OpenedFleet> {
   if (start.kind === "new") {
-    const { spec, requests, cwd, leftOut = () => {}, allowEmpty = false } = start;
-    const reading = { cwd, signal: env.stop, leftOut, allowEmpty };
+    const { spec, requests, cwd, leftOut = () => {}, allowEmpty = false, note } = start;
+    const reading = { cwd, signal: env.stop, leftOut, allowEmpty, ...present({ note }) };
     return await startFleet(spec, itemRequests(requests, reading), env, pathsIn(requests.template));
   }
   const { spec, state, id } = await fleetIn(env.store, start.fleet);

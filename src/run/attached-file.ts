@@ -1,5 +1,6 @@
 import { lstat, realpath, stat } from "node:fs/promises";
 import { posix, resolve } from "node:path";
+import { utf8Note } from "../declarations/place/host-place.ts";
 import { checkRead, hostPathOf, parsePathIn } from "../sandbox/access.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 
@@ -35,11 +36,12 @@ async function ownFile(path: string, cwd: string): Promise<AttachedFile | null> 
 /** No link is followed here: a worker may have planted one in what it could write. */
 async function projectFile(path: string, project: Sandbox): Promise<AttachedFile> {
   const parsed = parsePathIn(project, path);
-  if (!parsed.ok) return { ok: false, reason: `${NOWHERE} (${parsed.reason})` };
+  if (!parsed.ok) return { ok: false, reason: `${NOWHERE} (${parsed.reason})${utf8Note(path)}` };
   const host = hostPathOf(project, parsed.path);
-  if (host === null) return { ok: false, reason: NOWHERE };
+  const nowhere = { ok: false, reason: `${NOWHERE}${utf8Note(path)}` } as const;
+  if (host === null) return nowhere;
   const found = await lstat(host).catch(() => null);
-  if (found === null) return { ok: false, reason: NOWHERE };
+  if (found === null) return nowhere;
   if (!found.isFile()) return NOT_A_FILE;
   const refused = checkRead(project, parsed.path, { size: found.size });
   return refused === null ? { ok: true, host: posix.normalize(host) } : { ok: false, reason: refused.message };

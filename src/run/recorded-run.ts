@@ -159,7 +159,10 @@ function errorOf(
     case "output_limit":
       return error("OUTPUT_LIMIT", `printed more than its limit of ${formatBytes(limits.outputBytes)}, and was ended.`);
     case "disk_limit":
-      return error("DISK_LIMIT", `wrote more than its limit of ${formatBytes(limits.diskBytes)}.`);
+      return error(
+        "DISK_LIMIT",
+        `wrote more than its limit of ${formatBytes(limits.diskBytes)}: each file counts as the blocks that it takes, mostly 4 KiB or more.`,
+      );
     case "cancelled":
       return { code: "CANCELLED", message: `The run of worker ${name} was cancelled.` };
     default:

@@ -552,8 +552,9 @@ describe("in a cell that serves many items, one item", () => {
     const code = `
 path = '/.corral/io/in'
 before = os.stat(path)
-could('write', lambda: open(path, 'r+')); could('cut', lambda: os.truncate(path, 0)); could('chmod', lambda: os.chmod(path, 0o666))
-could('mark', lambda: os.setxattr(path, 'user.left', b'x')); could('date', lambda: os.utime(path, (1, 1))); could('remove', lambda: os.remove(path))
+for path in ('/.corral/io/env', '/.corral/io/in'):
+    could('write', lambda: open(path, 'r+')); could('cut', lambda: os.truncate(path, 0)); could('chmod', lambda: os.chmod(path, 0o666))
+    could('mark', lambda: os.setxattr(path, 'user.left', b'x')); could('date', lambda: os.utime(path, (1, 1))); could('remove', lambda: os.remove(path))
 could('plant', lambda: os.symlink('/', '/.corral/io/more')); could('lease', lambda: fcntl.fcntl(os.open(path, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK))
 print(oct(before.st_mode), before.st_uid, before.st_size, before.st_mtime > time.time() - 30, before.st_atime >= before.st_mtime - 0.1, os.listxattr(path), sorted(os.listdir('/.corral/io')))
 open(own + '/x', 'w').close(); os.chmod(own, 0o2777)`;
@@ -564,7 +565,7 @@ open(own + '/x', 'w').close(); os.chmod(own, 0o2777)`;
     }));
     const { results } = await f.map(SCRUBBED, items);
     const said = items.map((_, index) => String(results.get(String(index))?.output));
-    expect(said[0]).toMatch(/^0o100444 0 \d+ True True \[\] \['err', 'in', 'out'\]\n$/);
+    expect(said[0]).toMatch(/^0o100444 0 \d+ True True \[\] \['env', 'err', 'in', 'out'\]\n$/);
     expect(said).toEqual(said.map(() => said[0]));
     for (const index of [0, 1, 2]) {
       const { mode } = await stat(join(f.project.dir, `text/${index}`));

@@ -19,6 +19,20 @@ afterEach(() => rm(base, { recursive: true }));
 const yaml = (root: string) => `version: 1\nsandbox: { paths: { out: { root: "${root}", mode: rw, create: true } } }\n`;
 const load = async (root: string) => await loadDeclaredProject(dir, { corral: yaml(root), workers: new Map() });
 
+it("takes `false` for what is off anyway, in a project as in a worker, and no other word", async () => {
+  const corral =
+    "version: 1\nsandbox: { paths: { out: { root: ., mode: rw, create: false, stage: false, discard: false } } }\n";
+  const { declaration } = await loadDeclaredProject(dir, { corral, workers: new Map() });
+  expect(declaration.mounts).toEqual([{ name: "out", path: "/out", host: dir, mode: "rw" }]);
+  const needs = (stage: string) =>
+    parseWorker(`---\ncommand: [x]\nsandbox: { stage: ${stage}, zones: [{ name: z, stage: ${stage} }] }\n---\n`, "w")
+      .needs;
+  expect(needs("false")).toMatchObject({ zones: [{ name: "z" }] });
+  expect(JSON.stringify(needs("false"))).not.toContain("stage");
+  expect(needs("true")).toMatchObject({ stage: true, zones: [{ stage: true }] });
+  expect(() => needs("no")).toThrow(/stage/);
+});
+
 describe("a path with `create: true`", () => {
   it("is made when the project is opened, and not when it is read", async () => {
     const project = await load("deep/out");

@@ -1,3 +1,5 @@
+import { chownSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it, vi } from "vitest";
 import { JournalQueue } from "../../src/fleet/journal/journal-queue.ts";
@@ -27,6 +29,40 @@ describe("a fleet", () => {
       Array.from({ length: 30 }, (_, n) => `${n}:${n}\n`).sort(),
     );
     expect(o.engine.containers.size).toBe(0);
+  });
+
+  it("is refused as a whole, with one reason, if no item could share a cell or have a user", async () => {
+    const engine = memoryEngine({ programs: { w: () => 0 } });
+    const zones = [{ name: "out", mode: "rw", approval: "pre_approved" }];
+    const staged = zones.map((zone) => ({ ...zone, stage: true }));
+    const workers = {
+      w: { command: ["w"], sandbox: { zones } },
+      s: { command: ["w"], sandbox: { zones: staged } },
+    };
+    await using f = await openFleetProject({ workers, zones: { out: "rw" } }, { engine: engine.open });
+    const each = Array.from({ length: 30 }, (_, n) => ({ allowWrite: [`/out/${n}`] }));
+    const shared = await f.open({ worker: "s", reuse: "scrubbed" }, each);
+    const reason = /^none of the first 20 items would run: \/out\/0 cannot be part of a cell that serves many items/;
+    expect(shared).toEqual({ ok: false, reason: expect.stringMatching(reason) });
+    expect(await f.journal.list()).toEqual([]);
+    // Items that each has its own reason, or of which one could run, are told one by one.
+    const some = await f.open({ worker: "s", reuse: "scrubbed" }, [...each.slice(0, 3), { allowRead: [] }]);
+    if (!some.ok) throw new Error(JSON.stringify(some));
+    await some[Symbol.asyncDispose]();
+    if (process.geteuid?.() !== 0) return;
+    const out = join(f.project.dir, "out");
+    chownSync(out, 0, 0);
+    const owned = await f.open({}, each.slice(0, 3));
+    expect(owned).toEqual({
+      ok: false,
+      reason: expect.stringMatching(/^no item would run: .*belongs to root, and the policy batch does not run workers/),
+    });
+    // A folder that is there already has an owner of its own.
+    mkdirSync(join(out, "1"));
+    chownSync(join(out, "1"), 1234, 1234);
+    const own = await f.open({}, each.slice(0, 3));
+    if (!own.ok) throw new Error(JSON.stringify(own));
+    await own[Symbol.asyncDispose]();
   });
 
   it("commits once for each item: with its result, the next item is claimed", async () => {

@@ -3,6 +3,7 @@ import { sync } from "../../files/host/content.ts";
 import type { Descriptor } from "../../files/host/descriptor.ts";
 import { TEMPORARY_PREFIX } from "../../files/host/new-files.ts";
 import { hasCode } from "../../platform/errno.ts";
+import { DiskFull, fullPlace, isDiskFull } from "../../platform/full-disk.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { type Change, type Changeset, placeKey } from "../model/changeset.ts";
 import { ApplyLog, type Intent, type Ready } from "./apply-log.ts";
@@ -120,6 +121,7 @@ export class Application implements Disposable {
   async #applyBatch(changes: readonly Change[]): Promise<Settled[]> {
     const prepared: Prepared[] = [];
     const settled: Settled[] = [];
+    let isNoted = false;
     try {
       for (const change of changes) {
         const result = await this.#prepare(change);
@@ -129,11 +131,18 @@ export class Application implements Disposable {
       const whole = await this.#synced(prepared, settled);
       this.#step("note what is ready");
       await this.#log.noteReady(whole.map(({ change: { index }, made }) => ({ index, inode: made?.inode ?? "" })));
+      isNoted = true;
       for (const one of whole) settled.push({ change: one.change, ...this.#put(one) });
       await syncFolders(whole);
       this.#step("note what is done");
       this.#log.noteDone(settled);
       return settled;
+    } catch (error) {
+      if (!isDiskFull(error)) throw error;
+      // What is not noted is made again when the application continues, and takes room until then.
+      if (!isNoted) for (const { slot, temporary } of prepared) this.#sweep(slot, temporary);
+      const targets = changes.map(({ mount }) => this.#changeset.mounts[mount]?.target ?? "/");
+      throw new DiskFull(fullPlace(targets) ?? targets[0] ?? "/", { cause: error });
     } finally {
       for (const { made, slot } of prepared) {
         made?.descriptor[Symbol.dispose]();
@@ -304,7 +313,8 @@ export interface LoggedApplicationOptions extends ApplicationOptions {
  * Applies the approved changes of a changeset (`which`, by index), in order, and returns a verdict for each. A change is
  * applied whole or not at all, and only if its target is as the run found it. No link is followed.
  *
- * If the process is killed, {@link continueApplication} continues from the log. Rejects if the log cannot be written.
+ * If the process is killed, {@link continueApplication} continues from the log. Rejects with {@link DiskFull} if there is no room: it can be
+ * continued then too. Rejects if the log cannot be written.
  */
 export async function applyChangeset(
   changeset: Changeset,

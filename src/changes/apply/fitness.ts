@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { isDiskFull } from "../../platform/full-disk.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import {
@@ -35,10 +36,10 @@ export function isVerdict(value: object): value is ChangeVerdict {
   return "outcome" in value;
 }
 
-/** The verdict for an error of the system. Any other error is a bug and is thrown again. */
+/** The verdict for an error of the system. A full disk says nothing about a change; it and any bug are thrown again. */
 export function impossible(error: unknown): ChangeVerdict {
   const { code, syscall } = error as NodeJS.ErrnoException;
-  if (code === undefined || syscall === undefined) throw error;
+  if (code === undefined || syscall === undefined || isDiskFull(error)) throw error;
   return refused(WORDS.get(code) ?? `the system refused it (${code})`);
 }
 
@@ -46,8 +47,6 @@ const WORDS: ReadonlyMap<string, string> = new Map([
   ["EACCES", "the user that Corral runs as may not change it"],
   ["EPERM", "the user that Corral runs as may not change it"],
   ["EROFS", "its file system is read-only"],
-  ["ENOSPC", "the disk is full"],
-  ["EDQUOT", "the disk quota is used up"],
   ["EFBIG", "it is too large for its file system"],
   ["ENAMETOOLONG", "its name is too long"],
   ["EEXIST", "another process replaced its temporary file"],

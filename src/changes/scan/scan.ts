@@ -7,7 +7,7 @@ import { codeOf, hasCode } from "../../platform/errno.ts";
 import { checkWrite } from "../../sandbox/access.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { covers, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import {
   type Change,
@@ -17,6 +17,7 @@ import {
   nameText,
   type RawName,
   rawChild,
+  rawNameOf,
   rawNamesIn,
   rawPath,
   rawStat,
@@ -182,6 +183,11 @@ class Scan {
     const name = names.at(-1) ?? "";
     const hidden = overHidden ? { overHidden: true } : {};
     if (facts === null) return this.#add({ names, kind: "create", type: "other", base: null, next: null, ...hidden });
+    if (facts.type === "directory" && names.length > MAX_STAGED_DEPTH) {
+      // What else the run changed does not depend on it.
+      const refusal = `it is deeper than ${MAX_STAGED_DEPTH} levels`;
+      return this.#add({ names, kind: "create", type: "directory", base: null, next: facts, refusal, ...hidden });
+    }
     const text = facts.type === "link" ? withText(linkTextAt(place.content, name)) : {};
     this.#add({ names, kind: "create", type: facts.type, base: null, next: facts, ...text, ...hidden });
     if (facts.type === "directory") await this.#inside(place, names, overHidden);
@@ -320,7 +326,8 @@ export function judged(
   budget: BytesBudget,
 ): Pick<Change, "parts" | "path" | "type" | "refusal"> {
   const texts = draft.names.map((name) => nameText(name) ?? name.replace(/[^\x20-\x7e]/g, "?"));
-  const path = pathOf(draft.names) ?? joinVirtual(mount.path, texts.join("/"));
+  // The names begin where the view does, which may be above its mount.
+  const path = pathOf(draft.names) ?? pathOf(texts.map(rawNameOf)) ?? mount.path;
   const type = draft.type === "other" ? "file" : draft.type;
   const refusal = refusalOf(draft, { mount, closed }, path, budget) ?? draft.refusal ?? null;
   return { parts: texts, path, type, refusal };

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { removeTree } from "../../files/host/remove-tree.ts";
 import { hasCode } from "../../platform/errno.ts";
+import { isDiskFull } from "../../platform/full-disk.ts";
 import { holderOf, isHeld, type LockOwner, tryHoldFile } from "../../state/file-lock.ts";
 import { isOutOfSight } from "../../state/owner.ts";
 import { statePaths } from "../../state/state-paths.ts";
@@ -39,6 +41,7 @@ import {
 import { isChangesetId } from "./record.ts";
 
 const REMOVED = ".removed-";
+const SETTLING_MS = 20;
 
 /** The folders of all kept changesets: which there are, which process works on one, and how one goes. */
 class ChangesetFolders {
@@ -226,23 +229,53 @@ export class ChangesetStore {
   /** The oldest first; those that cannot be read come last. */
   async list(): Promise<Listed[]> {
     const listed: Listed[] = [];
+    const unread: string[] = [];
     for (const id of await this.#folders.ids()) {
-      const folder = this.#folders.of(id);
-      try {
-        const state = await folder.readState();
-        listed.push({ id, ok: true, state, applying: await this.#folders.isHeld(folder) });
-      } catch (error) {
-        if (!(error instanceof BrokenRecord)) throw error;
-        if (!(await this.#folders.isHeld(folder))) listed.push({ id, ok: false, reason: error.message });
-      }
+      const found = await this.#listed(id);
+      if (found?.ok) listed.push(found);
+      else if (found !== null) unread.push(id);
     }
+    // Another process may be making one, or have just ended it.
+    if (unread.length > 0) await sleep(SETTLING_MS);
+    for (const id of unread) listed.push(...[await this.#listed(id)].filter((found) => found !== null));
     const age = (one: Listed): string => (one.ok ? one.state.createdAt : "~");
     return listed.sort((a, b) => (age(a) < age(b) ? -1 : age(a) > age(b) ? 1 : 0));
   }
 
+  /** Where all of one is, for measuring it. */
+  dirOf(id: string): string {
+    return this.#folders.of(id).dir;
+  }
+
+  /** Null if another process is working on it and it cannot be read now, or if it is gone. */
+  async #listed(id: string): Promise<Listed | null> {
+    const folder = this.#folders.of(id);
+    try {
+      const state = await folder.readState();
+      return { id, ok: true, state, applying: await this.#folders.isHeld(folder) };
+    } catch (error) {
+      if (!(error instanceof BrokenRecord)) throw error;
+      if (!isThere(folder.dir) || (await this.#folders.isHeld(folder))) return null;
+      return { id, ok: false, reason: error.message };
+    }
+  }
+
   async load(id: string): Promise<LoadedChangeset> {
     if (!this.#folders.has(id)) return missing(id);
-    return await unlessBroken(id, async () => ({ ok: true, ...(await this.#folders.of(id).read()) }));
+    const folder = this.#folders.of(id);
+    const loaded = await unlessBroken(id, async () => ({ ok: true, ...(await folder.read()) }));
+    return loaded.ok ? loaded : ((await this.#elsewhere(folder, id)) ?? loaded);
+  }
+
+  /** Why what was read of a changeset may be half of what it was: another process applies or removes it meanwhile. Null: none does. */
+  async whyUnsteady(id: string): Promise<NotKept | null> {
+    return await this.#elsewhere(this.#folders.of(id), id);
+  }
+
+  async #elsewhere(folder: KeptFolder, id: string): Promise<NotKept | null> {
+    if (!isThere(folder.dir)) return missing(id);
+    if (!(await this.#folders.isHeld(folder))) return null;
+    return { ok: false, code: "busy", reason: await this.#folders.whyBusy(folder, id) };
   }
 
   /** Applies some of the waiting changes. If none is left, the changeset is removed. */
@@ -327,12 +360,18 @@ export class ChangesetStore {
     for (const id of await this.#folders.ids()) {
       const folder = this.#folders.of(id);
       if (!isThere(folder.applyLog) && (await seemsToWait(folder))) continue;
-      const done = await this.#folders.holding(id, async () => {
-        const settled = await finishApplication(folder, options);
-        const { changeset, waiting } = await folder.read();
-        if (waiting.size === 0) await this.#folders.end(folder);
-        return { ok: true, changeset, settled };
-      });
+      const done = await this.#folders
+        .holding(id, async () => {
+          const settled = await finishApplication(folder, options);
+          const { changeset, waiting } = await folder.read();
+          if (waiting.size === 0) await this.#folders.end(folder);
+          return { ok: true, changeset, settled };
+        })
+        .catch((error: unknown) => {
+          // It can be finished later, and what else is asked of this process may need no room there.
+          if (!isDiskFull(error)) throw error;
+          return { ok: false as const, code: "broken" as const, reason: (error as Error).message };
+        });
       // Another process that works on it finishes it, or has removed it.
       if (!done.ok && done.code === "broken") finished.push({ id, ok: false, reason: done.reason });
       if (done.ok && done.settled !== null)

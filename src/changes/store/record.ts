@@ -12,6 +12,17 @@ export interface KeptOutcome extends ChangeVerdict {
   readonly index: number;
 }
 
+/** Why the changes of a run that failed wait; after it comes how it ended. */
+export const OF_FAILED_RUN = "the run did not succeed";
+
+/** True if nothing of it waits but what a run wrote that then failed: few look at it, and none has to. */
+export function isOfFailedRun({ changes }: Pick<KeptState, "changes">): boolean {
+  return changes.every(
+    ({ outcome, reason }) =>
+      outcome === "refused" || (outcome === "held" && reason?.startsWith(OF_FAILED_RUN) === true),
+  );
+}
+
 const MAX_CHANGES = 100_000;
 const MAX_MOUNTS = 1000;
 

@@ -225,6 +225,7 @@ class Applying {
     this.#shown ??= await this.#digests(targets);
     const done: AppliedChange[] = [];
     let left = seen.waiting;
+    let isDiscarded = false;
     const end = await reviewed(seen, this.#terminal, {
       title: titleOf(target, at, targets),
       further: targets.count - at - 1,
@@ -235,6 +236,11 @@ class Applying {
         done.push(...applied.changes);
         left = applied.left;
       },
+      discard: async () => {
+        await this.#changesets.discard(seen.id, { digest: seen.digest });
+        left = 0;
+        isDiscarded = true;
+      },
     });
     if (end === "rest") this.#agreed = this.#shown;
     if (end === "stop") {
@@ -244,7 +250,7 @@ class Applying {
       return null;
     }
     const settled = new Set(done.map(({ index }) => index));
-    return this.#decided({ id: seen.id, changes: [...done, ...leftOf(seen, settled)], left }, target);
+    return this.#decided({ id: seen.id, changes: [...done, ...leftOf(seen, settled, isDiscarded)], left }, target);
   }
 
   /** Of all that may be agreed to at once, as it is before the first question: nothing that comes later is meant. */
@@ -263,10 +269,11 @@ class Applying {
 }
 
 /** What was not applied, and why. */
-function leftOf({ parts, unfit }: ForeseenChangeset, done: ReadonlySet<number>): AppliedChange[] {
+function leftOf({ parts, unfit }: ForeseenChangeset, done: ReadonlySet<number>, isDiscarded: boolean): AppliedChange[] {
   const skipped = parts.flatMap(({ indexes, path, kind, type, ruled }): AppliedChange[] => {
     const [index = -1] = indexes;
     if (done.has(index)) return [];
+    if (isDiscarded) return [{ index, path, kind, type, outcome: "denied", reason: "it was discarded" }];
     return ruled?.outcome === "denied"
       ? [{ index, path, kind, type, outcome: "denied", reason: ruled.reason }]
       : [{ index, path, kind, type, outcome: "held", reason: NOT_CHOSEN }];

@@ -6,7 +6,7 @@ import type { KeptChange, ListedChangeset } from "../../operations/foreseen-chan
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import { type Colors, quotedLines } from "../../operations/wording/quoted-lines.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { counted } from "../../text/amounts.ts";
+import { counted, countText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { type ProjectOptions, projectFolder, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import {
@@ -87,6 +87,7 @@ export async function ofFleet(
   };
 }
 
+const TELL_MS = 5000;
 const UNAVAILABLE: readonly RequestErrorCode[] = ["CHANGESET_BUSY", "CHANGESET_BROKEN", "CHANGESET_CHANGED"];
 
 /**
@@ -100,7 +101,13 @@ export async function forEach(
 ): Promise<number> {
   let status = 0;
   let at = 0;
+  let toldAt = performance.now();
   for await (const target of targets.each()) {
+    // A person who waits for many sees that it goes on.
+    if (terminal.stderr.isTTY && performance.now() - toldAt > TELL_MS) {
+      say(terminal, `corral: ${countText(at)} of ${countText(targets.count)}`);
+      toldAt = performance.now();
+    }
     // Small records are read at once: without a turn of the event loop, Ctrl-C would wait for the end of all of them.
     await turn();
     try {

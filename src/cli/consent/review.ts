@@ -2,6 +2,7 @@ import { isCancel, select } from "@clack/prompts";
 import type { ForeseenChangeset, RuledPart } from "../../operations/foreseen-changes.ts";
 import { quotedLines } from "../../operations/wording/quoted-lines.ts";
 import { counted } from "../../text/amounts.ts";
+import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { colorsFor, paintOf, say, type Terminal } from "../terminal/terminal.ts";
 import { amountText } from "./prompt.ts";
@@ -23,9 +24,47 @@ export interface Reviewing {
   readonly signal: AbortSignal;
   /** Applies these changes now: what was agreed to stays applied, whatever comes next. `hostExecuted`: paths that were agreed to apart. */
   apply(indexes: readonly number[], hostExecuted?: readonly string[]): Promise<void>;
+  /** Removes what is left of the changeset. */
+  discard(): Promise<void>;
 }
 
-type Choice = "skip" | "one" | "all" | "rest" | "whole" | "stop";
+type Choice = "skip" | "one" | "all" | "rest" | "whole" | "discard" | "stop";
+
+interface Keyed<Value> {
+  readonly value: Value;
+  readonly key: string;
+  readonly label: string;
+}
+
+/** One of the options, the first if nothing else is said: by arrows and Enter, or by its key alone. Null: the person stops. */
+async function chosen<Value extends string>(
+  message: string,
+  options: readonly Keyed<Value>[],
+  { input, output, signal }: { input: Terminal["stdin"]; output: Terminal["stderr"]; signal: AbortSignal },
+): Promise<Value | null> {
+  const keyed = new AbortController();
+  let pressed: Keyed<Value> | undefined;
+  const onKey = (text: string | undefined): void => {
+    pressed ??= options.find(({ key }) => key === text);
+    if (pressed !== undefined) keyed.abort();
+  };
+  input.on("keypress", onKey);
+  try {
+    const answer = await select<string>({
+      message,
+      options: options.map(({ value, key, label }) => ({ value, label: `${key}  ${label}` })),
+      ...present({ initialValue: options[0]?.value }),
+      input,
+      output,
+      signal: AbortSignal.any([signal, keyed.signal]),
+    });
+    if (signal.aborted) return null;
+    if (pressed !== undefined) output.write(`  ${pressed.label}\n`);
+    return pressed?.value ?? (isCancel(answer) ? null : (answer as Value));
+  } finally {
+    input.off("keypress", onKey);
+  }
+}
 
 /**
  * Shows a changeset file by file and asks about each. What cannot be applied is shown first, with the reason; then come the files that
@@ -41,18 +80,25 @@ export async function reviewed(seen: ForeseenChangeset, terminal: Terminal, aske
   for (const [at, part] of apart.entries()) {
     const choice = await choiceOn(part, apart.slice(at), apart.length, terminal, asked);
     if (choice === "stop") return "stop";
+    if (choice === "discard") return await discarded(asked);
     if (choice === "one") await asked.apply(part.indexes, [part.path]);
   }
   const open = asksFor.filter(({ hostExecuted }) => hostExecuted === null);
   for (const [at, part] of open.entries()) {
     const choice = await choiceOn(part, open.slice(at), open.length, terminal, asked);
     if (choice === "stop") return "stop";
+    if (choice === "discard") return await discarded(asked);
     if (choice === "one") await asked.apply(part.indexes);
     if (choice === "all" || choice === "rest") {
       await asked.apply(indexesOf(open.slice(at)));
       return choice === "all" ? "next" : "rest";
     }
   }
+  return "next";
+}
+
+async function discarded({ discard }: Reviewing): Promise<ReviewEnd> {
+  await discard();
   return "next";
 }
 
@@ -88,22 +134,31 @@ async function choiceOn(
   const what = part.type === "file" ? part.kind : `${part.kind} ${part.type}`;
   const message = `File ${of - left.length + 1} of ${of}: ${what}, +${part.added} -${part.removed}. Apply it?`;
   for (let rest = lines.slice(MAX_LINES); ; ) {
-    const options: { value: Choice; label: string }[] = [
-      { value: "skip", label: "Skip it: it waits" },
+    const options: Keyed<Choice>[] = [
+      { value: "skip", key: "s", label: "Skip it: it waits" },
       rest.length > 0
-        ? { value: "whole", label: `Show the other ${rest.length} lines; then it can be applied` }
-        : { value: "one", label: "Apply this file" },
+        ? { value: "whole", key: "w", label: `Show the other ${rest.length} lines; then it can be applied` }
+        : { value: "one", key: "y", label: "Apply this file" },
       ...(executed.length === 0 && left.length > 1
-        ? [{ value: "all", label: `Apply all ${left.length} files left here` } as const]
+        ? [{ value: "all", key: "a", label: `Apply all ${left.length} files left here` } as const]
         : []),
       ...(executed.length === 0 && further > 0
-        ? [{ value: "rest", label: `Apply all the rest: ${counted(further, "more changeset")}` } as const]
+        ? [{ value: "rest", key: "r", label: `Apply all the rest: ${counted(further, "more changeset")}` } as const]
         : []),
-      { value: "stop", label: "Stop: the rest waits" },
+      { value: "discard", key: "d", label: "Discard what is left of this changeset" },
+      { value: "stop", key: "q", label: "Stop: the rest waits" },
     ];
-    const answer = await select<Choice>({ message, options, initialValue: "skip", ...streams });
-    if (isCancel(answer) || signal.aborted) return "stop";
-    if (answer === "whole") {
+    const answer = await chosen<Choice>(message, options, streams);
+    if (answer === null) return "stop";
+    if (answer === "discard") {
+      const sure: Keyed<"no" | "yes">[] = [
+        { value: "no", key: "n", label: "No" },
+        { value: "yes", key: "y", label: "Yes, remove it" },
+      ];
+      const agreed = await chosen("Remove what is left of this changeset? Nothing brings it back.", sure, streams);
+      if (agreed === null) return "stop";
+      if (agreed === "yes") return "discard";
+    } else if (answer === "whole") {
       stderr.write(`${rest.join("\n")}\n`);
       rest = [];
     } else if (answer !== "all" && answer !== "rest") return answer;
@@ -117,16 +172,15 @@ async function choiceOn(
         ...(unseen.length > 0 ? [`the ${counted(unseen.length, "file")} above`] : []),
         ...(answer === "rest" ? [counted(further, "more changeset")] : []),
       ];
-      const agreed = await select<"no" | "yes">({
-        message: `Apply ${which.join(" and ")} without having seen all of it?`,
-        options: [
-          { value: "no", label: "No, go on one by one" },
-          { value: "yes", label: "Yes" },
+      const agreed = await chosen<"no" | "yes">(
+        `Apply ${which.join(" and ")} without having seen all of it?`,
+        [
+          { value: "no", key: "n", label: "No, go on one by one" },
+          { value: "yes", key: "y", label: "Yes" },
         ],
-        initialValue: "no",
-        ...streams,
-      });
-      if (isCancel(agreed) || signal.aborted) return "stop";
+        streams,
+      );
+      if (agreed === null) return "stop";
       if (agreed === "yes") return answer;
     }
   }

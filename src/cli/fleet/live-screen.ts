@@ -13,7 +13,7 @@ import {
   say,
   type Terminal,
 } from "../terminal/terminal.ts";
-import { awayText, fleetTroubleText, Quota, summaryText } from "./text.ts";
+import { awayText, fleetTroubleText, Quota, readingText, summaryText } from "./text.ts";
 import { type FleetView, FleetWitness } from "./witness.ts";
 
 export interface FleetDrawingStyle {
@@ -169,6 +169,7 @@ export class LiveFleetScreen implements FleetScreen {
   see(event: FleetEvent): void {
     this.#witness.see(event);
     if (event.type === "trouble" && this.#troubles.take()) this.tell(fleetTroubleText(event.detail));
+    else if (event.type === "reading") this.tell(readingText(event.key));
     else if (event.type === "waiting" || event.type === "continued") this.tell(awayText(event));
   }
 

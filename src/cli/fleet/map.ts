@@ -55,6 +55,7 @@ export async function mapVerb(name: string | undefined, options: MapOptions, ter
     ...asked,
     leftOut: ({ place, why }: SkippedEntry) =>
       say(terminal, `corral: left out ${printableLine(place, 200)}: ${printableLine(why, 200)}`),
+    note: (text: string) => say(terminal, `corral: ${text}`),
   } as const;
   const { dryRun, json = false } = options;
   try {

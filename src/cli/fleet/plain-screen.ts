@@ -11,6 +11,7 @@ import {
   loadedText,
   progressText,
   Quota,
+  readingText,
   summaryText,
 } from "./text.ts";
 import { FleetWitness } from "./witness.ts";
@@ -49,6 +50,7 @@ export class PlainFleetScreen implements FleetScreen {
       this.tell(loadedText(event.fleet, event.items, event.done));
     } else if (event.type === "settled" && event.retryInMs === null) this.#settle(event.result);
     else if (event.type === "trouble" && this.#troubles.take()) this.tell(fleetTroubleText(event.detail));
+    else if (event.type === "reading") this.tell(readingText(event.key));
     else if (event.type === "draining") this.tell(drainingText(event.why));
     else if (event.type === "waiting" || event.type === "continued") this.tell(awayText(event));
   }

@@ -136,6 +136,7 @@ class EventLines implements AsyncDisposable {
     } else if (event.type === "draining") this.#tell("draining", { why: event.why });
     else if (event.type === "waiting") this.#tell("waiting", { for: event.for, why: event.why });
     else if (event.type === "continued") this.#tell("continued", {});
+    else if (event.type === "reading") this.#tell("reading", { key: event.key });
     else if (event.type === "machines") this.#tell("machines", { machines: event.machines });
     else if (event.type === "trouble") this.#tell("trouble", { message: event.detail.slice(0, MAX_TROUBLE_CHARS) });
   }

@@ -114,7 +114,9 @@ export function loadedText(fleet: string, items: number, done: number): string {
 
 /** How far it is, in one line. */
 export function progressText(view: FleetView): string {
-  const { items, done, failed, pending, running, elsewhere, recentRate, leftMs } = view;
+  const { items, done, pending, running, elsewhere, recentRate, leftMs } = view;
+  // As the items that are done, with those of before.
+  const failed = view.failed + view.failedEarlier;
   const percent = items === 0 ? 100 : Math.floor((done * 100) / items);
   const left = leftMs === null ? "" : `, about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left`;
   return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${pending === 0 ? "" : `${countText(pending)} pending, `}${countText(running)} running, ${elsewhere === 0 ? "" : `${countText(elsewhere)} on other machines, `}${rateText(recentRate)}${left}`;
@@ -137,6 +139,11 @@ export function awayText(
 ): string {
   if (event.type === "continued") return "corral: the queue answers again";
   return `corral: waits for the queue, and tries again until it is there. ${printable(event.why)}`;
+}
+
+/** Why nothing seems to run. */
+export function readingText(key: string): string {
+  return `corral: ${printableLine(key)}: reads its files first, to know whether an earlier result counts; --no-cache leaves that out`;
 }
 
 export function drainingText(why: string): string {

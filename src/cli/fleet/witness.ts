@@ -18,6 +18,8 @@ export interface FleetView {
   readonly succeeded: number;
   readonly cached: number;
   readonly failed: number;
+  /** Of those of an earlier attempt. */
+  readonly failedEarlier: number;
   /** Their changes wait for a person. */
   readonly pending: number;
   readonly running: number;
@@ -53,6 +55,7 @@ export class FleetWitness {
   #fleet: string | null = null;
   #items = 0;
   #earlier = 0;
+  #failedEarlier = 0;
   #succeeded = 0;
   #cached = 0;
   #failed = 0;
@@ -72,6 +75,7 @@ export class FleetWitness {
     if (event.type === "loaded") {
       this.#fleet = event.fleet;
       this.#items = event.items;
+      this.#failedEarlier = event.failed ?? 0;
       this.#earlier = event.done;
     } else if (event.type === "started") {
       this.#waiting.delete(event.index);
@@ -104,6 +108,7 @@ export class FleetWitness {
       succeeded: this.#succeeded,
       cached: this.#cached,
       failed: this.#failed,
+      failedEarlier: this.#failedEarlier,
       pending: this.#pending,
       running: this.#running.size,
       elsewhere: this.#elsewhere,

@@ -1,3 +1,4 @@
+import { tmpdir } from "node:os";
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
 import { ItemsError } from "../../fleet/items/item-fields.ts";
@@ -6,8 +7,9 @@ import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { LATEST, RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
+import { DiskFull, fullPlace, fullText, isDiskFull } from "../../platform/full-disk.ts";
 import { type DescribedViolation, UnfinishedChanges } from "../../run/model/result.ts";
-import { StateDirError } from "../../state/state-dir.ts";
+import { StateDirError, stateDirFrom } from "../../state/state-dir.ts";
 import { UsageError } from "./arguments.ts";
 import { EXIT } from "./terminal.ts";
 
@@ -45,6 +47,7 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
   const known = KNOWN.find(([kind]) => error instanceof kind);
   if (known !== undefined) return failed(known[1], `corral: ${error.message}`, known[2]);
   const debug = Boolean(env.CORRAL_DEBUG);
+  if (!debug && isDiskFull(error)) return failed("SYSTEM", `corral: ${fullDiskText(error, env)}`, EXIT.engineTrouble);
   if (!debug && isRefusedBySystem(error)) return failed("SYSTEM", `corral: ${error.message}`, EXIT.engineTrouble);
   const text = debug
     ? `corral: ${error.stack}`
@@ -95,7 +98,15 @@ const STATUSES: Partial<Record<RequestErrorCode, number>> = {
   NO_QUEUE: EXIT.wrongUsage,
 };
 
-/** An error of the system about a path that the user named, or about a full disk, is not a bug. */
+/** An error of the system about a path that the user named is not a bug. */
 function isRefusedBySystem({ code }: NodeJS.ErrnoException): boolean {
-  return code !== undefined && ["EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ENOTDIR", "ELOOP"].includes(code);
+  return code !== undefined && ["EACCES", "EPERM", "EROFS", "ENOTDIR", "ELOOP"].includes(code);
+}
+
+/** The system names no path of a file that was already open. */
+function fullDiskText(error: Error, env: Parameters<typeof stateDirFrom>[0]): string {
+  const place = error instanceof DiskFull ? null : fullPlace([stateDirFrom(env), tmpdir(), "."]);
+  const found =
+    place === null ? error.message : `${fullText(place === "." ? process.cwd() : place)} (${error.message})`;
+  return `${found}. \`corral du\` shows what Corral keeps, and \`corral gc\` removes what may go`;
 }

@@ -118,6 +118,11 @@ export function fileFault(error: unknown): string {
   return fault;
 }
 
+/** What to add if a file that a command line names is not there: a byte that is not UTF-8 reaches no program of Node. */
+export function utf8Note(path: string): string {
+  return path.includes("\uFFFD") ? ". Its name is not UTF-8, and only names that are can be given here: rename it" : "";
+}
+
 const FAULTS: Readonly<Record<string, string>> = {
   ENOENT: "does not exist",
   ENOTDIR: "does not exist: a part of its path is not a folder",

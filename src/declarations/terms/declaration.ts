@@ -27,6 +27,7 @@ import {
   mode,
   mountPlace,
   network,
+  onlyOn,
   refuseSamePlace,
   virtualPath,
 } from "./terms.ts";
@@ -51,7 +52,7 @@ const path = () =>
     root: hostPath,
     at: mountPlace.optional(),
     mode: mode.default("ro"),
-    create: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
+    create: onlyOn.optional(),
     ...constraints,
     description,
   });

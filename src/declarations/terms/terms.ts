@@ -46,11 +46,11 @@ export const approval = byKind(
   "must be `pre_approved`, `ask`, `blocked`, or a map of `read`, `write`, `delete` and `call`",
 );
 
-/** What happens to writes. A derivation never removes it, so there is no `false`. */
-export const sides = {
-  stage: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
-  discard: z.literal(true, "can only be `true`; leave it out otherwise").optional(),
-};
+/** A switch that is off if it is absent. `false` says the same as nothing. */
+export const onlyOn = z.boolean().transform((on): true | undefined => on || undefined);
+
+/** What happens to writes. A derivation never removes what a caller has, so `false` takes nothing away. */
+export const sides = { stage: onlyOn.optional(), discard: onlyOn.optional() };
 
 /** Constraints that travel with a mount through every derivation. */
 export const constraints = {

@@ -137,17 +137,26 @@ function isThere(path: string): boolean {
   }
 }
 
-/** Items of which the first was already read, so that what is wrong from the first on is known before anything is kept. */
+/** Items of which the first were already read, so that what is wrong from the first on is known before anything is kept. */
 export interface BegunItems<Item> extends AsyncDisposable {
+  readonly first: readonly Item[];
+  /** All of them. */
   readonly items: AsyncIterable<Item>;
 }
 
-export async function begunItems<Item>(items: AsyncIterable<Item>): Promise<BegunItems<Item>> {
+export async function begunItems<Item>(items: AsyncIterable<Item>, count: number): Promise<BegunItems<Item>> {
   const iterator = items[Symbol.asyncIterator]();
-  const first = await iterator.next();
+  const first: Item[] = [];
+  while (first.length < count) {
+    const next = await iterator.next();
+    if (next.done) break;
+    first.push(next.value);
+  }
   return {
+    first,
     items: (async function* () {
-      for (let next = first; !next.done; next = await iterator.next()) yield next.value;
+      yield* first;
+      for (let next = await iterator.next(); !next.done; next = await iterator.next()) yield next.value;
     })(),
     async [Symbol.asyncDispose]() {
       await iterator.return?.();

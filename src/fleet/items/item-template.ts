@@ -254,7 +254,7 @@ export function fillAttachment(
   item: ManifestItem,
   places: AttachmentPlaces,
 ): StepResult<Attachment> {
-  const filled = fillPath(template, item);
+  const filled = fillPath(template, item, true);
   if (!filled.ok) return filled;
   const path = posix.resolve(beginsWithField(template) ? places.manifestDir : places.templateDir, filled.value);
   if (!template.absolute && filled.value.startsWith("/") && !isWithin(path, places)) {
@@ -345,8 +345,15 @@ export function keyOf(item: ManifestItem, template: readonly TemplatePart[] | nu
   if (!key.ok) return key;
   if (key.value === "") return { ok: false, fault: "it is empty" };
   if (key.value.length > MAX_KEY_CHARS) return { ok: false, fault: `it is longer than ${MAX_KEY_CHARS} characters` };
-  if (/[\p{Cc}\p{Cs}]/u.test(key.value)) return { ok: false, fault: "it contains a control character" };
-  return key;
+  if (/\p{Cs}/u.test(key.value)) return { ok: false, fault: "it is not valid Unicode" };
+  return /\p{Cc}/u.test(key.value) ? { ok: true, value: withoutControls(key.value) } : key;
+}
+
+/** `a\u{a}b`: two keys remain two. */
+function withoutControls(key: string): string {
+  return key.replaceAll(/[\p{Cc}\\]/gu, (found) =>
+    found === "\\" ? "\\\\" : `\\u{${found.charCodeAt(0).toString(16)}}`,
+  );
 }
 
 function ownKey(item: ManifestItem): StepResult<string> {

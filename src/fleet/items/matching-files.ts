@@ -110,6 +110,8 @@ export interface SkippedEntry {
   readonly place: string;
   /** `is a symbolic link, which is not followed`. */
   readonly why: string;
+  /** It is an item, and is refused: a person who reads the results sees that it was not taken. */
+  readonly isLost?: true;
 }
 
 export interface GlobWalk {
@@ -185,6 +187,14 @@ function baseOf(glob: Glob, cwd: string): Descriptor {
 }
 
 const LINK = "is a symbolic link, which is not followed";
+const NOT_UTF8 = "has a name that is not UTF-8: rename it, and run this again";
+
+/** `caf\\xe9.pdf`: two names are two texts. */
+function bytesShown(name: Buffer): string {
+  return name
+    .toString("latin1")
+    .replaceAll(/[^\x20-\x5b\x5d-\x7e]/g, (byte) => `\\x${byte.charCodeAt(0).toString(16).padStart(2, "0")}`);
+}
 
 /** Null if the directory cannot be read; the walk continues with the others. */
 async function levelBelow(
@@ -197,7 +207,7 @@ async function levelBelow(
 ): Promise<Level | null> {
   const parts = [...above.parts, name];
   const skip = (why: string): null => {
-    walk.leftOut({ place: placeAsWritten(glob, parts), why });
+    walk.leftOut({ place: placeAsWritten(glob, parts), why, isLost: true });
     return null;
   };
   if (depth >= MAX_DEPTH) return skip(`is more than ${MAX_DEPTH} directories deep`);
@@ -229,8 +239,9 @@ async function levelOf(
       // A link's target is not checked; it might be such a directory.
       const held = (type === "directory" || type === "link") && glob.mayHold(path);
       if (!held && !meant) continue;
-      const why = type === "link" ? LINK : isUtf8(raw) ? null : "has a name that is not UTF-8";
-      if (why !== null) walk.leftOut({ place: placeAsWritten(glob, path), why });
+      if (type !== "link" && !isUtf8(raw))
+        walk.leftOut({ place: placeAsWritten(glob, [...parts, bytesShown(raw)]), why: NOT_UTF8, isLost: true });
+      else if (type === "link") walk.leftOut({ place: placeAsWritten(glob, path), why: LINK });
       else if (held || type === "file") entries.push({ name, folder: held });
       else if (type === "other") walk.leftOut({ place: placeAsWritten(glob, path), why: "is not a regular file" });
       if (entries.length > MAX_NAMES) {

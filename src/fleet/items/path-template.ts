@@ -43,8 +43,13 @@ export function beginsWithField({ absolute, names }: PathTemplate): boolean {
 /**
  * The path for one item. Values give names and, for path fields, directories below. They can never lead above or beside the
  * literal part of the template, nor to that directory itself. Only a template that is one field may become absolute.
+ * `isHost`: it names a file that is there, and no worker sees the name.
  */
-export function fillPath({ absolute, names, whole }: PathTemplate, item: ManifestItem): StepResult<string> {
+export function fillPath(
+  { absolute, names, whole }: PathTemplate,
+  item: ManifestItem,
+  isHost = false,
+): StepResult<string> {
   const filled: string[] = [];
   let rooted = absolute;
   for (const [index, parts] of names.entries()) {
@@ -57,7 +62,7 @@ export function fillPath({ absolute, names, whole }: PathTemplate, item: Manifes
     const { text } = name.value;
     rooted ||= text.startsWith("/");
     const pieces = text.split("/").filter((piece) => piece !== "" && !(piece === "." && name.value.several));
-    const fault = pieces.map(nameFault).find((each) => each !== null);
+    const fault = pieces.map((piece) => nameFault(piece, isHost)).find((each) => each !== null);
     if (fault !== undefined) return { ok: false, fault: `${aboutFields(parts, item)} ${fault}` };
     // A file at the top level has an empty `dir`, which just omits a name.
     if (pieces.length === 0 && (index === names.length - 1 || !parts.every(isDir)))
@@ -116,11 +121,12 @@ function aboutFields(parts: readonly TemplatePart[], item: ManifestItem): string
 }
 
 /** Why a filled name is not allowed in a path; null if it is. */
-function nameFault(name: string): string | null {
+function nameFault(name: string, isHost: boolean): string | null {
   if (name === "." || name === "..") return `gives the name \`${name}\`, which leads to another directory`;
-  if (/\p{Cc}/u.test(name)) return "contains a control character, which is not allowed in a path";
+  if (isHost ? name.includes("\0") : /\p{Cc}/u.test(name))
+    return "contains a control character, which is not allowed in a path";
   if (/\p{Cs}/u.test(name)) return "is not valid Unicode";
-  if (name.startsWith("-")) return "gives a name that starts with `-`, which programs read as an option";
+  if (!isHost && name.startsWith("-")) return "gives a name that starts with `-`, which programs read as an option";
   return Buffer.byteLength(name) > MAX_COMPONENT_BYTES ? `gives a name longer than ${MAX_COMPONENT_BYTES} bytes` : null;
 }
 

@@ -186,8 +186,10 @@ export interface ItemReading {
   /** The base for relative patterns and manifests. Absolute. */
   readonly cwd: string;
   readonly signal: AbortSignal;
-  /** Called for entries that the pattern may have meant but that cannot be items: links, devices, unreadable directories. */
+  /** Called for entries that the pattern may have meant but that cannot be items: links and devices. */
   readonly leftOut: (what: SkippedEntry) => void;
+  /** Called for what the user may not have meant with the items as a whole. */
+  readonly note?: (text: string) => void;
   /** False: that there is no item is an error. */
   readonly allowEmpty?: boolean;
 }
@@ -200,10 +202,10 @@ export interface ItemReading {
 export async function* readItems(source: ItemSource, reading: ItemReading): AsyncGenerator<ManifestItem> {
   const folder = folderOf(source, reading.cwd);
   let index = 0;
-  for await (const { record, file, place } of entriesOf(source, reading)) {
+  for await (const { record, file, place, refusal } of entriesOf(source, reading)) {
     reading.signal.throwIfAborted();
     const fields = withPathFields(record, folder);
-    yield { index, fields, record, place: place ?? `item ${index}`, ...present({ file }) };
+    yield { index, fields, record, place: place ?? `item ${index}`, ...present({ file, refusal }) };
     index += 1;
   }
   if (index === 0 && !reading.allowEmpty) throw new ItemsError(`${nameOf(source)} ${NO_ITEMS}`);
@@ -216,7 +218,7 @@ function nameOf(source: ItemSource): string {
   return source.kind === "stream" ? source.name : "the list of items";
 }
 
-interface Entry extends Pick<ManifestItem, "record" | "file"> {
+interface Entry extends Pick<ManifestItem, "record" | "file" | "refusal"> {
   readonly place?: string;
 }
 
@@ -240,23 +242,35 @@ async function* fileEntries(pattern: string, reading: ItemReading): AsyncGenerat
   const glob = parseGlob(pattern);
   const folder = glob.folder(reading.cwd);
   let leftOut = 0;
+  const lost: SkippedEntry[] = [];
   const counting = {
     ...reading,
     leftOut: (what: SkippedEntry): void => {
-      leftOut += 1;
-      reading.leftOut(what);
+      if (what.isLost) lost.push(what);
+      else {
+        leftOut += 1;
+        reading.leftOut(what);
+      }
     },
   };
   let isEmpty = true;
   for await (const relative of matchingFiles(glob, counting)) {
     isEmpty = false;
+    yield* lostEntries(lost.splice(0));
     const path = posix.join(folder, relative);
     yield { record: { path }, file: path, place: placeAsWritten(glob, [relative]) };
   }
+  isEmpty &&= lost.length === 0;
+  yield* lostEntries(lost);
   if (isEmpty && !reading.allowEmpty) {
     const others = leftOut === 0 ? "" : `; ${leftOut} ${leftOut === 1 ? "entry was" : "entries were"} left out`;
     throw new ItemsError(`${pattern}: no file in ${folder} matches${others}. Check the pattern and the folder.`);
   }
+}
+
+/** No item of them can be made: what would be made of their names is not what is there. */
+function lostEntries(lost: readonly SkippedEntry[]): Entry[] {
+  return lost.map(({ place, why }) => ({ record: {}, place, refusal: `${place} ${why}` }));
 }
 
 async function* lineEntries(

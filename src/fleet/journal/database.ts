@@ -2,6 +2,7 @@ import fs from "node:fs";
 import { dirname } from "node:path";
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { hasCode } from "../../platform/errno.ts";
+import { DiskFull, fullPlace } from "../../platform/full-disk.ts";
 import { textBeside } from "../../platform/text-beside.ts";
 
 /**
@@ -140,7 +141,16 @@ export class GroupedWrites {
 }
 
 function isOfDatabase(error: unknown): boolean {
-  return hasCode(error, "ERR_SQLITE_ERROR");
+  return hasCode(error, "ERR_SQLITE_ERROR") || error instanceof DiskFull;
+}
+
+/** SQLite's error codes for a disk that is full, or that takes no more pages of the log. */
+const OF_DISK = [13, 10];
+
+/** The same error, or that the disk is full, with its place. */
+function withPlace(error: unknown, path: string): unknown {
+  const code = ((error as { errcode?: number }).errcode ?? 0) & 0xff;
+  return OF_DISK.includes(code) && fullPlace([path]) !== null ? new DiskFull(dirname(path), { cause: error }) : error;
 }
 
 /** The journal cannot be used. The message says why and what to do; it may contain host paths. */
@@ -168,11 +178,13 @@ const LARGEST_LOG_BYTES = 64 * 1024 ** 2;
  */
 export class Database implements Disposable {
   readonly #db: DatabaseSync;
+  readonly #path: string;
   /** By SQL text; bounded by the number of texts in this folder. */
   readonly #prepared = new Map<string, StatementSync>();
 
-  private constructor(db: DatabaseSync) {
+  private constructor(db: DatabaseSync, path: string) {
     this.#db = db;
+    this.#path = path;
   }
 
   /** Creates the file and its directory if they do not exist. */
@@ -190,10 +202,10 @@ export class Database implements Disposable {
         );
       db.exec(`PRAGMA synchronous = NORMAL; PRAGMA cache_size = -${CACHE_KIB};
         PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}; PRAGMA journal_size_limit = ${LARGEST_LOG_BYTES}`);
-      return new Database(db);
+      return new Database(db, path);
     } catch (error) {
       db.close();
-      throw error;
+      throw withPlace(error, path);
     }
   }
 
@@ -231,7 +243,7 @@ export class Database implements Disposable {
       } catch {
         // SQLite already rolled back, for example on a full disk, or no transaction was open.
       }
-      throw error;
+      throw withPlace(error, this.#path);
     }
   }
 

@@ -31,6 +31,8 @@ export function causeOf(failure: Failure): string | null {
   let text = causeText(failure).slice(0, 4 * MAX_CAUSE_CHARS);
   for (const name of namesOf(failure.key)) text = text.replaceAll(name, "<item>");
   return text
+    .replaceAll(QUOTED, "$1<…>$1")
+    .replaceAll(PATH, "$1<path>")
     .replaceAll(/\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b/gi, "N")
     .replaceAll(/\d+/g, "N")
     .replaceAll(/\s+/g, " ")
@@ -38,6 +40,10 @@ export function causeOf(failure: Failure): string | null {
     .slice(0, MAX_CAUSE_CHARS)
     .toWellFormed();
 }
+
+/** What differs from item to item is mostly a name that the worker chose. An apostrophe within a word begins none. */
+const QUOTED = /(?<![\w])(["'`])(?:(?!\1).){1,300}\1(?!\w)/g;
+const PATH = /(^|[\s(=:])\.{0,2}\/[^\s:,;)"'`<]+/g;
 
 /** For these statuses standard error may say why. */
 export const HAS_LAST_WORDS: ReadonlySet<string> = new Set([
@@ -72,6 +78,8 @@ export interface ManifestItem {
   readonly record: Readonly<Record<string, unknown>>;
   /** The file of the host that it is; absent: it is a record. */
   readonly file?: string;
+  /** Why no request can be made of it, whatever the template says. */
+  readonly refusal?: string;
   /** SHA-256 of the file's content or of the record, in hexadecimal, or why there is none. Absent: no template uses it. */
   readonly hash?: { readonly ok: true; readonly value: string } | { readonly ok: false; readonly fault: string };
 }

@@ -53,8 +53,8 @@ function line(values: readonly (string | number | null)[]): string {
 function cell(value: string | number | null | undefined): string {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
-  const text = withoutFormula(printable(clipped(value, MAX_CELL), "\n\r\t", "kept"));
-  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const text = withoutFormula(printable(clipped(value, MAX_CELL), "\n\r\t\f", "kept"));
+  return /[",\r\n\f]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 /** Also covers full-width forms and leading spaces, which some programs skip. */

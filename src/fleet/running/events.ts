@@ -4,7 +4,14 @@ import type { Runner } from "../model/work.ts";
 /** What happens while a fleet runs. Times are milliseconds of a monotonic clock. */
 export type FleetEvent =
   /** All items are in the journal and none has started. `done`: items that finished before the fleet was resumed. */
-  | { readonly type: "loaded"; readonly fleet: string; readonly items: number; readonly done: number }
+  | {
+      readonly type: "loaded";
+      readonly fleet: string;
+      readonly items: number;
+      readonly done: number;
+      /** Of those that are done. Absent: none. */
+      readonly failed?: number;
+    }
   | {
       readonly type: "started";
       readonly index: number;
@@ -20,6 +27,8 @@ export type FleetEvent =
   | { readonly type: "elsewhere"; readonly running: number }
   /** Which machines run how many items, every two seconds if that has changed: those that run most, at most 100. */
   | { readonly type: "machines"; readonly machines: readonly Runner[] }
+  /** The files of an item are read for long, before it can start: they decide whether an earlier result counts. */
+  | { readonly type: "reading"; readonly key: string }
   /** For the user only: it may contain host paths. */
   | { readonly type: "trouble"; readonly detail: string }
   /** The database does not answer: the fleet waits for it, and running items continue. `continued`: it answers again. */

@@ -18,7 +18,7 @@ import { formatDuration } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import type { FleetCache } from "../cache/fleet-cache.ts";
 import { type Collisions, collisionsIn } from "../items/collisions.ts";
-import { type FleetJob, itemJob, readByAll } from "../items/item-job.ts";
+import { begunItems, type FleetJob, itemJob, readByAll } from "../items/item-job.ts";
 import { checkPaths, type TemplatePath } from "../items/item-template.ts";
 import { throwawayStore } from "../journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult, Reuse } from "../model/item.ts";
@@ -26,6 +26,7 @@ import type { FleetQueue, IntendedSettlement, Settlement } from "../model/queue.
 import type { ApplyingItem, FleetStore, LoadProblem } from "../model/store.ts";
 import type { Agreement, Delivered, WorkStore } from "../model/work.ts";
 import type { OnFleetEvent } from "./events.ts";
+import { LOOKED_AT, refusedAlike } from "./first-items.ts";
 import type { ItemExecutor } from "./item-result.ts";
 import type { OwnedQueue } from "./owned-queue.ts";
 
@@ -315,10 +316,13 @@ export async function dryRun(request: DryRunRequest, env: RunEnvironment): Promi
   const permission = await fleetPermission(spec, env);
   if (!permission.ok) return permission;
   checkPaths(paths, permission.sandbox);
+  await using begun = await begunItems(items, LOOKED_AT);
+  const reason = await refusedAlike(begun.first, spec, permission, env);
+  if (reason !== null) return { ok: false, reason };
   const counts = { refused: 0, attachments: 0 };
   const first: DryItem[] = [];
   const seen = async function* (): AsyncGenerator<ItemRequest> {
-    for await (const item of items) {
+    for await (const item of begun.items) {
       if (item.refusal !== undefined) counts.refused += 1;
       counts.attachments += item.attachments.length;
       if (first.length < shown) first.push(await dryItem(item, spec, permission, env));

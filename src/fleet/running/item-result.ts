@@ -36,16 +36,49 @@ export async function* itemRequests(
   const manifestDir = folderOf(source, reading.cwd);
   const fill = itemFiller(template, { manifestDir, templateDir, within });
   const isHashed = usesHash(template);
+  const alike = new Alikeness();
+  let isFirst = true;
   for await (const item of readItems(source, reading)) {
+    if (item.refusal !== undefined) {
+      const { index, place, refusal } = item;
+      yield { index, key: place, place, attachments: [], refusal };
+      continue;
+    }
     try {
-      yield { ...fill(isHashed ? { ...item, hash: await hashOf(item) } : item), ...keptFields(item) };
+      const request = fill(isHashed ? { ...item, hash: await hashOf(item) } : item);
+      alike.see(request);
+      yield { ...request, ...keptFields(item) };
     } catch (error) {
       if (!(error instanceof ItemRefusal)) throw error;
       const { index, place } = item;
-      if (index === 0 && error.ofTemplate.length > 0) throw new TemplateError(error.ofTemplate);
+      if (isFirst && error.ofTemplate.length > 0) throw new TemplateError(error.ofTemplate);
       const refusal = error.problems.join("; ");
       yield { index, key: error.key ?? `item ${index}`, place, attachments: [], refusal, ...keptFields(item) };
     }
+    isFirst = false;
+  }
+  if (alike.areAll) reading.note?.(ALL_ALIKE);
+}
+
+const ALL_ALIKE =
+  "the worker gets the same for every item: neither the attachments nor the paths nor the input name a field of an item, as `{path}=in.pdf` does";
+
+/** Whether items differ in anything but their names. */
+class Alikeness {
+  #first: string | null = null;
+  #count = 0;
+  #differ = false;
+
+  see({ attachments, allowRead, allowWrite, input }: ItemRequest): void {
+    if (this.#differ) return;
+    const asked = JSON.stringify([attachments, allowRead, allowWrite, input]);
+    this.#first ??= asked;
+    this.#count += 1;
+    this.#differ = this.#first !== asked;
+  }
+
+  get areAll(): boolean {
+    return this.#count > 1 && !this.#differ;
   }
 }
 

@@ -1,15 +1,18 @@
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import PQueue from "p-queue";
 import { BlobRefused, type BlobStore } from "../../blobs/blob.ts";
 import { type FetchedFile, FetchedFiles } from "../../blobs/fetched-files.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { engineData } from "../../isolation/sources/refused-sources.ts";
 import { bugText } from "../../platform/errno.ts";
+import { fullPlace, fullText } from "../../platform/full-disk.ts";
 import { type Attachment, type Job, newRunId } from "../../run/model/job.ts";
 import { brokenResult, type RunResult, UnfinishedChanges, unstartedResult } from "../../run/model/result.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { itemJob } from "../items/item-job.ts";
-import { ATTACHED_LIMITS, type ItemResult } from "../model/item.ts";
+import { ATTACHED_LIMITS, type ItemResult, isFailure } from "../model/item.ts";
 import { type ClaimedItem, QueueError, type Settlement, type Urgency } from "../model/queue.ts";
 import { finishBegun, ItemEffects } from "./begun-effects.ts";
 import { type Concurrency, type FleetLoop, type FleetParts, Semaphore } from "./fleet-parts.ts";
@@ -86,6 +89,8 @@ async function broughtHere(
 /** Items are claimed ahead that begin within about so much time. */
 const AHEAD_MS = 100;
 const MAX_AHEAD = 32;
+/** What takes longer to be read is told: nothing of it seems to run. */
+const READING_MS = 3000;
 
 export interface AheadParts {
   /** Settles when the item has ended. */
@@ -339,7 +344,7 @@ export class ItemsHere {
     const effects = new ItemEffects(claimed, { queue, changesets: fleet.env.changesets }, startedAt);
     const begin: Job["begin"] = async (foreseen) => await effects.begin(foreseen);
     const job = itemJob(fleet, request, { run, fleet: id, signal, turn, begin });
-    const entry = (await cache?.entryOf(job)) ?? null;
+    const entry = cache === null ? null : await this.#reading(request.key, cache.entryOf(job));
     const earlier = entry === null ? null : ((await cache?.earlier(entry)) ?? null);
     if (earlier !== null) return await this.#settle(claimed, cachedResult(claimed, earlier), UNRUN);
     const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error, effects));
@@ -360,6 +365,11 @@ export class ItemsHere {
     });
   }
 
+  async #reading<T>(key: string, read: Promise<T>): Promise<T> {
+    const timer = setTimeout(() => this.#fleet.onEvent({ type: "reading", key }), READING_MS);
+    return await read.finally(() => clearTimeout(timer));
+  }
+
   /**
    * The result of a run that a bug ended. It says nothing of the other items: they continue, and this one never runs again, unless it is
    * not known whether it has begun.
@@ -377,7 +387,7 @@ export class ItemsHere {
 
   /** The run was cut off after it had begun to change files: it does not run again. */
   async #finish(effects: ItemEffects, { error }: ItemResult): Promise<void> {
-    if (error?.code === "HOST_TROUBLE") this.#loop.drain(error.message);
+    if (error?.code === "HOST_TROUBLE") this.#loop.drain(this.#fullDisk() ?? error.message);
     await this.#finished((tell) => effects.finish(this.#fleet.spec.worker, tell));
   }
 
@@ -385,6 +395,8 @@ export class ItemsHere {
   async #settle(claimed: ClaimedItem, result: ItemResult, more: Omit<Settlement, "result">): Promise<void> {
     const { status, error } = result;
     // The machine has no more of something that all items need: the next item would fail as well.
+    const full = isFailure(status) ? this.#fullDisk() : null;
+    if (full !== null) return await this.#giveUpAndDrain(claimed, full);
     if (error?.code === "HOST_TROUBLE") return await this.#giveUpAndDrain(claimed, error.message);
     if (await this.#recorder.retried(claimed, result)) return;
     if (error?.code === "INTERNAL") {
@@ -395,6 +407,14 @@ export class ItemsHere {
     if (status === "lost" && !(await this.#engineAnswers()))
       return await this.#giveUpAndDrain(claimed, "the container engine does not answer");
     await this.#recorder.record(claimed, result, more, { hasBegun: false, urgency: this.room.urgency });
+  }
+
+  /** Why items fail now whatever they are, with what to do; null: where Corral and items write is room. */
+  #fullDisk(): string | null {
+    const { ownerDir, refusedSources } = this.#fleet.job.env;
+    const written = this.#fleet.job.sandbox.mounts.filter(({ mode }) => mode === "rw").map(({ host }) => host);
+    const place = fullPlace([...written, ownerDir, tmpdir(), ...engineData(refusedSources)]);
+    return place === null ? null : fullText(place);
   }
 
   async #giveUpAndDrain(claimed: ClaimedItem, why: string): Promise<void> {

@@ -1,5 +1,6 @@
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { isHostTrouble } from "../../platform/errno.ts";
+import { DiskFull } from "../../platform/full-disk.ts";
 import { UnfinishedChanges } from "../../run/model/result.ts";
 import { type FleetSpec, type ItemResult, isFailure } from "../model/item.ts";
 import { type ClaimedItem, LONGEST_DELAY_MS, type Settlement, type Urgency } from "../model/queue.ts";
@@ -216,7 +217,7 @@ export class ResultRecorder {
     } catch (trouble) {
       if (!isRunTrouble(trouble)) throw trouble;
       this.#fleet.onEvent({ type: "trouble", detail: trouble.message });
-      this.#loop.drain(why);
+      this.#loop.drain(trouble instanceof DiskFull ? `${why}: ${trouble.message}` : why);
     }
   }
 

@@ -1,4 +1,5 @@
 import { inParallel } from "../../blobs/blob.ts";
+import { isHostTrouble } from "../../platform/errno.ts";
 import { newRunId } from "../../run/model/job.ts";
 import { itemJob } from "../items/item-job.ts";
 import { type ItemRequest, type ItemResult, REVIEWED } from "../model/item.ts";
@@ -271,7 +272,9 @@ export class RunningFleet {
 
   readonly #onFailure = (error: unknown): void => {
     this.#failures.push(error);
-    this.drain(error instanceof QueueError ? cannotContinue(error) : "internal error in Corral");
+    this.drain(
+      error instanceof QueueError || isHostTrouble(error) ? cannotContinue(error) : "internal error in Corral",
+    );
   };
 
   get #why(): string | null {

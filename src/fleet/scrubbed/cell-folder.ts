@@ -9,6 +9,7 @@ import { removeTree } from "../../files/host/remove-tree.ts";
 import { unfit } from "../../files/model/refusals.ts";
 import type { Steward } from "../../isolation/port/driver.ts";
 import { hasCode } from "../../platform/errno.ts";
+import { shellWord } from "../../platform/shell-word.ts";
 import { whyHostExecuted } from "../../sandbox/host-executed.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { ItemOutput } from "./shape.ts";
@@ -20,6 +21,8 @@ export interface WorkerUser {
 }
 
 const INPUT = "in";
+/** Lines of shell that make variables of the input. */
+const VARIABLES = "env";
 /** A larger input is written for each item. */
 const MAX_KEPT_BYTES = 64 * 1024;
 const { O_RDONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
@@ -51,7 +54,7 @@ export class CellFolder implements AsyncDisposable {
   #isLaid = false;
   /** The item's streams, held open since they were made: to read them waits for no lease that it has on them. */
   readonly #printed = new Map<"out" | "err", Descriptor>();
-  /** The input of the item before, if its file is still there: it is root's, so no item has changed it. */
+  /** The input of the item before, if its files are still there: they are root's, so no item has changed them. */
   #input: Buffer | null = null;
 
   static async make(path: string, outputs: number): Promise<CellFolder> {
@@ -103,15 +106,22 @@ export class CellFolder implements AsyncDisposable {
     this.#isLaid = false;
   }
 
-  /** The files that the command's three streams are. That of the input stays if the next item has the same, and is as if it were new. */
-  layStreams(input: Uint8Array, user: WorkerUser): void {
-    const path = join(this.#own.io, INPUT);
-    if (this.#input?.equals(input)) fs.utimesSync(path, new Date(), new Date());
+  /**
+   * The files that the command's three streams are, and its variables. Those of the input stay if the next item has the same, and are as if
+   * they were new.
+   */
+  layStreams(input: Uint8Array, variables: Readonly<Record<string, string>>, user: WorkerUser): void {
+    const paths = [INPUT, VARIABLES].map((name) => join(this.#own.io, name));
+    if (this.#input?.equals(input)) for (const path of paths) fs.utimesSync(path, new Date(), new Date());
     else {
-      if (this.#input !== null) fs.unlinkSync(path);
+      if (this.#input !== null) for (const path of paths) fs.unlinkSync(path);
       this.#input = null;
-      fs.writeFileSync(path, input, { flag: "wx", mode: 0o444 });
-      if (!isRoot()) fs.chmodSync(path, 0o444);
+      const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${shellWord(value)}\n`);
+      for (const [index, content] of [input, lines.join("")].entries()) {
+        const path = paths[index] ?? "";
+        fs.writeFileSync(path, content, { flag: "wx", mode: 0o444 });
+        if (!isRoot()) fs.chmodSync(path, 0o444);
+      }
       if (isRoot() && input.length <= MAX_KEPT_BYTES) this.#input = Buffer.from(input);
     }
     for (const name of ["out", "err"] as const) this.#newStream(name, user);
@@ -163,7 +173,7 @@ export class CellFolder implements AsyncDisposable {
       try {
         const remove = outputs.includes(dir) ? fs.rmdirSync : fs.unlinkSync;
         for (const name of fs.readdirSync(dir, { encoding: "buffer" }))
-          if (dir !== io || this.#input === null || name.toString("latin1") !== INPUT)
+          if (dir !== io || this.#input === null || ![INPUT, VARIABLES].includes(name.toString("latin1")))
             removeEntry(Buffer.concat([Buffer.from(`${dir}/`), name]), remove);
       } catch (cause) {
         await removeTree(dir);

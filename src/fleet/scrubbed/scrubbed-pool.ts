@@ -8,6 +8,7 @@ import type { Plan } from "../../isolation/plan/plan.ts";
 import { type CellExit, KILLED, type ServedItem, type ServingCell } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
+import { isHostTrouble } from "../../platform/errno.ts";
 import { MAX_TIMER_MS } from "../../platform/within.ts";
 import { type OpenedCell, openCell, servingCellKind } from "../../run/cell/open-cell.ts";
 import { knownAs } from "../../run/cell/prepare.ts";
@@ -18,6 +19,7 @@ import {
   BoundedOutput,
   identityOf,
   inputBytes,
+  inputEnvironment,
   inputViolations,
   type Job,
   newRunId,
@@ -280,7 +282,7 @@ class ServedCell implements AsyncDisposable {
   /** Lays out the item's files. Returns what is wrong with a folder or an attachment. */
   async lay({ input, attachments, outputs }: ItemLoad): Promise<readonly Violation[]> {
     const { user } = this.plan;
-    this.#folder.layStreams(inputBytes(input), user);
+    this.#folder.layStreams(inputBytes(input), inputEnvironment(input), user);
     const violations: Violation[] = [];
     for (const { index, parts, path } of outputs)
       violations.push(...(await unlessFault(path, () => this.#folder.makeOutput(index, parts, user))));
@@ -341,7 +343,8 @@ class ServedCell implements AsyncDisposable {
       using source = found.reopen(fs.constants.O_RDONLY);
       using file = this.#folder.newAttachment(name);
       await copyInto(source, file);
-      fs.fchmodSync(file.fd, 0o444);
+      // As in a cell of its own, where it is the file itself: what is copied from it has the same mode.
+      fs.fchmodSync(file.fd, (stats.mode & 0o777) | 0o444);
     });
   }
 }
@@ -384,14 +387,11 @@ async function unlessFault(path: string, act: () => void | Promise<void>): Promi
   }
 }
 
-/** Errors of the host, which say nothing about an item. */
-const OF_THE_HOST: ReadonlySet<string> = new Set(["EDQUOT", "EIO", "EMFILE", "ENFILE", "ENOMEM", "ENOSPC", "EROFS"]);
-
 /** The code of an error about this file; null for a bug. */
 function faultOf(error: unknown): string | null {
   const { code, syscall } = error as NodeJS.ErrnoException;
   if (code === undefined || syscall === undefined) return null;
-  if (OF_THE_HOST.has(code)) throw new EngineTrouble(`the host could not store what an item brings or leaves: ${code}`);
+  if (isHostTrouble(error)) throw new EngineTrouble(`the host could not store what an item brings or leaves: ${code}`);
   return code;
 }
 

@@ -12,7 +12,7 @@ given() { find "$1" -mindepth 1 ! '(' -type d -user 0 ')' -prune -o -exec chown 
 begin() { for dir in io attachments "$@"; do chown 0:0 "$dir" && chmod 755 "$dir" || return 1; done; }
 lay() {
   [ "$worker" = "$own" ] || chown "$worker" staged/io/out staged/io/err || return 1
-  chown 0:0 staged/io/in && mv -t io staged/io/in staged/io/out staged/io/err || return 1
+  chown 0:0 staged/io/in staged/io/env && mv -t io staged/io/in staged/io/env staged/io/out staged/io/err || return 1
   if holds staged/attachments; then
     chown -R 0:0 staged/attachments && moved staged/attachments attachments && chown "$own" staged/attachments || return 1
   fi
@@ -22,7 +22,7 @@ lay() {
   done
 }
 take() {
-  rm -f io/in io/out io/err && emptied attachments || return 1
+  rm -f io/in io/env io/out io/err && emptied attachments || return 1
   for dir; do
     holds "$dir" || continue
     given "$dir" && moved "$dir" "staged/$dir" || return 1

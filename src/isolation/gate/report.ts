@@ -140,8 +140,9 @@ export function parseGateReport(text: string): GateReport {
     swapKilobytes: swapOf(section("meminfo")),
     identities: new Map(
       section("identities")
-        .map((line) => splitAt(line, " "))
-        .map(([id, path]) => [path, id]),
+        .map((line) => /^(\S*) (.*)$/.exec(line) ?? [])
+        // A name may end with a blank.
+        .map(([, id = "", path = ""]) => [path, id]),
     ),
     directoryEntered: section("directory").join("\n") === "entered",
     secretsTaken: sections.has("secrets"),

@@ -137,7 +137,7 @@ corral_most=$((corral_other + corral_memory / 4096))
 while IFS=' ' read -r corral_word corral_id; do
   [ "$corral_word" = run ] || exit 1
   # In the foreground, for what is begun in the background begins with SIGINT and SIGQUIT ignored.
-  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; unset PWD OLDPWD SHLVL; exec "$corral_gate" setsid "$@" < @ITEM_IO_PATH@/in > @ITEM_IO_PATH@/out 2> @ITEM_IO_PATH@/err 6<&- 7<&- 8<&- )
+  ( trap - INT; CORRAL_RUN=$corral_id; export CORRAL_RUN; . @ITEM_IO_PATH@/env; unset PWD OLDPWD SHLVL; exec "$corral_gate" setsid "$@" < @ITEM_IO_PATH@/in > @ITEM_IO_PATH@/out 2> @ITEM_IO_PATH@/err 6<&- 7<&- 8<&- )
   corral_code=$?
   corral_scrub
   corral_oom_kills

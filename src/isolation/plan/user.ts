@@ -27,20 +27,28 @@ function ownerOf(request: UserRequest, mounts: readonly PlannedMount[], violatio
     own.filter((mount) => mount.mode === "rw"),
   );
   if (writers.length === 0) return readerOf(request, own);
-  const [user] = writers as [PlannedUser];
-  const refuse = (reason: string): number => violations.push({ code: "USER_NOT_ALLOWED", reason });
-  if (writers.length > 1) {
-    refuse(
-      `the writable directories belong to different users (${writers.map((u) => `${u.uid}:${u.gid}`).join(", ")})`,
+  const violation = writerViolation(request, writers);
+  if (violation !== null) violations.push(violation);
+  return (writers as [PlannedUser])[0];
+}
+
+/** Why no cell has a user who may write directories of these owners; null if one has, or if there are none. */
+export function writerViolation(
+  { sandbox: { policy }, orchestratorUid }: Pick<UserRequest, "sandbox" | "orchestratorUid">,
+  owners: readonly PlannedUser[],
+): Violation | null {
+  const [user] = owners;
+  const refused = (reason: string): Violation => ({ code: "USER_NOT_ALLOWED", reason });
+  if (user === undefined) return null;
+  if (owners.some(({ uid, gid }) => uid !== user.uid || gid !== user.gid))
+    return refused(
+      `the writable directories belong to different users (${owners.map((u) => `${u.uid}:${u.gid}`).join(", ")})`,
     );
-  } else if (user.uid === 0 && !request.sandbox.policy.hardening.rootUser) {
-    refuse(
-      `a writable directory belongs to root, and the policy ${request.sandbox.policy.name} does not run workers as root`,
-    );
-  } else if (request.orchestratorUid !== 0 && user.uid !== request.orchestratorUid) {
-    refuse(`a writable directory belongs to user ${user.uid}, and Corral runs as user ${request.orchestratorUid}`);
-  }
-  return user;
+  if (user.uid === 0 && !policy.hardening.rootUser)
+    return refused(`a writable directory belongs to root, and the policy ${policy.name} does not run workers as root`);
+  if (orchestratorUid !== 0 && user.uid !== orchestratorUid)
+    return refused(`a writable directory belongs to user ${user.uid}, and Corral runs as user ${orchestratorUid}`);
+  return null;
 }
 
 /** Engines take no greater number for a user or a group. */

@@ -145,6 +145,24 @@ export class ImageBuildError extends Error {
   }
 }
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed.
+const COLORS = /\u001b\[[0-9;]*[A-Za-z]/g;
+const SAYS_WHY = /\berr(or|!)|^E: |\bfatal\b|\bnot found\b|\bfailed\b|\bcannot\b/i;
+/** What programs print about their errors, and about themselves. */
+const SAYS_LITTLE =
+  /complete log of this run|^Step \d|^ *---> |^Removing intermediate container|returned a non-zero code/;
+
+/** A line of a program's output without the colours of a terminal. */
+export function withoutColors(line: string): string {
+  return line.replaceAll(COLORS, "");
+}
+
+/** The line of a failed program's last ones that says why it failed; empty if there are none. */
+export function causeIn(lines: readonly string[]): string {
+  const told = lines.map((line) => withoutColors(line).trim()).filter((line) => line !== "" && !SAYS_LITTLE.test(line));
+  return (told.findLast((line) => SAYS_WHY.test(line)) ?? told.at(-1) ?? "").slice(0, 500);
+}
+
 /** What of an engine a driver needs that takes its images, and makes cells without it. */
 export interface EngineGround {
   readonly facts: EngineFacts;

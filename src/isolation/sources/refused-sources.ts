@@ -47,6 +47,7 @@ const KERNEL_FILE_SYSTEMS = new Set(
     " ",
   ),
 );
+const ENGINE_DATA = "the Engine's data";
 const OF_THE_SYSTEM = "a directory of the operating system";
 /** Sockets that control an engine; a directory that contains one is refused. */
 const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
@@ -73,10 +74,15 @@ export function refusedSourcesFor(
     places: [
       ...SYSTEM.map(place(OF_THE_SYSTEM)),
       ...[...SOCKETS, ...(engine?.sockets ?? [])].map(place("the Engine's socket")),
-      ...(engine?.data ?? []).map(place("the Engine's data")),
+      ...(engine?.data ?? []).map(place(ENGINE_DATA)),
       place("Corral's own state")(stateDir),
     ],
   };
+}
+
+/** Where the engine writes what cells of it need. */
+export function engineData({ places }: Pick<RefusedSources, "places">): string[] {
+  return places.filter(({ label }) => label === ENGINE_DATA).map(({ path }) => path);
 }
 
 /** Why `host`, a path without links, may never be a mount source; null if it may. */

@@ -225,7 +225,14 @@ const summary = answer({
   durationMs: z.number(),
 });
 const event = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("loaded"), at: time, fleet: fleetId, items: z.int(), done: z.int() }),
+  z.object({
+    type: z.literal("loaded"),
+    at: time,
+    fleet: fleetId,
+    items: z.int(),
+    done: z.int(),
+    failed: z.int().optional().describe("Of those that are done"),
+  }),
   z.object({
     type: z.literal("started"),
     at: time,
@@ -255,6 +262,9 @@ const event = z.discriminatedUnion("type", [
     at: time,
     machines: z.array(z.object({ name: z.string(), running: z.int() })),
   }),
+  z
+    .object({ type: z.literal("reading"), at: time, key: z.string() })
+    .describe("The files of an item are read for long, before it can start"),
   z.object({ type: z.literal("trouble"), at: time, detail: z.string() }),
   z.object({ type: z.literal("waiting"), at: time, for: z.literal("queue"), why: z.string() }),
   z.object({ type: z.literal("continued"), at: time }),

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { isOfFailedRun } from "../../changes/store/record.ts";
 import { IMAGES_DIR } from "../../declarations/place/package-root.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { openFleetStoreAt } from "../../fleet/fleet-stores.ts";
@@ -8,13 +9,16 @@ import { treeUsage } from "../../isolation/disk/tree-usage.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
+import { changesetStore } from "../../run/changes/into-project.ts";
 import { historyBytes } from "../../run/open/history.ts";
 import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../../state/owner.ts";
 import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-dir.ts";
 import { statePaths } from "../../state/state-paths.ts";
+import { Changesets } from "../changesets.ts";
 import { removeUnusedEnvironments } from "../images.ts";
 import { listCells, type MachinePlace, reapCells } from "../machine.ts";
+import { RequestError } from "../request-error.ts";
 
 /** How much of one kind there is. */
 export interface Measured {
@@ -127,10 +131,11 @@ const STORED_KINDS: readonly StoredKind[] = [
     name: "changes",
     unit: "changesets",
     one: "changeset",
-    rule: "never: they wait for `corral changes apply` or `discard`",
+    rule: "of runs that failed, 30 days and 1 GiB of a project; others wait for `corral changes apply` or `discard`",
     measure: ({ stateDir }, signal) => measuredEntries(statePaths(stateDir).changes, CHANGESET, signal),
-    staying: async ({ stateDir }) => (await stateEntries(statePaths(stateDir).changes, CHANGESET)).length,
-    collect: nothing,
+    staying: async ({ stateDir }) =>
+      (await changesetStore(stateDir).list()).filter((one) => !one.ok || !isOfFailedRun(one.state)).length,
+    collect: collectFailedChanges,
   },
   {
     name: "transcripts",
@@ -288,6 +293,32 @@ async function collectQuestions({ stateDir }: MachinePlace, options: CollectOpti
     }
   }
   return await removeOld(old, options);
+}
+
+/** What a fleet that has not ended may still need stays. */
+async function collectFailedChanges(machine: MachinePlace, options: CollectOptions): Promise<readonly Removed[]> {
+  const { stateDir, engineEnv } = machine;
+  const { olderThanMs, nowMs, dryRun } = options;
+  const before = nowMs - (olderThanMs ?? DEFAULT_KEEP.days * DAY_MS);
+  const removed: Removed[] = [];
+  const store = changesetStore(stateDir);
+  const old = (await store.list()).filter(
+    (one) => one.ok && !one.applying && isOfFailedRun(one.state) && Date.parse(one.state.createdAt) < before,
+  );
+  if (old.length === 0) return [];
+  await using changesets = await Changesets.open(stateDir, engineEnv);
+  for (const { id } of old) {
+    const { bytes } = await measured([store.dirOf(id)], AbortSignal.timeout(LOOK_MS));
+    try {
+      if (!dryRun) await changesets.discard(id);
+    } catch (error) {
+      if (error instanceof RequestError) continue;
+      throw error;
+    }
+    const why = olderThanMs === null ? "of a run that failed 30 days ago" : ageText(options);
+    removed.push({ what: id, bytes, why });
+  }
+  return removed;
 }
 
 async function removeOld(entries: readonly StateEntry[], options: CollectOptions): Promise<Removed[]> {

@@ -19,7 +19,7 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { counted, formatBytes } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import type { CellHost } from "../model/environment.ts";
-import { type Attachment, inCell, type Job } from "../model/job.ts";
+import { type Attachment, inCell, inputEnvironment, type Job } from "../model/job.ts";
 import { type MakeAsk, type ShownEnvironment, unmadeViolation } from "../model/worker-images.ts";
 
 /** A plan, and its mount sources, which are held open until it is disposed of. */
@@ -52,7 +52,7 @@ export interface Plumbing {
 const NOTHING: ReadonlyMap<string, PlannedSource> = new Map();
 
 /** What a plan needs to know of the work that its cell is for. */
-export type PlannedJob = Pick<Job, "run" | "root" | "parent" | "worker" | "attachments">;
+export type PlannedJob = Pick<Job, "run" | "root" | "parent" | "worker" | "attachments"> & Partial<Pick<Job, "input">>;
 
 /** From a sandbox to its plan: the image's facts, the pinned mount sources, and what follows from them. */
 export async function prepare(
@@ -121,7 +121,11 @@ async function plannedWith(
   const gateFile = wouldBe.get(gate) ?? gateSource(gate);
   return planFor({
     run: { id: job.run, root: job.root, parent: job.parent, project: env.projectDir },
-    worker: { name: job.worker.name, command: job.worker.command ?? [], env: job.worker.env },
+    worker: {
+      name: job.worker.name,
+      command: job.worker.command ?? [],
+      env: { ...job.worker.env, ...inputEnvironment(job.input) },
+    },
     sandbox,
     image,
     sources: new Map([

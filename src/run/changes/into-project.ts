@@ -6,6 +6,7 @@ import { ChangesetBusy, ChangesetStore } from "../../changes/store/changeset-sto
 import type { RecordApplied } from "../../changes/store/kept-folder.ts";
 import { lockOwner } from "../../state/owner.ts";
 import { type DecidedChange, type KeptChangesets, UnfinishedChanges } from "../model/result.ts";
+import { FailedChanges } from "./failed-changes.ts";
 import { appliedOf } from "./settle.ts";
 
 /** The store of a state directory, as this process works on it. */
@@ -21,8 +22,12 @@ export function intoProject(
 ): KeptChangesets {
   // They are applied. If this record fails, that of the run's end fails too, and that is reported.
   const recorded: RecordApplied = async (...applied) => void (await isWritten(record(...applied)));
+  const failed = new FailedChanges(store, discardWithdrawn);
   return {
-    keep: async (...changes) => await kept(store, ...changes),
+    async keep(changeset, outcome, reason, before) {
+      await kept(store, changeset, outcome, reason, before);
+      await failed.kept(changeset, reason);
+    },
     async apply(changeset, indexes, beginning) {
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
       const held = (reason: string) => changes.map((change): DecidedChange => ({ change, outcome: "held", reason }));

@@ -1,6 +1,7 @@
 import type { ChangesOf, Collected } from "../../changes/collect.ts";
 import { TooManyChanges } from "../../changes/scan/scan.ts";
 import type { Stage } from "../../changes/stage.ts";
+import { OF_FAILED_RUN } from "../../changes/store/record.ts";
 import type { Declared, Destinations, Records, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import {
@@ -45,7 +46,7 @@ export async function settledRun(
   if (handsOver !== undefined && job.parent === null) return await handedOver(job, result, stage, env, handsOver);
   const succeeded = result.status === "succeeded";
   const isApplied = succeeded || (job.appliesFailed === true && WORKER_FAILED.has(result.status));
-  const unfit = isApplied ? null : `the run did not succeed (${result.status})`;
+  const unfit = isApplied ? null : `${OF_FAILED_RUN} (${result.status})`;
   const withChanges = ({ changes, changeset, failure }: SettledChanges): RunResult => {
     if (failure === null) return { ...result, changes, changeset };
     // The result of a failed run also reports why its changes were not collected.

@@ -265,6 +265,37 @@ export function inputBytes(input: unknown): Buffer {
   return Buffer.from(input === undefined ? "" : `${JSON.stringify(input)}\n`);
 }
 
+/** Linux gives a program no variable of more than 128 KiB, and Engines pass all of them around. Of one, and of all of one input. */
+const MAX_VARIABLE_BYTES = 64 * 1024;
+const MAX_VARIABLES_BYTES = 128 * 1024;
+const MAX_FIELDS = 200;
+
+/**
+ * The same as variables, so that a shell script needs no parser: `CORRAL_INPUT` is the JSON, and `CORRAL_FIELD_NAME` each member that is a
+ * text, a number, true or false. What no variable can hold is left out, and names that become one.
+ */
+export function inputEnvironment(input: unknown): Readonly<Record<string, string>> {
+  if (input === undefined) return {};
+  const isMap = typeof input === "object" && input !== null && !Array.isArray(input);
+  const members = isMap ? Object.entries(input).slice(0, MAX_FIELDS) : [];
+  const found = members.flatMap(([key, value]): [string, string][] => {
+    const name = `CORRAL_FIELD_${key.replaceAll(/[^A-Za-z0-9]+/g, "_").toUpperCase()}`;
+    const isPlain = typeof value === "string" || typeof value === "number" || typeof value === "boolean";
+    return /[A-Za-z0-9]/.test(key) && isPlain ? [[name, String(value)]] : [];
+  });
+  const isAlone = (name: string): boolean => found.filter(([other]) => other === name).length === 1;
+  const fields = found.filter(([name]) => isAlone(name));
+  let left = MAX_VARIABLES_BYTES;
+  const fits = ([name, value]: [string, string]): boolean => {
+    const bytes = Buffer.byteLength(value) + name.length + 2;
+    if (bytes > MAX_VARIABLE_BYTES || bytes > left || value.includes("\0") || !value.isWellFormed()) return false;
+    left -= bytes;
+    return true;
+  };
+  const whole = { CORRAL_INPUT: JSON.stringify(input) };
+  return Object.fromEntries([...fields, ...Object.entries(whole)].filter(fits));
+}
+
 /** The path at which a cell sees what is at `path`. */
 export function inCell(path: string, { rooted }: Pick<Sandbox, "rooted">): string {
   if (!rooted) return path;

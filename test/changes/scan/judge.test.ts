@@ -59,6 +59,18 @@ describe("a change is refused", () => {
     expect(refusal(draft, mount)).not.toBeNull();
   });
 
+  it("at its own path once, where the view begins above its mount and its name is no text", () => {
+    const mount: Mount = { name: "out", path: "/out/x/y" as VirtualPath, host: "/host/x/y", mode: "rw" };
+    const pathOf = (names: readonly string[]) =>
+      names.includes("\xff") ? null : (posix.join("/out", ...names) as VirtualPath);
+    const { path, refusal } = judged(
+      created("x/y/f", { names: ["x", "y", "\xff"] }),
+      { mount, pathOf, closed: [] },
+      new BytesBudget(100),
+    );
+    expect([path, refusal]).toEqual(["/out/x/y/?", "its name is not UTF-8"]);
+  });
+
   it("for a suffix or a size with what would be allowed", () => {
     expect(refusal(created("x.png"), { suffixes: [".md", ".txt"] })).toBe(
       "only files ending in .md, .txt are allowed there",

@@ -46,6 +46,19 @@ describe.each([true, false])("what a scan finds (overlay: %s)", (overlays) => {
     expect(await found(view)).toEqual([]);
   });
 
+  it("is a refused folder in place of one that is too deep, and all else as it is", async () => {
+    await using places = viewPlaces();
+    const view = await places.view(overlays);
+    plant(view.host, { kept: "x", [`${"d/".repeat(140)}far`]: "x" });
+    const drafts = await scanView(view);
+    expect(drafts.filter(({ refusal }) => refusal !== undefined)).toMatchObject([
+      { kind: "create", type: "directory", refusal: "it is deeper than 128 levels" },
+    ]);
+    expect(drafts).toHaveLength(1 + 129);
+    expect(drafts.at(-1)?.names ?? drafts).not.toContain("far");
+    expect(drafts.some(({ names }) => names.join("/") === "kept")).toBe(true);
+  });
+
   it("is not what others did meanwhile in the directory itself", async () => {
     await using places = viewPlaces();
     plant(places.target, { gone: "x", "sub/gone": "x", kept: "x" });

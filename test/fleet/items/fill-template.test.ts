@@ -77,11 +77,28 @@ describe("a template", () => {
 
   it.each([
     [{ key: { x: 1 } }, "key: the field `key` is a map; only a text, a number, true and false are allowed here"],
-    [{ key: "a\u001b[2J" }, "key: it contains a control character"],
+    [{ key: "a\ud800" }, "key: it is not valid Unicode"],
     [{ key: "k".repeat(1001) }, "key: it is longer than 1000 characters"],
   ])("refuses a key that could not stand in a report: %#", (fields, problem) => {
     expect(problemsOf({}, fields)).toEqual([problem]);
   });
+
+  it("writes a key with control characters so that it can stand in a report, and no two become one", () => {
+    const keys = ["a\u001b[2J", "a\nb", "a\\nb", "a\\\nb"].map((key) => filled({}, { key }).key);
+    expect(keys).toEqual(["a\\u{1b}[2J", "a\\u{a}b", "a\\nb", "a\\\\\\u{a}b"]);
+  });
+
+  it.each(["-dash.pdf", "two\nlines.pdf", "tab\t.pdf", "\u001b[2J.pdf"])(
+    "attaches a file with any name under the template's: %j",
+    (path) => {
+      const attach = ["{path}=in.pdf"];
+      expect(filled({ attach }, { path }).attachments).toEqual([{ path: `/m/${path}`, name: "in.pdf" }]);
+      expect(problemsOf({ attach: ["{path}"] }, { path })).toEqual([
+        expect.stringMatching(/is not a valid attachment name; set another with PATH=NAME$/),
+      ]);
+      expect(problemsOf({ allowWrite: ["/text/{name}"] }, { path })).toHaveLength(1);
+    },
+  );
 
   it("leaves out the name of a folder that there is none of", () => {
     expect(filled({ allowWrite: ["/text/{dir}/{stem}"] }, { path: "top.md" }).allowWrite).toEqual(["/text/top"]);

@@ -153,12 +153,12 @@ describe("a pattern over files", () => {
     });
     const seen: string[] = [];
     const told: string[] = [];
-    const reading = {
-      cwd,
-      signal: new AbortController().signal,
-      leftOut: ({ place, why }: { place: string; why: string }) => told.push(`${place} ${why}`),
-    };
-    for await (const { place } of readItems({ kind: "glob", pattern: "inbox/**/*.pdf" }, reading)) {
+    const reading = { cwd, signal: new AbortController().signal, leftOut: () => {} };
+    for await (const { place, refusal } of readItems({ kind: "glob", pattern: "inbox/**/*.pdf" }, reading)) {
+      if (refusal !== undefined) {
+        told.push(refusal);
+        continue;
+      }
       seen.push(place);
       await rename(join(cwd, "inbox/sub"), join(cwd, "moved"));
       await symlink("../secret", join(cwd, "inbox/sub"));
@@ -167,17 +167,20 @@ describe("a pattern over files", () => {
     expect(told).toEqual(["inbox/sub does not exist: a part of its path is not a folder"]);
   });
 
-  it("passes by what is no UTF-8 or too deep, so that one hostile name does not cost the others", async () => {
+  it("has an item that is refused for what is no UTF-8 or too deep, and the others as they are", async () => {
     const cwd = await projectFolder({ "inbox/z.pdf": "" });
     await writeFile(Buffer.concat([Buffer.from(join(cwd, "inbox/")), Buffer.from([0xff]), Buffer.from(".pdf")]), "");
     const deep = join(cwd, "inbox", ...Array.from({ length: 70 }, () => "d"));
     await mkdir(deep, { recursive: true });
     await writeFile(join(deep, "far.pdf"), "");
     const { items, leftOut } = await collected({ kind: "glob", pattern: "inbox/**/*.pdf" }, cwd);
-    expect(items.map(({ place }) => place)).toEqual(["inbox/z.pdf"]);
-    expect(leftOut.map(({ why }) => why).toSorted()).toEqual([
-      "has a name that is not UTF-8",
-      "is more than 64 directories deep",
+    expect(leftOut).toEqual([]);
+    expect(items.map(({ index }) => index)).toEqual([0, 1, 2]);
+    const refused = items.flatMap(({ refusal }) => refusal ?? []);
+    expect(items.filter(({ refusal }) => refusal === undefined).map(({ place }) => place)).toEqual(["inbox/z.pdf"]);
+    expect(refused.toSorted()).toEqual([
+      "inbox/\\xff.pdf has a name that is not UTF-8: rename it, and run this again",
+      expect.stringMatching(/^inbox\/d\/d\/.* is more than 64 directories deep$/),
     ]);
   });
 

@@ -98,6 +98,13 @@ describe("the cause of a failure", () => {
       "/<item>: <item> has page N of N",
     );
   });
+
+  it("has no name that the worker chose, and words with an apostrophe as they are", () => {
+    const causes = ["can't open 'in put.xml' in /tmp/a1/x.zip: don't know", "can't open 'b' in ./c: don't know"].map(
+      (line) => causeOf(settlementOf(0, { key: "k", ...failed(line) }).result),
+    );
+    expect(causes).toEqual(["can't open '<…>' in <path>: don't know", "can't open '<…>' in <path>: don't know"]);
+  });
 });
 
 describe("the fields of items", () => {

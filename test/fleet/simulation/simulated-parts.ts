@@ -33,7 +33,7 @@ export function simulatedJob(now: () => number, changesets: KeptChangesets): Fle
       projectDir: "",
       gate: "",
       ownerDir: "",
-      refusedSources: only("refusedSources"),
+      refusedSources: only<FleetJob["env"]["refusedSources"]>("refusedSources", { places: [] }),
       overlays: false,
       secretInside: only("secretInside"),
       resolveName: async () => [],

@@ -23,6 +23,14 @@ describe("reading a gate's report", () => {
     expect(report.identities.get("/the data")).toBe("8:101");
   });
 
+  it("takes a place as it is, also one that ends with a blank", () => {
+    const { identities } = parseGateReport("== identities\n8:7 /out/trail.pdf \n8:9 /out/ a b\n");
+    expect([...identities]).toEqual([
+      ["/out/trail.pdf ", "8:7"],
+      ["/out/ a b", "8:9"],
+    ]);
+  });
+
   it("takes a mount's own mode, and not its file system's", () => {
     const [mount] = parseGateReport(
       "==> /proc/self/mountinfo <==\n1 2 8:1 / /x ro,noatime shared:1 master:2 - ext4 /dev/x rw\n",

@@ -16,10 +16,12 @@ import {
   BASE_NAME,
   type BuiltImage,
   type ContextFile,
+  causeIn,
   IMAGE_PREFIX,
   ImageBuildError,
   type ImageBuildRequest,
   type OnImageProgress,
+  withoutColors,
 } from "../../port/images.ts";
 import { type BootstrapRequest, readMessages } from "./bootstrap.ts";
 import {
@@ -307,7 +309,8 @@ export async function buildImage(request: BuildRequest): Promise<void> {
   const tail: string[] = [];
   for await (const message of readMessages(answer)) {
     if (message.error) throw new ImageBuildError(shownAs, failure(message.error, step, tail), { cause: message.error });
-    for (const line of (message.stream ?? "").split(/[\r\n]+/).filter((text) => text.trim() !== "")) {
+    const lines = withoutColors(message.stream ?? "").split(/[\r\n]+/);
+    for (const line of lines.filter((text) => text.trim() !== "")) {
       step = /^Step (\d+\/\d+ : .*)/.exec(line)?.[1]?.replace(" : ", " ") ?? step;
       tail.push(line);
       if (tail.length > TAIL_LINES) tail.shift();
@@ -317,6 +320,9 @@ export async function buildImage(request: BuildRequest): Promise<void> {
 }
 
 function failure(error: string, step: string | undefined, tail: readonly string[]): string {
-  const title = `the build failed at step ${step ?? "0, before the first"}`;
+  // Its number counts what Corral adds too.
+  const at = step === undefined ? "before its first step" : `at \`${step.replace(/^\S+ /, "")}\``;
+  const cause = causeIn([...tail, error]);
+  const title = `the build failed ${at}${cause === "" ? "" : `: ${cause}`}`;
   return [title, ...tail.map((line) => `  ${line}`), error.trim()].join("\n");
 }
