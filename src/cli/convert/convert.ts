@@ -30,8 +30,7 @@ import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { ranFleet, type WatchOptions } from "../fleet/ran-fleet.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT } from "../terminal/exit-status.ts";
-import { say, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, say, type Terminal } from "../terminal/terminal.ts";
 
 export interface ConvertOptions extends WatchOptions {
   readonly to?: ConversionTarget;

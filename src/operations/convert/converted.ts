@@ -1,5 +1,5 @@
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { escaped } from "../../fleet/report/measures/escaped.ts";
+import { escaped } from "../../fleet/report/measures/gathered.ts";
 import { jsonLine } from "../../fleet/report/results-export.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { counted } from "../../text/amounts.ts";

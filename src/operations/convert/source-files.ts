@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { basename } from "node:path";
 import { Descriptor } from "../../files/host/descriptor.ts";
-import { entriesOf } from "../../files/host/tree.ts";
+import { entriesOf } from "../../files/host/look.ts";
 import { RequestError } from "../request-error.ts";
 import { folderOfFile } from "./layout.ts";
 
