@@ -1,15 +1,16 @@
 /** Builds dist/ if a source file or a compiler setting is newer than the last build. */
 import { spawnSync } from "node:child_process";
-import { chmodSync, existsSync, globSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, globSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeSchemas } from "../src/cli/shell/schema.ts";
 import { bundlePrograms } from "./bundle.ts";
-import { removeUnreachable } from "./declarations.ts";
+import { removeUnreachable, toleratePackages } from "./declarations.ts";
 import { writeHelpTexts } from "./help-texts.ts";
 import { buildPage } from "./web.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
+const manifest: { readonly dependencies: object } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const stamp = join(dist, ".built");
 const inputs = ["src/**/*.*", "tsconfig*.json", "package.json", "scripts/*.ts"];
 
@@ -31,6 +32,7 @@ async function build(): Promise<void> {
   const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
   if (status !== 0) process.exit(status ?? 1);
   removeUnreachable(dist, ["index.d.ts", "sandbox.d.ts"]);
+  toleratePackages(dist, Object.keys(manifest.dependencies));
   await bundlePrograms(root, await buildPage(root));
   chmodSync(join(dist, "cli/corral.cjs"), 0o755);
   await writeHelpTexts(join(dist, "cli/help"));

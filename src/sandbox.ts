@@ -1,16 +1,27 @@
 /* `corral/sandbox`: the permission model by itself, and guarded files. It needs no Engine and no project, and loads no client of one. */
 
-export type { Edit, EntryType, ListEntry } from "./files/model/files.ts";
+export type { BackendEntry, FileBackend } from "./files/backend/backend.ts";
+export type {
+  Edit,
+  EntryType,
+  ImageResult,
+  ListEntry,
+  ReadOptions,
+  ReadResult,
+  TextResult,
+} from "./files/model/files.ts";
 // The container as plain JSON.
 export { type PlannedSource, sandboxAnchors } from "./isolation/plan/mounts.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
+// Its files: on the host, in memory, or in a store of the program's own.
+export type { FileGrant, FileGrantAnswer } from "./library/file-grants.ts";
 // A sandbox to query and to derive from: begin here.
 export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
 export type { AllowRequest, NetworkRequest } from "./library/network-request.ts";
-// Its files, on the host or in memory.
 export {
   type DirectoryListing,
+  type DynamicFiles,
   type FileApproval,
   type FileWriteOptions,
   type OpenedFileInfo,

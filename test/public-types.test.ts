@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
+import { namesOther, TOLERATED } from "../scripts/declarations.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 
@@ -11,6 +12,17 @@ describe("the package's types", () => {
     expect(found.size).toBeGreaterThan(50);
     const leaks = [...found].filter(([, text]) => /["'](dockerode|docker-modem)["']/.test(text)).map(([file]) => file);
     expect(leaks).toEqual([]);
+  });
+
+  it("need no package that a program may not have: an import of one is marked, so that its types are `any` there", async () => {
+    const { dependencies } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
+    const bare = [...(await reachable(await entries()))].flatMap(([file, text]) => {
+      const lines = text.split("\n");
+      const other = lines.filter((line) => namesOther(line, Object.keys(dependencies)));
+      const marked = lines.filter((line, index) => other.includes(line) && lines[index - 1] === TOLERATED);
+      return marked.length === other.length ? [] : [file];
+    });
+    expect(bare).toEqual([]);
   });
 
   it("of `corral/sandbox` mention no package of others, and have `openFiles`", async () => {

@@ -63,6 +63,7 @@ async function planRequest({ ours: [{ corral, worker }], plan }: Bench): Promise
   const image = await env.driver.imageFacts(definition.image);
   if (!derivation.ok || image === null) throw new Error("the bench's worker may not run");
   const socket = plan.mounts.find(({ kind }) => kind === "socket")?.host ?? "/socket";
+  const gate = await env.gate();
   const source = { device: "1", inode: "1", uid: 0, gid: 0 };
   return {
     run: { id: plan.run, root: plan.root, parent: null },
@@ -70,12 +71,12 @@ async function planRequest({ ours: [{ corral, worker }], plan }: Bench): Promise
     sandbox: derivation.sandbox,
     image,
     sources: new Map([
-      [env.gate, { ...source, kind: "file" }],
+      [gate, { ...source, kind: "file" }],
       [socket, { ...source, kind: "socket" }],
     ]),
     attachments: [],
     views: new Set(),
-    plumbing: { gate: env.gate, socket },
+    plumbing: { gate, socket },
     orchestratorUid: process.getuid?.() ?? 0,
   };
 }

@@ -5,6 +5,7 @@ import { QueuedApprover } from "./queued-approver.ts";
 const MAX_AT_ONCE = 100;
 /** A callback that needs longer probably asks a person, who may as well answer in the inbox. */
 const POST_AFTER_MS = 250;
+const DEFAULT_TIMEOUT_MS = 300_000;
 
 export type CallbackAnswer = Exclude<Answer, "interrupt"> | Decision;
 
@@ -14,16 +15,27 @@ export type ApprovalCallback = (
   signal: AbortSignal,
 ) => CallbackAnswer | Promise<CallbackAnswer>;
 
+export interface CallbackOptions {
+  /** How long one call may take. Absent: five minutes, as for a person. */
+  readonly timeoutMs?: number;
+}
+
 /**
  * Lets a program decide in place of a person. Questions are concurrent; runs that ask the same share one call, and
  * approvals for a tree or a session are remembered. A callback that throws or returns an unknown answer denies; one that
  * does not answer within `timeoutMs` is `timed_out`. What programs of the host would execute (`hostExecuted` of the request) is
  * approved by `once` alone: an answer for more is a general yes, and denies it.
  */
-export function callbackApprover(callback: ApprovalCallback, options: { readonly timeoutMs: number }): Approver {
+export function callbackApprover<const Given extends CallbackAnswer = CallbackAnswer>(
+  // The compiler keeps the type of an answer only if it infers it: `async () => { return "once"; }` is no text.
+  callback: (request: ApprovalRequest, signal: AbortSignal) => Given | Promise<Given> | Promise<CallbackAnswer>,
+  options: CallbackOptions = {},
+): Approver {
+  const { timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  if (!(timeoutMs > 0)) throw new RangeError("`timeoutMs` of callbackApprover must be a number above 0");
   return new QueuedApprover({
     ask: async ({ runs: _, waiting: __, ...request }, signal) => await answered(callback, request, signal),
-    timeoutMs: options.timeoutMs,
+    timeoutMs,
     atOnce: MAX_AT_ONCE,
     who: "the approval callback",
     postAfterMs: POST_AFTER_MS,

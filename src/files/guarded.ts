@@ -33,7 +33,7 @@ import {
   type Written,
 } from "./model/files.ts";
 import type { FileOperation } from "./model/refusals.ts";
-import { leadsToMount, listNamespace, statNamespace } from "./namespace.ts";
+import { leadsToMount, listNamespace, statNamespace, whyHidden } from "./namespace.ts";
 
 type Unguarded<Options> = Omit<Options, "checks">;
 
@@ -127,9 +127,10 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
     exists: async (raw) => {
       const path = access.toSee(raw);
       const place = mountedPlace(sandbox.mounts, path);
-      return leadsToMount(sandbox, path) || place === null || files.exists(place);
+      if (leadsToMount(sandbox, path) || place === null) return true;
+      return (await files.exists(place)) && !(await isHidden(files, sandbox, path));
     },
-    stat: (raw) => told(async () => statNamespace(files, sandbox, access.toSee(raw))),
+    stat: (raw) => told(async () => shownInfo(files, sandbox, access.toSee(raw))),
     inspect: (raw) => told(async () => inspected(files, sandbox, access.toSee(raw))),
     realPath: (raw) => told(async () => realPath(files, sandbox, access.toSee(raw))),
     list: async (raw = ".", options = {}) => {
@@ -139,8 +140,22 @@ export function guarded(files: Files, sandbox: Sandbox, hidden: Hidden = NOTHING
   };
 }
 
-async function inspected(files: Files, sandbox: Sandbox, path: VirtualPath): Promise<Inspected> {
+/** Refused for what `list` does not show. */
+async function shownInfo(files: Files, sandbox: Sandbox, path: VirtualPath): Promise<FileInfo> {
   const info = await statNamespace(files, sandbox, path);
+  const hidden = whyHidden(sandbox, info);
+  if (hidden !== null) throw hidden;
+  return info;
+}
+
+/** What cannot be described is there. */
+async function isHidden(files: Files, sandbox: Sandbox, path: VirtualPath): Promise<boolean> {
+  const info = await statNamespace(files, sandbox, path).catch(() => null);
+  return info !== null && whyHidden(sandbox, info) !== null;
+}
+
+async function inspected(files: Files, sandbox: Sandbox, path: VirtualPath): Promise<Inspected> {
+  const info = await shownInfo(files, sandbox, path);
   const { type, size } = info;
   if (type === "link" || type === "other") return { ...info, readable: false, writable: false };
   const real = await realPath(files, sandbox, path);

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { checkRead } from "../sandbox/access.ts";
-import { NotFoundError } from "../sandbox/errors.ts";
+import { checkRead, governingMount } from "../sandbox/access.ts";
+import { NotFoundError, type SandboxError } from "../sandbox/errors.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { comparePaths, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import { ListingDraft } from "./list/listing.ts";
@@ -11,6 +11,7 @@ import {
   type Files,
   type Hidden,
   type HiddenEntry,
+  type ListEntry,
   type Listing,
   type ListOptions,
   mountedPlace,
@@ -53,6 +54,16 @@ function reasonOf(sandbox: Pick<Sandbox, "mounts">, { path, size }: HiddenEntry)
 
 type Mounted = Pick<Sandbox, "mounts">;
 
+/** Why a file is not shown although its directory is the mount's own; null: it is shown. */
+export function whyHidden(sandbox: Mounted, { path, type, size }: ListEntry): SandboxError | null {
+  if (type !== "file" || governingMount(sandbox, path)?.view !== undefined) return null;
+  return checkRead(sandbox, path, size === null ? {} : { size });
+}
+
+function whyLeftOut(sandbox: Mounted, entry: ListEntry): keyof NotShown | null {
+  return whyHidden(sandbox, entry) === null ? null : reasonOf(sandbox, { path: entry.path, size: entry.size ?? 0 });
+}
+
 /** True for `/`, and for a directory that exists because a mount is below it, whether or not the disk has it. */
 export function leadsToMount({ mounts }: Mounted, path: VirtualPath): boolean {
   return path === ROOT || mounts.some((mount) => mount.path !== path && covers(path, mount.path));
@@ -79,19 +90,21 @@ export async function listNamespace(
   options: ListOptions,
   hidden: Hidden,
 ): Promise<Listing> {
-  const draft = new ListingDraft(path, options);
+  // A view shows no such file; where there is none, this is what hides it.
+  const judging = { ...options, leavesOut: (entry: ListEntry) => whyLeftOut(sandbox, entry) };
+  const draft = new ListingDraft(path, judging);
   const own = mountedPlace(sandbox.mounts, path);
   const below = sandbox.mounts.map((mount) => mount.path).filter((mount) => mount !== path && covers(path, mount));
   for (const directory of directoriesTo(path, below)) {
     if (draft.depthOf(directory) > draft.pattern.depth || !draft.wants(directory)) continue;
     draft.add({ path: directory, ...(await shapeOf(files, sandbox, directory)) });
   }
-  if (own !== null) draft.merge(await listOwn(files, sandbox, own, { ...options, base: path, max: draft.room }));
+  if (own !== null) draft.merge(await listOwn(files, sandbox, own, { ...judging, base: path, max: draft.room }));
   for (const mount of below) {
     const place = mountedPlace(sandbox.mounts, mount);
     if (place === null || draft.full || draft.depthOf(mount) >= draft.pattern.depth) continue;
     if ((await shapeOf(files, sandbox, mount)).type !== "directory") continue;
-    draft.merge(await files.list(place, { ...options, base: path, max: draft.room }));
+    draft.merge(await files.list(place, { ...judging, base: path, max: draft.room }));
   }
   const leftOut = matching(hidden.below(path, draft.pattern.depth), draft);
   draft.leaveOut(await countNotShown(sandbox, leftOut, options.signal));

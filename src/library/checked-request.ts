@@ -14,6 +14,7 @@ type Keys<Given> = Given extends unknown ? keyof Given : never;
 
 /** @throws RangeError for a key that is not known, or a value that says nothing */
 export function checkKeys(given: object, checks: Readonly<Record<string, Check>>, what: string): void {
+  mapOf(given, what, "an object");
   const known = Object.keys(checks);
   for (const [key, value] of Object.entries(given)) {
     const check = Object.hasOwn(checks, key) ? checks[key] : undefined;
@@ -25,6 +26,22 @@ export function checkKeys(given: object, checks: Readonly<Record<string, Check>>
 
 /** What another function checks. */
 export const any: Check = () => {};
+
+/** A path, or several. */
+export const pathList: Check = (value, name) => {
+  const paths = [value].flat();
+  if (!paths.every((path) => typeof path === "string"))
+    throw new RangeError(`${name} must be a path or a list of paths`);
+};
+
+export const text: Check = (value, name) => {
+  if (typeof value !== "string") throw new RangeError(`${name} must be a text`);
+};
+
+export const suffixList: Check = (value, name) => {
+  if (!Array.isArray(value) || !value.every((one) => typeof one === "string" && /^\.?[^/.\s][^/\s]*$/.test(one)))
+    throw new RangeError(`${name} must be a list of suffixes, such as ".md"`);
+};
 
 export const trueOrFalse: Check = (value, name) => {
   if (typeof value !== "boolean") throw new RangeError(`${name} must be true or false`);
@@ -57,6 +74,11 @@ function oneOf(names: readonly string[]): Check {
 
 export const amount: Check = (value, name) => {
   if (typeof value !== "number" || !(value >= 0)) throw new RangeError(`${name} must be a number, 0 or more`);
+};
+
+export const byteCount: Check = (value, name) => {
+  if (!Number.isSafeInteger(value) || Number(value) < 0)
+    throw new RangeError(`${name} must be a whole number, 0 or more`);
 };
 
 export function mapOf(value: unknown, name: string, says: string): object {

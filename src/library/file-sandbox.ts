@@ -1,5 +1,7 @@
+import { directoryOf } from "../declarations/place/entry-directory.ts";
 import { guarded } from "../files/guarded.ts";
 import { openHostFiles } from "../files/host/host-files.ts";
+import { LINK_LEAVES, LinkLeavesError } from "../files/model/refusals.ts";
 import {
   accessOf,
   checkConsent,
@@ -21,12 +23,16 @@ import { SandboxPermissionEscalationError } from "../sandbox/wording.ts";
 import {
   any,
   approvalMap,
+  byteCount,
   checkKeys,
   type KeyChecks,
   limitMap,
   modeName,
   onlyTrue,
+  pathList,
   policyObject,
+  suffixList,
+  text,
   trueOrFalse,
 } from "./checked-request.ts";
 import { type NetworkRequest, networkOf } from "./network-request.ts";
@@ -113,11 +119,15 @@ export class FileSandbox {
    * whose links leave their mount is refused. The answer is of this moment. While a worker may change the directory, read and
    * write with `openFiles`.
    *
-   * @throws PathNotInSandboxError if the sandbox shows nothing there; FileSystemError if a link leads out of its mount.
+   * @throws PathNotInSandboxError if the sandbox shows nothing there, or a link leads out of its mount.
    */
   async resolve(path: string): Promise<string> {
-    using files = openHostFiles(this.data.mounts);
-    const real = await guarded(files, this.data).realPath(path);
+    using files = openHostFiles(this.data.mounts, { absoluteLinks: true });
+    const real = await guarded(files, this.data)
+      .realPath(path)
+      .catch((error: unknown) => {
+        throw withRoots(error, this.data);
+      });
     const host = hostPathOf(this.data, real);
     if (host === null) throw new PathNotInSandboxError(path, this.readableRoots);
     return host;
@@ -132,6 +142,18 @@ export class FileSandbox {
    *   that does not exist.
    */
   derive(request: DeriveRequest = {}, name = "child"): FileSandbox {
+    return this.#derived(request, name, (path) => path);
+  }
+
+  /**
+   * The same for what is on this host now: an entry of `allowRead` or `allowWrite` that is a file means its directory. It reads the disk, and
+   * follows no link.
+   */
+  deriveOnDisk(request: DeriveRequest = {}, name = "child"): FileSandbox {
+    return this.#derived(request, name, (path) => directoryOf(this.data, path));
+  }
+
+  #derived(request: DeriveRequest, name: string, meant: (path: VirtualPath) => VirtualPath): FileSandbox {
     checkKeys(request, DERIVE, "the request");
     for (const zone of request.zones ?? []) checkKeys(zone, ZONE, "a zone");
     const { allowRead, allowWrite, workingDir, network, ...rest } = request;
@@ -146,8 +168,8 @@ export class FileSandbox {
     const needs: Needs = {
       ...rest,
       ...(network === undefined ? {} : { network: networkOf(network, "`network` of the request") }),
-      ...(allowRead === undefined ? {} : { allowRead: [allowRead].flat().flatMap(placed) }),
-      ...(allowWrite === undefined ? {} : { allowWrite: [allowWrite].flat().flatMap(placed) }),
+      ...(allowRead === undefined ? {} : { allowRead: [allowRead].flat().flatMap(placed).map(meant) }),
+      ...(allowWrite === undefined ? {} : { allowWrite: [allowWrite].flat().flatMap(placed).map(meant) }),
     };
     const [base] = workingDir === undefined ? [] : placed(workingDir);
     const derivation = derive(this.data, base === undefined ? needs : { ...needs, workingDir: base }, name);
@@ -161,16 +183,27 @@ export class FileSandbox {
   }
 }
 
+/** The refusal of a path that is outside, or leads there, with what can be read and written instead; any other error as it is. */
+export function withRoots(error: unknown, sandbox: Sandbox): unknown {
+  const isOutside = error instanceof PathNotInSandboxError;
+  if (!isOutside && !(error instanceof LinkLeavesError)) return error;
+  const reason = isOutside ? error.reason : LINK_LEAVES;
+  const [readable, writable] = [readablePaths(sandbox), writablePaths(sandbox)];
+  return new PathNotInSandboxError(error.path ?? "", readable, reason, writable);
+}
+
 const DERIVE: KeyChecks<DeriveRequest> = {
-  allowRead: any,
-  allowWrite: any,
+  allowRead: pathList,
+  allowWrite: pathList,
   readonly: trueOrFalse,
   inherit: trueOrFalse,
   zones: any,
+  suffixes: suffixList,
+  maxFileBytes: byteCount,
   approval: approvalMap,
   stage: onlyTrue,
   discard: onlyTrue,
-  workingDir: any,
+  workingDir: text,
   network: any,
   limits: limitMap,
   policy: policyObject,

@@ -10,7 +10,7 @@ import { type CheckReport, check } from "../run/explain/check.ts";
 import { Budget, type Explanation, explain, explainRoot } from "../run/explain/explain.ts";
 import type { Emit } from "../run/model/events.ts";
 import type { DescribedViolation, RunResult } from "../run/model/result.ts";
-import { type Corral, openCorralFor } from "../run/open/corral.ts";
+import { type LaterCorral, openCorralLater } from "../run/open/corral.ts";
 import type { OpenOptions } from "../run/open/options.ts";
 import { openPreview, type Preview } from "../run/open/preview.ts";
 import { APPROVAL_MODE_NAMES, type ApprovalMode } from "../sandbox/approval.ts";
@@ -152,7 +152,7 @@ export class OpenedProject implements AsyncDisposable {
   readonly #over = new AbortController();
   readonly #working = new Set<Promise<unknown>>();
   readonly #ending = new Set<() => Promise<unknown>>();
-  #corral: Promise<Corral> | null = null;
+  #corral: Promise<LaterCorral> | null = null;
   #closing: Promise<void> | null = null;
 
   /** Use `openProject`. */
@@ -185,7 +185,8 @@ export class OpenedProject implements AsyncDisposable {
     const { input, attachments = [], continues, signal, policy, onEvent } = options;
     const definition = this.#named(worker);
     return await this.#while(async () => {
-      const { environment } = await this.#opened();
+      // An agent's cell starts with its first command.
+      const { environment } = await (definition.agent === undefined ? this.#opened() : this.#withoutEngine());
       const { emit } = environment;
       const env = onEvent === undefined ? environment : { ...environment, emit: both(emit, onEvent) };
       const chosen = this.#policyOr(policy);
@@ -220,7 +221,7 @@ export class OpenedProject implements AsyncDisposable {
   async tools(worker: string, { signal, policy, ...options }: ToolsOptions = {}): Promise<WorkerTools> {
     const definition = this.#named(worker);
     return await this.#while(async () => {
-      const { environment } = await this.#opened();
+      const { environment } = await this.#withoutEngine();
       const request = { ...options, ...named(this.#policyOr(policy)), signal: this.#until(signal) };
       const tools = await openTools(definition, request, environment, () => this.#ending.delete(end));
       const end = async (): Promise<void> => await tools[Symbol.asyncDispose]();
@@ -282,11 +283,18 @@ export class OpenedProject implements AsyncDisposable {
     return workerNamed(worker, this.definition);
   }
 
+  /** With its Engine. */
+  async #opened(): Promise<LaterCorral> {
+    const corral = await this.#withoutEngine();
+    await corral.ready();
+    return corral;
+  }
+
   /** If opening fails, the next operation that needs it tries again. */
-  #opened(): Promise<Corral> {
+  #withoutEngine(): Promise<LaterCorral> {
     this.#over.signal.throwIfAborted();
     if (this.#corral === null) {
-      const opening = openCorralFor(this.definition, this.#options);
+      const opening = openCorralLater(this.definition, this.#options);
       this.#corral = opening;
       opening.catch(() => {
         if (this.#corral === opening) this.#corral = null;
@@ -310,14 +318,14 @@ export class OpenedProject implements AsyncDisposable {
   }
 
   /** Iterations that closing the project ends. */
-  #ended(run: (corral: Corral) => FleetResults): FleetResults {
+  #ended(run: (corral: LaterCorral) => FleetResults): FleetResults {
     const results = this.#fleet(run, () => this.#ending.delete(end));
     const end = async (): Promise<unknown> => await results.return(undefined as never);
     this.#ending.add(end);
     return results;
   }
 
-  async *#fleet(run: (corral: Corral) => FleetResults, ended: () => void): FleetResults {
+  async *#fleet(run: (corral: LaterCorral) => FleetResults, ended: () => void): FleetResults {
     try {
       return yield* run(await this.#opened());
     } finally {

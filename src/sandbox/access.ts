@@ -138,10 +138,15 @@ export function readablePaths({ mounts }: Mounted): VirtualPath[] {
   return mounts.filter((mount) => enclosing(mounts, mount) === undefined).map((mount) => mount.path);
 }
 
-/** The topmost paths that can be written, for messages. */
+/** The topmost paths that can be written, for messages. Where no approval can allow it, nothing is. */
 export function writablePaths({ mounts }: Mounted): VirtualPath[] {
-  const writable = mounts.filter((mount) => mount.mode === "rw" && enclosing(mounts, mount)?.mode !== "rw");
+  const writable = mounts.filter((mount) => isWritten(mount) && !isWritten(enclosing(mounts, mount)));
   return writable.map((mount) => mount.path);
+}
+
+/** True if a file of it can be written, perhaps after a question. */
+export function isWritten(mount: Pick<Mount, "mode" | "approval"> | undefined): boolean {
+  return mount?.mode === "rw" && consentOf(mount.approval, "write") !== "blocked";
 }
 
 /** The names by which a sandbox's mounts can be asked for. */
@@ -207,6 +212,7 @@ function isContinuation(above: Mount, mount: Mount): boolean {
     mount.stage === above.stage &&
     mount.discard === above.discard &&
     mount.granted === above.granted &&
+    mount.grantable === above.grantable &&
     mount.own === above.own &&
     mount.suffixes?.join("/") === above.suffixes?.join("/") &&
     OPERATIONS.every((operation) => mount.approval?.[operation] === above.approval?.[operation])

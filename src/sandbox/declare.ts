@@ -46,6 +46,7 @@ export interface NamedPlace extends Constraints {
   readonly host: string;
   /** Absent: `ro`. */
   readonly mode?: Mode;
+  readonly grantable?: true;
 }
 
 /** The root form: one directory, which appears as `/`. */
@@ -63,7 +64,9 @@ export function projectSandbox(declaration: ProjectDeclaration, policy: Policy):
   const asked = { network: declaration.network ?? false, limits: declaration.limits ?? {} };
   const { network, limits, violations } = withinCeilings(asked, policy);
   const secrets = projectSecrets(declaration.secrets ?? [], policy);
-  const mounts = declaration.mounts.map((mount) => (declaration.readonly ? { ...mount, mode: "ro" as const } : mount));
+  const mounts = declaration.mounts.map((mount) =>
+    declaration.readonly ? { ...withoutGrantable(mount), mode: "ro" as const } : mount,
+  );
   return {
     chain: ["project"],
     ...withheldApart(canonicalMounts(mounts)),
@@ -76,6 +79,11 @@ export function projectSandbox(declaration: ProjectDeclaration, policy: Policy):
     rooted: declaration.rooted,
     ...(declaration.ownPaths ? { ownPaths: true as const } : {}),
   };
+}
+
+/** What a project leaves to be granted is the project's alone. */
+export function withoutGrantable({ grantable: _, ...mount }: Mount): Mount {
+  return mount;
 }
 
 function narrowingOf(violation: Violation, network: Network): Narrowing[] {
@@ -99,8 +107,9 @@ export function mountFromRoot(root: RootPlace): Mount[] {
 }
 
 function namedMount(place: NamedPlace): Mount {
-  const { name, at, host, mode = "ro" } = place;
-  return { name, path: at ?? (`/${name}` as VirtualPath), host, mode, ...constraintsOf(place) };
+  const { name, at, host, mode = "ro", grantable } = place;
+  const path = at ?? (`/${name}` as VirtualPath);
+  return { name, path, host, mode, ...present({ grantable }), ...constraintsOf(place) };
 }
 
 function constraintsOf({ suffixes, maxFileBytes, approval, stage, discard }: Constraints): Constraints {

@@ -12,8 +12,16 @@ import {
 } from "./access.ts";
 import { type Narrowing, whoTookConstraint, whoTookReading, whoTookWriting } from "./ancestry.ts";
 import { type ApprovalRules, ASK, CHANGES, consentOf, OPERATIONS, type Operation } from "./approval.ts";
-import { deriveCeilings, deriveSecrets } from "./declare.ts";
-import { consentFor, type Grant, type Granted, type GrantedMount, openGrants, stagingOf } from "./expand.ts";
+import { deriveCeilings, deriveSecrets, withoutGrantable } from "./declare.ts";
+import {
+  consentFor,
+  type Grant,
+  type Granted,
+  type GrantedMount,
+  meetConstraints,
+  openGrants,
+  stagingOf,
+} from "./expand.ts";
 import { LIMIT_NAMES } from "./limits.ts";
 import { canonicalSuffixes, type Mount, originOf } from "./mount.ts";
 import {
@@ -26,7 +34,7 @@ import {
   type ZoneNeed,
 } from "./sandbox.ts";
 import type { GivenPlace, Violation } from "./violation.ts";
-import { below, covers, joinVirtual, ROOT, type VirtualPath } from "./virtual-path.ts";
+import { below, joinVirtual, ROOT, type VirtualPath } from "./virtual-path.ts";
 
 /** The child's sandbox: what `needs` asks of `parent`, or every reason why not. Pure. */
 export function derive(given: Sandbox, needs: Needs, child: string): Derivation {
@@ -35,7 +43,7 @@ export function derive(given: Sandbox, needs: Needs, child: string): Derivation 
   const files = openFiles(parent, needs);
   const { network, limits, policy, violations } = deriveCeilings(parent, needs);
   const secrets = deriveSecrets(parent, needs.secrets ?? [], policy);
-  const mounts = canonicalMounts(files.mounts.map(({ mount }) => mount));
+  const mounts = canonicalMounts(files.mounts.map(({ mount }) => withoutGrantable(mount)));
   const refused = [
     ...readonlyEscalation(parent, needs),
     // If files were refused, the mounts are not those that were asked for: a check of the directory would mislead.
@@ -62,6 +70,18 @@ export function derive(given: Sandbox, needs: Needs, child: string): Derivation 
 
 /** A worker asks for files in exactly one way. Without any it gets none. */
 function openFiles(parent: Sandbox, needs: Needs): Granted {
+  const { mounts, violations } = openedAsAsked(parent, needs);
+  if (needs.suffixes === undefined && needs.maxFileBytes === undefined) return { mounts, violations };
+  const suffixes = needs.suffixes && canonicalSuffixes(needs.suffixes);
+  const only = present({ suffixes, maxFileBytes: needs.maxFileBytes });
+  const narrowed = mounts.map(({ mount, source }) => ({
+    mount: { ...mount, ...meetConstraints(mount, only) },
+    source,
+  }));
+  return { mounts: narrowed, violations };
+}
+
+function openedAsAsked(parent: Sandbox, needs: Needs): Granted {
   if (needs.zones !== undefined) return openZones(parent, needs.zones, needs);
   if (needs.paths !== undefined) return openPaths(parent, needs.paths, needs);
   return openAllowlists(parent, needs);
@@ -70,7 +90,7 @@ function openFiles(parent: Sandbox, needs: Needs): Granted {
 /** `readonly: false` asks for something writable, which a read-only parent cannot give. */
 function readonlyEscalation(parent: Sandbox, needs: Needs): Violation[] {
   const bringsItsOwn = needs.paths !== undefined && parent.ownPaths;
-  if (needs.readonly !== false || bringsItsOwn || parent.mounts.length === 0) return [];
+  if (needs.readonly !== false || bringsItsOwn) return [];
   if (parent.mounts.some((mount) => mount.mode === "rw")) return [];
   return [{ code: "READONLY_ESCALATION", by: whoTookWriting(parent, ROOT) }];
 }
@@ -319,32 +339,13 @@ function openAllowlists(parent: Sandbox, needs: Needs): Granted {
   const grants: Grant[] = reads.map((prefix) => ({ prefix, write: false }));
   for (const asked of writes) {
     if (missing.includes(asked)) continue;
-    // A write entry opens only what is writable: the rest of it may be outside of the read list.
+    // What can be written can be read, whatever the read list says; the rest of the entry is the list's.
     const writable = select(parent, asked).filter((mount) => mount.mode === "rw");
     grants.push(...writable.map((mount) => ({ prefix: mount.path, write: true })));
-    violations.push(
-      ...whyNoneWritable(
-        parent,
-        asked,
-        writable.map((mount) => mount.path),
-        reads,
-      ),
-    );
+    if (writable.length > 0) continue;
+    const by = whoTookWriting(parent, asked);
+    violations.push({ code: "WRITE_NOT_AVAILABLE", asked, has: "ro", by, valid: writablePaths(parent) });
   }
   const opened = openGrants(parent, grants, needs);
   return { mounts: opened.mounts, violations: [...violations, ...opened.violations] };
-}
-
-function whyNoneWritable(
-  parent: Sandbox,
-  asked: VirtualPath,
-  writable: readonly VirtualPath[],
-  reads: readonly VirtualPath[],
-): Violation[] {
-  if (writable.length === 0) {
-    const by = whoTookWriting(parent, asked);
-    return [{ code: "WRITE_NOT_AVAILABLE", asked, has: "ro", by, valid: writablePaths(parent) }];
-  }
-  const readable = writable.every((path) => reads.some((prefix) => covers(prefix, path)));
-  return readable ? [] : [{ code: "WRITE_NOT_READABLE", asked, valid: [...reads] }];
 }

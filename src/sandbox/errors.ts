@@ -30,8 +30,10 @@ export class SandboxError extends Error {
 }
 
 export class PathNotInSandboxError extends SandboxError {
-  /** `reason`: why the text is not a path, if that is the cause. */
-  /** `writable`: if it was to be written. */
+  /** Why it is outside, without a full stop. */
+  readonly reason: string;
+
+  /** `reason`: why the text is not a path, if that is the cause. `writable`: if it was to be written. */
   constructor(
     path: string,
     readable: readonly string[],
@@ -44,6 +46,7 @@ export class PathNotInSandboxError extends SandboxError {
       path,
       `Cannot access '${path}': ${reason}.\nReadable paths: ${listOf(readable)}${also}`,
     );
+    this.reason = reason;
   }
 }
 

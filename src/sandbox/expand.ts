@@ -82,14 +82,15 @@ function carvedAt(mounts: readonly Mount[], path: VirtualPath): Mount | null {
 
 function opened(shown: Mount, grant: DirectoryGrant): Mount {
   if (grant.declared) return { ...shown, approval: readable(shown.approval), granted: grant.id };
+  const { grantable: _, ...place } = shown;
   const mode: Mode = grant.mode === "write" ? shown.mode : "ro";
   const approval = mode === "rw" ? consentIn(shown) : readable(shown.approval);
-  return { ...shown, mode, approval, granted: grant.id };
+  return { ...place, mode, approval, granted: grant.id };
 }
 
 /** The source's mount, whose view can be written. The constraints of the worker's own mount stay. */
 function upgraded(had: Mount, shown: Mount, grant: DirectoryGrant): Mount {
-  const { suffixes: _, maxFileBytes: __, ...place } = shown;
+  const { suffixes: _, maxFileBytes: __, grantable: ___, ...place } = shown;
   return {
     ...place,
     name: had.name,

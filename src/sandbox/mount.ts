@@ -27,6 +27,8 @@ export interface Mount {
   readonly maxFileBytes?: number;
   /** Absent only in a project's own sandbox, if the project does not set it: then the worker may set it; the default is `ask`. */
   readonly approval?: ApprovalRules;
+  /** Only in a project's own sandbox: a running worker may be granted writing there, although the mode is `ro`. */
+  readonly grantable?: true;
   /** Writes are kept apart and become a changeset, even if no consent is needed. A derivation never removes it. */
   readonly stage?: true;
   /** Writes are kept apart and dropped. A derivation never removes it. */

@@ -94,6 +94,9 @@ export interface Needs {
   readonly allowRead?: readonly VirtualPath[];
   readonly allowWrite?: readonly VirtualPath[];
   readonly readonly?: boolean;
+  /** For every mount of this worker: only such files, of those that it has otherwise. Absent: all of them. */
+  readonly suffixes?: readonly string[];
+  readonly maxFileBytes?: number;
   /** For every mount of this worker that has none of its own. */
   readonly approval?: ApprovalRules;
   /** For every mount of this worker: see {@link Mount.stage} and {@link Mount.discard}. */

@@ -50,8 +50,6 @@ type Refusal =
     }
   /** `readonly: false` under a read-only parent. */
   | { readonly code: "READONLY_ESCALATION"; readonly by: string }
-  /** A write prefix that is not readable: no mount can express it. */
-  | { readonly code: "WRITE_NOT_READABLE"; readonly asked: string; readonly valid: readonly string[] }
   /** A working directory that the worker itself does not see. `valid`: what it sees. */
   | { readonly code: "WORKING_DIR_NOT_AVAILABLE"; readonly asked: string; readonly valid: readonly string[] }
   | {
@@ -137,7 +135,13 @@ type Refusal =
   | { readonly code: "CHANGE_CONFLICT"; readonly path: string; readonly reason: string }
   | { readonly code: "CHANGES_NOT_TAKEN"; readonly reason: string }
   /** Planning: what a cell cannot express or enforce. */
-  | { readonly code: "MOUNT_SOURCE_REFUSED"; readonly path: string; readonly reason: string }
+  | {
+      readonly code: "MOUNT_SOURCE_REFUSED";
+      readonly path: string;
+      readonly reason: string;
+      /** True for a file that was attached, by the path that its caller wrote. */
+      readonly attached?: true;
+    }
   | {
       readonly code: "MOUNT_RESERVED";
       readonly path: string;

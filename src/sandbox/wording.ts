@@ -42,8 +42,6 @@ const WORDS: Words = {
     `${quote(v.asked)} is ${v.has === "none" ? "not available" : "read-only"}: ${lost(v.by, "writing")}. Ask to read it only${orBelow("write", v.valid)}.`,
   READONLY_ESCALATION: (v) =>
     `\`readonly: false\` is not possible, because the caller cannot write anywhere: ${lost(v.by, "writing")}. Remove it, or set \`readonly: true\`.`,
-  WRITE_NOT_READABLE: (v) =>
-    `${quote(v.asked)} would be writable but not readable, which no container can express. Add it to \`allow_read\`${orBelow("write", v.valid)}.`,
   WORKING_DIR_NOT_AVAILABLE: (v) =>
     `The working directory ${quote(v.asked)} is outside of this worker's directories. Use '/'${orBelow("begin", v.valid)}.`,
   APPROVAL_LOOSER: (v) =>
@@ -81,7 +79,10 @@ const WORDS: Words = {
   WORKER_UNKNOWN: (v) => `There is no worker ${quote(v.asked)}. Workers: ${list(v.valid)}.`,
   ATTACHMENT_REFUSED: (v) =>
     `${quote(v.path)} cannot be attached: ${v.reason}. Attach a file below one of: ${list(v.valid)}.`,
-  MOUNT_SOURCE_REFUSED: (v) => `${quote(v.path)} cannot be mounted: ${v.reason}. Use another file or directory for it.`,
+  MOUNT_SOURCE_REFUSED: (v) =>
+    v.attached
+      ? `${quote(v.path)} cannot be attached: ${v.reason}. Attach another file.`
+      : `${quote(v.path)} cannot be mounted: ${v.reason}. Use another file or directory for it.`,
   MOUNT_RESERVED: (v) => reserved(v.path, v.because),
   CHANGE_REFUSED: (v) => `The change to ${quote(v.path)} was not applied: ${v.reason}. Nothing was changed there.`,
   CHANGE_CONFLICT: (v) =>

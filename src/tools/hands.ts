@@ -1,3 +1,4 @@
+import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { GuardedFiles } from "../files/guarded.ts";
 import type { HostExecuted } from "../sandbox/approval.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
@@ -5,6 +6,8 @@ import type { VirtualPath } from "../sandbox/virtual-path.ts";
 /** What tools act with: the files, cell, calls and repositories of one worker. The caller of a tool provides it. */
 export interface Hands {
   readonly files: GuardedFiles;
+  /** The tools that have a use for the worker: a refusal advises no other. */
+  readonly offered: readonly ToolName[];
   /** Asks a person for approval; rejects with `ToolRefusal` if it is denied or no answer comes. */
   agree(request: AgreementRequest, signal: AbortSignal): Promise<void>;
   exec(request: ExecToolRequest, signal: AbortSignal): Promise<ExecToolAnswer>;

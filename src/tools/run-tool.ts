@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { UnshownContentError } from "../files/model/refusals.ts";
 import { examine, firstFaults, hasMoreValues, isTooDeep, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "../json/parse-json.ts";
 import { SandboxError } from "../sandbox/errors.ts";
 import type { Hands } from "./hands.ts";
@@ -29,7 +30,7 @@ export async function runTool(name: string, rawInput: unknown, hands: Hands, sig
   } catch (error) {
     if (error instanceof ToolRefusal) return { ok: false, code: error.code, message: error.message, data: error.data };
     if (error instanceof SandboxError)
-      return { ...refusal(error.code, error.message + atCommands(error, hands)), data: { path: error.path } };
+      return { ...refusal(error.code, error.message + instead(error, hands)), data: { path: error.path } };
     throw error;
   }
 }
@@ -42,6 +43,16 @@ function knownKeys({ input }: Tool, { issues }: z.ZodError): string {
   if (!issues.some(({ code }) => code === "unrecognized_keys")) return "";
   const { properties = {} } = z.toJSONSchema(input, { io: "input" });
   return `\nThe fields are: ${Object.keys(properties).join(", ")}.`;
+}
+
+function instead(error: SandboxError, hands: Hands): string {
+  return `${error instanceof UnshownContentError ? otherWay(hands) : ""}${atCommands(error, hands)}`;
+}
+
+/** Who can take what a tool cannot show. */
+function otherWay({ offered }: Pick<Hands, "offered">): string {
+  if (offered.includes("call_worker")) return " Pass it as an attachment to a worker that can handle it (call_worker).";
+  return offered.includes("exec") ? " A command may handle it (exec)." : "";
 }
 
 /** With the root form a file has two names: the refusal gives both. */

@@ -69,8 +69,8 @@ const readFileTool = defineTool({
   title: "Read a file",
   description:
     "Reads a text file, or returns an image for you to see. Read a long file in parts: by lines with `offset` and `limit`, or " +
-    "with `max_chars`. If there is more, the answer says how to continue. Other binary files cannot be read; attach them to a " +
-    "worker call instead.",
+    "with `max_chars`. If there is more, the answer says how to continue. Other binary files cannot " +
+    "be read.",
   input: z.strictObject({
     path: pathField(`The file. ${PATH_RULE}`),
     offset: z.int().min(1).optional().describe("The first line to return, counted from 1. Default: 1."),

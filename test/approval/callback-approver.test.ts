@@ -10,6 +10,20 @@ const decide = (callback: ApprovalCallback, timeoutMs = 60_000) =>
   callbackApprover(callback, { timeoutMs }).decide(request("r"), never);
 
 describe("a program that decides", () => {
+  it("needs no options, and has time", async () => {
+    for (const options of [[], [{}]] as const) {
+      const approver = callbackApprover(
+        async () => {
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          return "once";
+        },
+        ...options,
+      );
+      expect(await approver.decide(request("r"), never)).toMatchObject({ outcome: "approved" });
+    }
+    expect(() => callbackApprover(() => "once", { timeoutMs: Number.NaN })).toThrow(RangeError);
+  });
+
   it.each([
     ["once", { outcome: "approved", scope: "once" }],
     ["tree", { outcome: "approved", scope: "tree" }],

@@ -43,7 +43,7 @@ describe("from within its cell, a worker", () => {
     });
     // The gate is a static busybox, which runs the command that its first argument names, as whoever it is.
     const tool = join(project.dir, "tools/busybox");
-    await copyFile(project.corral.environment.gate, tool);
+    await copyFile(await project.corral.environment.gate(), tool);
     await chown(tool, 0, 0);
     await chmod(tool, 0o6755);
     await chown(join(project.dir, "docs/private"), 0, 0);

@@ -55,7 +55,7 @@ describe("a registry of images", () => {
     await using registry = await imageRegistryServer(image);
     const repository = `127.0.0.1:${registry.port}/team/tool`;
     const first = await openProject({ workers: {} });
-    const gate = await readFile(first.corral.environment.gate);
+    const gate = await readFile(await first.corral.environment.gate());
     await first[Symbol.asyncDispose]();
     await pushed(repository, { "bin/busybox": gate, unique: randomBytes(16) });
 

@@ -117,7 +117,7 @@ export function filesContract(open: () => Opened): void {
 
     it("edits no binary content", async () => {
       await write("/data/f", Uint8Array.of(0x66, 0xff));
-      await expect(files.edit(place("/data/f"), [{ old: "f", new: "g" }])).rejects.toThrow(/attachment/);
+      await expect(files.edit(place("/data/f"), [{ old: "f", new: "g" }])).rejects.toThrow(/not UTF-8 text/);
     });
   });
 

@@ -1,10 +1,11 @@
 import { describe } from "vitest";
-import { openMemoryFiles } from "../../src/files/memory/memory-files.ts";
+import { memoryBackend } from "../../src/files/backend/backend.ts";
+import { openBackendFiles } from "../../src/files/backend/backend-files.ts";
 import { contractMounts, filesContract } from "./files.contract.ts";
 
 describe("files in memory", () => {
   filesContract(() => {
-    const files = openMemoryFiles(contractMounts);
+    const files = openBackendFiles(memoryBackend(), contractMounts);
     return { files, close: () => files[Symbol.dispose]() };
   });
 });

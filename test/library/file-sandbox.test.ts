@@ -156,7 +156,7 @@ describe("the host path that a sandbox resolves", () => {
     const one = sandboxOf({ mounts: { data: { host: join(path, "real") } } });
     expect(await one.resolve("data:a.md")).toBe(join(path, "real/a.md"));
     for (const away of ["/data/etc", "/data/etc/passwd", "/data/up", "/data/up/new"])
-      await expect(one.resolve(away), away).rejects.toMatchObject({ code: "FILE_SYSTEM", path: away });
+      await expect(one.resolve(away), away).rejects.toMatchObject({ code: "PATH_NOT_IN_SANDBOX", path: away });
   });
 });
 

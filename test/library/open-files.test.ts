@@ -54,6 +54,104 @@ describe.each(["host", "memory"] as const)("the files of a sandbox (%s)", (backe
     await expect(files.write("/out/x.bin", "y", { overwrite: false })).rejects.toThrow(/already exists/);
   });
 
+  it("append, delete, move, copy, make directories and say what exists", async () => {
+    expect(await files.append("/out/log.md", "a")).toEqual({ bytes: 1, created: true });
+    expect(await files.append("/out/log.md", "bc")).toEqual({ bytes: 3, created: false });
+    expect(await files.mkdir("/out/d/e")).toEqual({ created: true });
+    expect(await files.copy("/out/log.md", "/out/d/e/copy.md")).toEqual({ files: 1, bytes: 3 });
+    expect(await files.move("/out/d/e/copy.md", "/out/moved.md")).toEqual({ files: 1, bytes: 3 });
+    expect([
+      await files.exists("/out/moved.md"),
+      await files.exists("/out/d/e/copy.md"),
+      await files.exists("/"),
+    ]).toEqual([true, false, true]);
+    await expect(files.delete("/out/d")).rejects.toThrow(/not empty/);
+    expect(await files.delete("/out/d", { recursive: true })).toEqual({ files: 0, folders: 2 });
+    expect(await files.delete("/out/moved.md")).toEqual({ files: 1, folders: 0 });
+    for (const change of [
+      () => files.append("/in/x", "x"),
+      () => files.delete("/in/doc.txt"),
+      () => files.mkdir("/in/d"),
+    ])
+      await expect(change()).rejects.toMatchObject({ code: "PATH_NOT_WRITABLE" });
+    await expect(files.copy("/out/log.md", "/out/log.exe")).rejects.toMatchObject({ code: "SUFFIX_NOT_ALLOWED" });
+    expect(asked).toEqual([]);
+  });
+
+  it("give a part of a long file, and say how to go on", async () => {
+    await files.write("/out/long.md", "one\ntwo\nthree\n");
+    expect(await files.readPart("/out/long.md", { offset: 2, limit: 1 })).toMatchObject({
+      content: "two\n",
+      truncated: true,
+    });
+    const part = await files.readPart("/out/long.md", { maxChars: 5 });
+    expect(part).toMatchObject({ type: "text", truncatedBy: "chars", hint: expect.stringMatching(/offset/) });
+  });
+
+  it("ask for each change that the consent leaves to a question, and for what the host would execute", async () => {
+    await files.write("/asked/a", "x");
+    await files.append("/asked/a", "y");
+    await files.move("/asked/a", "/asked/b");
+    await files.mkdir("/asked/d");
+    await files.delete("/asked/b");
+    await files.write("/out/.git/hooks/pre-commit.md", "x");
+    expect(asked.map(({ operation, path }) => `${operation} ${path}`)).toEqual([
+      "write /asked/a",
+      "write /asked/a",
+      "delete /asked/a",
+      "write /asked/b",
+      "write /asked/d",
+      "delete /asked/b",
+      "write /out/.git/hooks/pre-commit.md",
+    ]);
+    expect(asked.at(-1)?.hostExecuted).toMatch(/git/);
+    // It would take the hook with it.
+    asked.length = 0;
+    await files.delete("/out/.git", { recursive: true });
+    expect(asked[0]?.hostExecuted).toMatch(/git/);
+  });
+
+  it("can be widened, directory by directory, by what another sandbox has", async () => {
+    const few = sandbox.derive({ allowRead: "/in" });
+    const grants: string[] = [];
+    const answers: (boolean | "once")[] = [];
+    using dynamic = openFiles(few, {
+      backend,
+      approve: () => true,
+      dynamic: {
+        from: sandbox,
+        approve: ({ operation, path }) => {
+          grants.push(`${operation} ${path}`);
+          return answers.shift() ?? false;
+        },
+      },
+    });
+    await expect(dynamic.read("/out/a.md")).rejects.toMatchObject({ code: "PATH_NOT_IN_SANDBOX" });
+    answers.push("once");
+    await dynamic.write("/out/sub/a.md", "x");
+    await expect(dynamic.read("/out/sub/a.md")).rejects.toMatchObject({ code: "PATH_NOT_IN_SANDBOX" });
+    answers.push(true);
+    expect(await dynamic.read("/out/sub/a.md")).toBe("x");
+    expect(dynamic.sandbox.readableRoots).toEqual(["/in", "/out/sub"]);
+    answers.push(true);
+    await dynamic.write("/out/sub/a.md", "y");
+    expect(await dynamic.read("/out/sub/a.md")).toBe("y");
+    await expect(dynamic.write("/out/sub/a.exe", "y")).rejects.toMatchObject({ code: "SUFFIX_NOT_ALLOWED" });
+    // The nearest directory that is there; a refusal is asked about again.
+    expect(grants).toEqual([
+      "grant_read /out",
+      "grant_write /out",
+      "grant_read /out/sub",
+      "grant_read /out/sub",
+      "grant_write /out/sub",
+    ]);
+    // What the other sandbox does not have is not asked for, and neither is what it never writes.
+    grants.length = 0;
+    for (const refused of [dynamic.read("/etc/passwd"), dynamic.write("/in/a", "x"), dynamic.write("/sealed/a", "x")])
+      await expect(refused).rejects.toMatchObject({ code: expect.stringMatching(/^(PATH_|PERMISSION)/) });
+    expect(grants).toEqual([]);
+  });
+
   it("edit exact texts, list and describe", async () => {
     await files.write("/out/a.md", "one two one");
     expect(await files.edit("/out/a.md", [{ old: "two", new: "2" }])).toEqual({ bytes: 9, replacements: 1 });
@@ -133,13 +231,25 @@ describe("the files of a sandbox on the host", () => {
     fs.symlinkSync("/etc", host("in/etc"));
     fs.symlinkSync("../asked", host("out/up"));
     for (const path of ["/in/etc/passwd", "/out/up/new.md"]) {
-      await expect(files.read(path)).rejects.toMatchObject({ code: "FILE_SYSTEM" });
-      await expect(files.resolve(path)).rejects.toMatchObject({ code: "FILE_SYSTEM" });
-      await expect(sandbox.resolve(path)).rejects.toMatchObject({ code: "FILE_SYSTEM" });
+      for (const refused of [files.read(path), files.resolve(path), sandbox.resolve(path)])
+        await expect(refused).rejects.toMatchObject({ code: "PATH_NOT_IN_SANDBOX", reason: /leads out/ });
     }
     await expect(files.write("/out/up/new.md", "x")).rejects.toThrow(/through links/);
     expect(await files.info("/in/etc")).toMatchObject({ type: "link", readable: false, writable: false });
     expect(fs.readdirSync(host("asked"))).toEqual([]);
+  });
+
+  it("show what a worker's file tools show: what may not be read is counted, and no more", async () => {
+    for (const name of ["a.md", "b.exe", "large.md"]) fs.writeFileSync(host(`out/${name}`), name.repeat(200));
+    fs.writeFileSync(host("out/a.md"), "x");
+    using files = openFiles(sandbox, { backend: "host" });
+    const { entries, hint } = await files.list("/out");
+    expect(entries.map(({ path }) => path)).toEqual(["/out/a.md"]);
+    expect(hint).toMatch(/1 with another suffix.*1 too large/);
+    expect((await files.list("/out", { max: 1 })).truncated).toBe(false);
+    await expect(files.info("/out/b.exe")).rejects.toMatchObject({ code: "SUFFIX_NOT_ALLOWED" });
+    await expect(files.info("/out/large.md")).rejects.toMatchObject({ code: "FILE_TOO_LARGE" });
+    expect([await files.exists("/out/b.exe"), await files.exists("/out/a.md")]).toEqual([false, true]);
   });
 
   it("are not written where changes are staged", async () => {
@@ -148,6 +258,45 @@ describe("the files of a sandbox on the host", () => {
       await expect(files.write(path, "x")).rejects.toThrow(/staged.*openProject/s);
     using memory = openFiles(sandbox, { backend: "memory" });
     expect(await memory.write("/staged/a", "x")).toEqual({ bytes: 1, created: true });
+  });
+});
+
+describe("the files of a sandbox in a store of the program's own", () => {
+  it("need six operations on text", async () => {
+    const stored = new Map<string, string>([["/store/in/doc.txt", "stored"]]);
+    const isFolder = (path: string) => [...stored.keys()].some((one) => one.startsWith(`${path}/`));
+    const backend = {
+      read: async (path: string) => {
+        const content = stored.get(path);
+        if (content === undefined) throw new Error(`${path} is no file`);
+        return content;
+      },
+      write: async (path: string, content: string) => void stored.set(path, content),
+      delete: async (path: string) => void stored.delete(path),
+      exists: async (path: string) => stored.has(path) || isFolder(path),
+      list: async (path: string) => [
+        ...new Set(
+          [...stored.keys()]
+            .filter((one) => one.startsWith(`${path}/`))
+            .map((one) => one.slice(path.length + 1).split("/")[0] ?? ""),
+        ),
+      ],
+      mkdir: async () => {},
+    };
+    const mounts = { in: { host: "/store/in" }, out: { host: "/store/out", mode: "rw", approval: free } } as const;
+    using files = openFiles(sandboxOf({ mounts }), { backend });
+    expect(await files.read("/in/doc.txt")).toBe("stored");
+    await files.write("/out/a/b.txt", "one");
+    await files.append("/out/a/b.txt", " two");
+    await files.edit("/out/a/b.txt", [{ old: "one", new: "1" }]);
+    expect(stored.get("/store/out/a/b.txt")).toBe("1 two");
+    expect((await files.list("/out", { pattern: "**" })).entries.map(({ path }) => path)).toEqual([
+      "/out/a",
+      "/out/a/b.txt",
+    ]);
+    await expect(files.write("/in/doc.txt", "x")).rejects.toMatchObject({ code: "PATH_NOT_WRITABLE" });
+    await files.delete("/out/a/b.txt");
+    expect([...stored.keys()]).toEqual(["/store/in/doc.txt"]);
   });
 });
 

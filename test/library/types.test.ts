@@ -1,7 +1,16 @@
 import { generateText, streamText, ToolLoopAgent, type ToolSet } from "ai";
 import { describe, expectTypeOf, it } from "vitest";
 import type { ToolName } from "../../src/declarations/worker/tool-names.ts";
-import type { AiTool, OpenedProject, Plan, RunResult, ToolInputs, ToolResult, WorkerTools } from "../../src/index.ts";
+import {
+  type AiTool,
+  callbackApprover,
+  type OpenedProject,
+  type Plan,
+  type RunResult,
+  type ToolInputs,
+  type ToolResult,
+  type WorkerTools,
+} from "../../src/index.ts";
 import { FileSandbox, openFiles, type SandboxFiles, sandboxOf } from "../../src/sandbox.ts";
 import type { TOOLS } from "../../src/tools/toolbox.ts";
 import { scriptedModel } from "./scripted-model.ts";
@@ -31,6 +40,17 @@ async function used(project: OpenedProject, tools: WorkerTools): Promise<void> {
   project.map("a", { template: { attach: [] } });
   // @ts-expect-error there is no such way to show images
   await project.tools("a", { images: "always" });
+
+  // An answer of an async function keeps its type, whatever its form.
+  callbackApprover(async () => {
+    return "once";
+  });
+  callbackApprover(async ({ paths }) => (paths.length > 1 ? "no" : "session"), {});
+  callbackApprover(() => "no");
+  // @ts-expect-error there is no such answer
+  callbackApprover(async () => {
+    return "yes";
+  });
 
   // @ts-expect-error either a root or mounts
   sandboxOf({ root: { host: "/a" }, mounts: {} });

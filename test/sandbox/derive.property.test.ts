@@ -62,7 +62,19 @@ function expected(parent: Sandbox, needs: Needs, path: string): Mode | "none" {
   let write = false;
   if (needs.zones !== undefined) [read, write] = [named(), named("rw")];
   else if (needs.allowRead === undefined && needs.allowWrite === undefined) read = write = needs.inherit === true;
-  else [read, write] = [listed(needs.allowRead ?? needs.allowWrite ?? []), listed(needs.allowWrite ?? [])];
+  else {
+    const written = (prefix: string) =>
+      isAtOrBelow(prefix, path) &&
+      parent.mounts.some(
+        (mount) =>
+          mount.mode === "rw" &&
+          isAtOrBelow(mount.path, path) &&
+          (isAtOrBelow(prefix, mount.path) || pointAt(parent.mounts, prefix)?.mount === mount),
+      );
+    // What can be written can be read, with the mounts that hide parts of it.
+    const implied = !needs.readonly && (needs.allowWrite ?? []).some(written);
+    [read, write] = [listed(needs.allowRead ?? needs.allowWrite ?? []) || implied, listed(needs.allowWrite ?? [])];
+  }
   if (!read) return "none";
   return write && point.mount.mode === "rw" && !needs.readonly ? "rw" : "ro";
 }

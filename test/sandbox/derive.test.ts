@@ -41,11 +41,13 @@ describe("derive, row by row", () => {
     expect(narrowed.rooted).toBe(true);
   });
 
-  it("refuses readonly: false under a parent that writes nowhere, and says nothing of one that has no files", () => {
+  it("refuses readonly: false under a parent that writes nowhere, be it for want of files", () => {
     expect(refusals(rooted(true), { inherit: true, readonly: false })).toEqual([
       { code: "READONLY_ESCALATION", by: "project" },
     ]);
-    expect(refusals(project([]), { readonly: false })).toEqual([]);
+    const nowhere = [{ code: "READONLY_ESCALATION", by: "project" }];
+    expect(refusals(project([]), { readonly: false })).toEqual(nowhere);
+    expect(refusals(child(rooted(), {}), { readonly: false })).toMatchObject([{ code: "READONLY_ESCALATION" }]);
   });
 
   it("refuses entries that nothing governs, and a write where nothing is writable", () => {
@@ -67,12 +69,11 @@ describe("derive, row by row", () => {
     expect(shown(child(parent, { allowRead: [at("/out")], allowWrite: [at("/")] }))).toEqual(["/out rw"]);
   });
 
-  it("refuses a write prefix that is not readable", () => {
-    const needs = { allowRead: [at("/src")], allowWrite: [at("/src/out"), at("/out"), at("/")] };
-    expect(refusals(rooted(), needs)).toEqual([
-      { code: "WRITE_NOT_READABLE", asked: "/out", valid: ["/src"] },
-      { code: "WRITE_NOT_READABLE", asked: "/", valid: ["/src"] },
-    ]);
+  it("reads what it may write, whatever the read list says, unless it is read-only", () => {
+    const needs = { allowRead: [at("/src")], allowWrite: [at("/src/out"), at("/out")] };
+    expect(shown(child(rooted(), needs))).toEqual(["/out rw", "/src ro", "/src/out rw"]);
+    expect(shown(child(rooted(), { ...needs, readonly: true }))).toEqual(["/src ro"]);
+    expect(shown(child(rooted(), { allowRead: [at("/src")], allowWrite: [at("/")] }))).toEqual(["/ rw"]);
   });
 
   it("unites overlapping entries and keeps no mount that changes nothing", () => {

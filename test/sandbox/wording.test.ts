@@ -16,7 +16,6 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   PATH_NOT_AVAILABLE: { code: "PATH_NOT_AVAILABLE", asked: "/etc", by: "project", valid: [] },
   WRITE_NOT_AVAILABLE: { code: "WRITE_NOT_AVAILABLE", asked: "/data", has: "ro", by: "triage", valid: ["/out"] },
   READONLY_ESCALATION: { code: "READONLY_ESCALATION", by: "triage" },
-  WRITE_NOT_READABLE: { code: "WRITE_NOT_READABLE", asked: "/out", valid: ["/src"] },
   WORKING_DIR_NOT_AVAILABLE: { code: "WORKING_DIR_NOT_AVAILABLE", asked: "/out", valid: ["/src"] },
   APPROVAL_LOOSER: {
     code: "APPROVAL_LOOSER",

@@ -9,6 +9,8 @@ const FACTS: ExecFacts = {
   writablePaths: ["/out"],
   constraints: [],
   workingDir: "/out",
+  rooted: false,
+  mayAsk: false,
   network: false,
   memoryBytes: 96 * 1024 ** 2,
   diskBytes: 1024 ** 2,
@@ -92,6 +94,16 @@ describe("a hint", () => {
   it("says none where nothing may be written or read", () => {
     const [hint] = failed("cat: /x: Permission denied\n", { readablePaths: [], writablePaths: [] });
     expect(hint).toContain("Readable paths: none. Writable paths: none.");
+  });
+
+  it("says how to ask for a directory, if that can be done, and what the root form names otherwise", () => {
+    const ask = (mode: string) =>
+      ` The user can be asked for another directory with request_access {"path": "/DIRECTORY", "mode": "${mode}"}.`;
+    expect(failed("cat: /x: No such file or directory\n", { mayAsk: true })).toEqual([HINTS.missing + ask("read")]);
+    expect(failed("touch: /x: Read-only file system\n", { mayAsk: true })).toEqual([HINTS["read-only"] + ask("write")]);
+    expect(failed("cat: /x: No such file or directory\n", { rooted: true })).toEqual([
+      `${HINTS.missing} What the file tools name /a is /project/a for commands.`,
+    ]);
   });
 
   it("says of a missing file where only some are shown", () => {

@@ -16,7 +16,7 @@ import { codeOf } from "../../platform/errno.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import type { GrantRecord } from "../../run/model/grantee.ts";
 import type { RunResult } from "../../run/model/result.ts";
-import { openCorralFor } from "../../run/open/corral.ts";
+import { openCorralFor, openCorralLater } from "../../run/open/corral.ts";
 import { policiesOf } from "../../run/open/options.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
@@ -282,7 +282,11 @@ async function ran(
     person: person ?? noTerminal,
     ...waitingBy(options, (line) => screen.tell(line)),
   };
-  await using corral = await openCorralFor(project, opening, engine);
+  // An agent's cell starts with its first command.
+  const isAgent = what.worker.agent !== undefined;
+  await using corral = isAgent
+    ? await openCorralLater(project, opening, () => engine)
+    : await openCorralFor(project, opening, engine);
   const { environment, reapTrouble } = corral;
   if (reapTrouble !== null) screen.tell(`corral: not everything could be reaped: ${reapTrouble}`);
   const earlier = present({ continues: options.continue });

@@ -4,7 +4,7 @@ import { McpConnection } from "../../mcp/connection/connection.ts";
 import { serveOnStdio } from "../../mcp/stdio.ts";
 import { deniedLine } from "../../operations/wording/quoted-lines.ts";
 import { workerSandbox } from "../../operations/workers.ts";
-import { openCorralFor } from "../../run/open/corral.ts";
+import { openCorralLater } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
@@ -40,7 +40,7 @@ export async function mcpVerb(options: McpOptions, terminal: Terminal): Promise<
   const otherwise = person ?? nobodyAsks;
   const routes = new QuestionRoutes(otherwise);
   const images = new ImageLines();
-  await using corral = await openCorralFor(project, {
+  await using corral = await openCorralLater(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
     emit(event) {

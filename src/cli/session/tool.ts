@@ -2,7 +2,7 @@ import { noTerminal } from "../../approval/approver.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { deniedLine } from "../../operations/wording/quoted-lines.ts";
 import type { RunStatus } from "../../run/model/result.ts";
-import { openCorralFor } from "../../run/open/corral.ts";
+import { openCorralFor, openCorralLater } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
 import type { Session } from "../../run/session/session.ts";
@@ -39,7 +39,7 @@ export async function toolVerb(
       "use --worker NAME: the tool runs in the sandbox of this worker; or say with --ro and --rw what it gets",
     );
   const rawInput = (await readInput(input, terminal, "the input")) ?? {};
-  return await inSession(options, terminal, async (session, stop) => {
+  return await inSession({ ...options, needsEngine: !FILE_TOOLS.has(name) }, terminal, async (session, stop) => {
     const result = await session.runTool(name, rawInput, stop.signal);
     if (options.json) printJson(terminal, result);
     else if (result.ok) {
@@ -87,11 +87,16 @@ function isNowhere(options: ToolOptions): boolean {
   return options.worker === undefined && impliedOptionsIn(options).length === 0;
 }
 
+/** What needs no container. */
+const FILE_TOOLS: ReadonlySet<string> = new Set(
+  [...TOOLS.values()].filter(({ uses }) => uses === "files").map(({ name }) => name),
+);
+
 export type SessionOptions = Omit<NamedWork, "words"> & ElsewhereOptions;
 
 /** Opens a session of a worker for one verb, and closes it after; for a refused one it prints why and sets the exit status. */
 export async function inSession(
-  options: SessionOptions,
+  { needsEngine = true, ...options }: SessionOptions & { readonly needsEngine?: boolean },
   terminal: Terminal,
   act: (session: Session, stop: Stop) => Promise<number>,
 ): Promise<number> {
@@ -100,7 +105,7 @@ export async function inSession(
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const person = personAt(project, { terminal, stop });
   const images = new ImageLines();
-  await using corral = await openCorralFor(project, {
+  await using corral = await (needsEngine ? openCorralFor : openCorralLater)(project, {
     stateDir: stateDirFrom(terminal.env),
     engineEnv: terminal.env,
     emit(event) {

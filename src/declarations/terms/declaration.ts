@@ -34,6 +34,9 @@ import {
 
 const MAX_MOUNTS = 100;
 
+/** A `dynamic` worker may be granted more than `mode` says; without that the user is not even asked. */
+const grantable = z.literal("rw", "can only be `rw`; leave it out otherwise").optional();
+
 const description = z.string().max(500).optional();
 
 /** `path` is relative to the project with `mode: direct`, and to the folder of all zones with `sandboxed`. */
@@ -42,6 +45,7 @@ const zone = () =>
     path: hostPath.optional(),
     at: mountPlace.optional(),
     mode: mode.default("ro"),
+    grantable,
     ...constraints,
     description,
   });
@@ -52,6 +56,7 @@ const path = () =>
     root: hostPath,
     at: mountPlace.optional(),
     mode: mode.default("ro"),
+    grantable,
     create: onlyOn.optional(),
     ...constraints,
     description,
@@ -155,7 +160,7 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
     for (const [name, path] of sandbox.paths) {
       const find = path.create ? madePlace(projectDir, path.root) : resolveHostPlace(projectDir, path.root);
       const host = await hostOf(["sandbox", "paths", name, "root"], find);
-      places.push({ name, at: path.at, host, mode: path.mode, ...constraintsOf(path) });
+      places.push({ name, at: path.at, host, mode: path.mode, ...grantableOf(path), ...constraintsOf(path) });
     }
     return mountsFromPaths(places);
   }
@@ -165,9 +170,13 @@ async function mountsOf(sandbox: SandboxYaml, projectDir: string, hostOf: HostOf
       ? resolveHostPlace(projectDir, zone.path ?? "")
       : zoneFolder(projectDir, sandbox.root ?? DEFAULT_ROOT, zone.path ?? name);
     const host = await hostOf(["sandbox", "zones", name, ...(zone.path === undefined ? [] : ["path"])], find);
-    places.push({ name, at: zone.at, host, mode: zone.mode, ...constraintsOf(zone) });
+    places.push({ name, at: zone.at, host, mode: zone.mode, ...grantableOf(zone), ...constraintsOf(zone) });
   }
   return mountsFromZones(places);
+}
+
+function grantableOf({ grantable }: { readonly grantable?: "rw" | undefined }): Pick<NamedPlace, "grantable"> {
+  return grantable === undefined ? {} : { grantable: true };
 }
 
 /** A place that exists, or a folder below the project that the first run makes. */

@@ -177,6 +177,8 @@ const sandbox = map({
   readonly: z.boolean().optional(),
   zones: z.array(later(zone)).max(100).superRefine(refuseTwins).optional(),
   paths: namedMap(later(path), mountNameFault, 100).superRefine(refuseSamePlace).optional(),
+  suffixes: constraints.suffixes,
+  max_file_bytes: size.optional(),
   approval: approval.optional(),
   ...sides,
   network: later(() => network).optional(),

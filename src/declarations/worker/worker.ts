@@ -259,6 +259,8 @@ function needsOf({ sandbox, limits, secrets }: WorkerYaml): RawNeeds {
     allowRead: sandbox.allow_read,
     allowWrite: sandbox.allow_write,
     readonly,
+    suffixes: sandbox.suffixes,
+    maxFileBytes: sandbox.max_file_bytes,
     approval,
     stage,
     discard,

@@ -120,6 +120,8 @@ export interface Root {
   readonly directory: boolean;
   /** The mounts strictly below. They hide what the disk has there. */
   readonly hidden: readonly VirtualPath[];
+  /** Its host path, if absolute links to it and below it are followed; null: none is. */
+  readonly linkedAs: string | null;
 }
 
 export interface Roots extends Disposable {
@@ -129,14 +131,15 @@ export interface Roots extends Disposable {
 /** A mount to open. `identity`: if given, it must be this file, as `device:inode`. */
 export type HostMount = Pick<Mount, "path" | "host"> & { readonly identity?: string };
 
-/** Opens every mount. One that cannot be opened refuses its own operations; the others work. */
-export function openRoots(mounts: readonly HostMount[]): Roots {
+/** Opens every mount. One that cannot be opened refuses its own operations; the others work. `absoluteLinks`: see {@link Root.linkedAs}. */
+export function openRoots(mounts: readonly HostMount[], absoluteLinks = false): Roots {
   const roots = new Map<VirtualPath, Root | null>();
   for (const { path, host, identity } of mounts) {
     const hidden = mounts.map((other) => other.path).filter((other) => other !== path && covers(path, other));
     const descriptor = identified(pinned(host), identity);
+    const linkedAs = absoluteLinks ? host : null;
     const directory = descriptor?.stat().isDirectory() ?? false;
-    roots.set(path, descriptor === null ? null : { path, descriptor, directory, hidden });
+    roots.set(path, descriptor === null ? null : { path, descriptor, directory, hidden, linkedAs });
   }
   return {
     get: (operation, path) => {

@@ -41,10 +41,14 @@ import { type Found, refuseHidden, typeOf, walk } from "./walk.ts";
 
 /**
  * The files of host directories, safe against other processes that change them at the same time. The directories stay open
- * until this is disposed of, so, as in a cell, a directory that is replaced later is not seen.
+ * until this is disposed of, so, as in a cell, a directory that is replaced later is not seen. `absoluteLinks`: absolute links that stay in
+ * their mount are followed too. In a cell they lead elsewhere, so this is for sandboxes that no cell shows.
  */
-export function openHostFiles(mounts: readonly HostMount[]): Files {
-  const roots = openRoots(mounts);
+export function openHostFiles(
+  mounts: readonly HostMount[],
+  { absoluteLinks = false }: { readonly absoluteLinks?: boolean } = {},
+): Files {
+  const roots = openRoots(mounts, absoluteLinks);
   const on = <T>(operation: FileOperation, place: Place, work: (root: Root) => T | Promise<T>): Promise<T> =>
     withRefusals(operation, place.path, () => work(roots.get(operation, place.mount)));
   const between = <T>(

@@ -1,9 +1,10 @@
 import fs from "node:fs";
+import posix from "node:path/posix";
 import { hasCode } from "../../platform/errno.ts";
 import { NotFoundError, type SandboxError } from "../../sandbox/errors.ts";
 import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { EntryType } from "../model/files.ts";
-import { type FileOperation, unfit } from "../model/refusals.ts";
+import { type FileOperation, LinkLeavesError, unfit } from "../model/refusals.ts";
 import type { Descriptor, Root } from "./descriptor.ts";
 
 /** The most names of a directory that are compared. */
@@ -79,7 +80,7 @@ const MAX_STEPS = 8192;
 /**
  * Walks from the mount to the entry that `parts` name, one descriptor at a time, so that a rename by another process cannot
  * redirect a step. Links are resolved here, never by the system. A link that leaves the mount is refused; so is an absolute
- * one, since it means different places in a cell and on the host.
+ * one, since it means different places in a cell and on the host; or it starts again at the mount, if the root says so.
  */
 export function walk({ operation, root, parts, links, asked }: Walk): Found {
   const ahead = parts.toReversed();
@@ -110,7 +111,12 @@ export function walk({ operation, root, parts, links, asked }: Walk): Found {
         next[Symbol.dispose]();
         if (links === "refuse") throw throughLink(operation, asked, joinVirtual(joined(root, names), name));
         if (++followed > MAX_LINKS) throw unfit(operation, asked, "there are too many symbolic links in its path.");
-        ahead.push(...stepsOfLink(operation, current, name, asked));
+        const { steps, isAbsolute } = stepsOfLink(operation, root, current, name, asked);
+        ahead.push(...steps);
+        if (isAbsolute) {
+          names = [];
+          moveTo(root.descriptor.again());
+        }
         // A link to `.` adds no step: the result is the folder that holds it.
         stats = current.stat();
         continue;
@@ -161,22 +167,31 @@ function nextStep(
 }
 
 /** The link may have been replaced: that is safe, since its text is only ever taken as steps. */
-function stepsOfLink(operation: FileOperation, folder: Descriptor, name: string, asked: VirtualPath): string[] {
+function stepsOfLink(
+  operation: FileOperation,
+  root: Root,
+  folder: Descriptor,
+  name: string,
+  asked: VirtualPath,
+): { readonly steps: string[]; readonly isAbsolute: boolean } {
   let text: string;
   try {
     text = fs.readlinkSync(folder.path(name));
   } catch (error) {
     // It is no longer a link, so the step is repeated.
-    if (hasCode(error, "EINVAL")) return [name];
+    if (hasCode(error, "EINVAL")) return { steps: [name], isAbsolute: false };
     throw error;
   }
-  if (text.startsWith("/")) {
-    throw unfit(operation, asked, "a symbolic link in its path is absolute, and only relative links are followed.");
+  const isAbsolute = text.startsWith("/");
+  if (isAbsolute) {
+    if (root.linkedAs === null)
+      throw unfit(operation, asked, "a symbolic link in its path is absolute, and only relative links are followed.");
+    const below = posix.relative(root.linkedAs, text);
+    if (below === ".." || below.startsWith("../")) throw leavesMount(operation, asked);
+    text = below;
   }
-  return text
-    .split("/")
-    .filter((part) => part !== "" && part !== ".")
-    .reverse();
+  const parts = text.split("/").filter((part) => part !== "" && part !== ".");
+  return { steps: parts.reverse(), isAbsolute };
 }
 
 export function refuseHidden(operation: FileOperation, root: Root, path: VirtualPath, asked: VirtualPath): void {
@@ -184,7 +199,7 @@ export function refuseHidden(operation: FileOperation, root: Root, path: Virtual
 }
 
 function leavesMount(operation: FileOperation, asked: VirtualPath): SandboxError {
-  return unfit(operation, asked, "a symbolic link in its path leads out of the directory that was granted.");
+  return new LinkLeavesError(operation, asked);
 }
 
 function joined(root: Root, names: readonly string[]): VirtualPath {

@@ -77,6 +77,7 @@ export class ListingDraft {
   readonly pattern: Pattern;
   readonly #base: VirtualPath;
   readonly #max: number;
+  readonly #leavesOut: ListOptions["leavesOut"];
   readonly #endsAtMs = performance.now() + MAX_LISTING_MS;
   readonly #entries = new Map<VirtualPath, ListEntry>();
   #scanned = 0;
@@ -88,6 +89,7 @@ export class ListingDraft {
   constructor(listed: VirtualPath, options: ListOptions) {
     this.pattern = parsePattern(listed, options.pattern);
     this.#base = options.base ?? listed;
+    this.#leavesOut = options.leavesOut;
     this.#max = Math.max(0, Math.min(options.max ?? MAX_ENTRIES, MAX_ENTRIES));
   }
 
@@ -124,7 +126,9 @@ export class ListingDraft {
 
   add(entry: ListEntry): void {
     if (this.#entries.has(entry.path)) return;
-    if (this.room <= 0) this.#truncated = true;
+    const reason = this.#leavesOut?.(entry) ?? null;
+    if (reason !== null) this.leaveOut({ ...ALL_SHOWN, [reason]: 1 });
+    else if (this.room <= 0) this.#truncated = true;
     else this.#entries.set(entry.path, entry);
   }
 

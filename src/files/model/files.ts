@@ -251,6 +251,8 @@ export interface ListOptions {
   readonly base?: VirtualPath | undefined;
   /** The most entries to return. Absent, or more than it: `MAX_ENTRIES`. */
   readonly max?: number | undefined;
+  /** Why an entry is counted and not listed; null: it is listed. Absent: all are. */
+  readonly leavesOut?: ((entry: ListEntry) => keyof NotShown | null) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 

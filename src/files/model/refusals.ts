@@ -49,6 +49,15 @@ export function unfit(operation: FileOperation, path: string, reason: string): F
   return new FileSystemError(path, VERBS[operation], reason);
 }
 
+/** A link that leads out of its mount. */
+export class LinkLeavesError extends FileSystemError {
+  constructor(operation: FileOperation, path: string) {
+    super(path, VERBS[operation], `${LINK_LEAVES}.`);
+  }
+}
+
+export const LINK_LEAVES = "a symbolic link in its path leads out of the directory that was granted";
+
 /** The system's texts name host paths and descriptors: they stay in the cause, which no worker sees. */
 function refusalOf(operation: FileOperation, path: string, error: unknown): unknown {
   if (error instanceof SandboxError || !isErrno(error)) return error;
@@ -117,8 +126,10 @@ function isErrno(error: unknown): error is Errno {
   return error instanceof Error && "syscall" in error && codeOf(error) !== undefined;
 }
 
-/** What is not text can still be handed, unchanged, to a worker that has the tools for it. */
+/** What cannot be shown as it is. A command, or a worker that it is attached to, may take it: the face knows which of these there is. */
+export class UnshownContentError extends FileSystemError {}
+
 export function notText(path: string, mimeType: string | null): SandboxError {
   const what = mimeType === null ? "it is not UTF-8 text" : `it is ${mimeType}, not text`;
-  return unfit("read", path, `${what}. Pass it as an attachment to a worker that can handle it.`);
+  return new UnshownContentError(path, VERBS.read, `${what}.`);
 }

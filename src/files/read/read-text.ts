@@ -1,7 +1,7 @@
 import type { SandboxError } from "../../sandbox/errors.ts";
 import { counted, formatBytes } from "../../text/amounts.ts";
 import { MAX_EDIT_BYTES, type ReadOptions, type ReadResult, type TextResult } from "../model/files.ts";
-import { notText, unfit } from "../model/refusals.ts";
+import { notText, UnshownContentError, unfit } from "../model/refusals.ts";
 
 export interface WindowBounds {
   readonly column: number;
@@ -343,5 +343,5 @@ function largeUtf16(path: string, bytes: number): SandboxError {
 /** The sandbox allows such a file, but an answer cannot hold it. */
 function largeImage(path: string, bytes: number): SandboxError {
   const reason = `it is an image of ${formatBytes(bytes)}, and at most ${formatBytes(MAX_IMAGE_BYTES)} are shown`;
-  return unfit("read", path, `${reason}. Pass it as an attachment to a worker that can make it smaller.`);
+  return new UnshownContentError(path, "read", `${reason}.`);
 }

@@ -323,7 +323,7 @@ async function moveInto(
 ): Promise<void> {
   const descriptor = held.folder(base.host);
   if (descriptor === null) throw unfit("write", base.path, "the granted directory cannot be opened on this machine.");
-  const root = { path: base.path, descriptor, directory: true, hidden: [] };
+  const root = { path: base.path, descriptor, directory: true, hidden: [], linkedAs: null };
   using slot = openSlot("write", root, { path, mount: base.path, parts }, true);
   if (isMovedWhole(from, slot)) return;
   const { source } = from;

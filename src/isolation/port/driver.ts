@@ -104,5 +104,10 @@ export interface Reaped {
 
 /** The engine failed, not the worker. The message is for people and may contain host paths. */
 export class EngineTrouble extends Error {
-  override readonly name = "EngineTrouble";
+  override readonly name: string = "EngineTrouble";
+}
+
+/** No engine could be opened, so nothing was begun. `cause` says why. */
+export class EngineAbsent extends EngineTrouble {
+  override readonly name = "EngineAbsent";
 }

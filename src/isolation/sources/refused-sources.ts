@@ -3,7 +3,7 @@ import { decodedMountField } from "../../files/host/descriptor.ts";
 
 /** Host directories that no mount may be, contain, or be inside of. Made once for an engine and a state directory. */
 export interface RefusedSources {
-  readonly places: readonly RefusedPlace[];
+  readonly places: RefusedPlace[];
   readonly mountTable: readonly MountTableEntry[];
   /** From where sources are opened: `/`, or `/proc/PID/root` of a process with the host's mounts if Corral has mounts of its own. */
   readonly hostRoot: string;
@@ -48,12 +48,17 @@ const KERNEL_FILE_SYSTEMS = new Set(
   ),
 );
 const ENGINE_DATA = "the Engine's data";
+const OF_SOCKETS = "the Engine's socket";
 const OF_THE_SYSTEM = "a directory of the operating system";
 /** Sockets that control an engine; a directory that contains one is refused. */
 const SOCKETS = ["/run/docker.sock", "/run/containerd", "/run/podman", "/run/docker"] as const;
 
+/** The directories of the engines' data, if no engine is there to say where they are: none in them is shown to a tool either. */
+const USUAL_DATA = ["/var/lib/docker", "/var/lib/containerd", "/var/lib/containers"] as const;
+const DAEMON_SETTINGS = "/etc/docker/daemon.json";
+
 /**
- * `engine`: null if none answered, so that nothing can run. `outer`: a process with the mounts of the host, if Corral has mounts of its
+ * `engine`: null if none has answered, so that no cell can be made yet. `outer`: a process with the mounts of the host, if Corral has mounts of its
  * own. What the host has mounted is judged then, and not what the container has (docs/facts.md, fact: pins-of-a-container).
  */
 export function refusedSourcesFor(
@@ -62,19 +67,14 @@ export function refusedSourcesFor(
   outer: number | null = null,
 ): RefusedSources {
   const mountTable = readMountTable(outer === null ? "self" : String(outer));
-  const place =
-    (label: string) =>
-    (path: string): RefusedPlace => {
-      const real = realOrSame(path);
-      return { label, path: real, location: locate(real, mountTable) };
-    };
+  const place = placing(mountTable);
   return {
     mountTable,
     hostRoot: outer === null ? "/" : `/proc/${outer}/root`,
     places: [
       ...SYSTEM.map(place(OF_THE_SYSTEM)),
-      ...[...SOCKETS, ...(engine?.sockets ?? [])].map(place("the Engine's socket")),
-      ...(engine?.data ?? []).map(place(ENGINE_DATA)),
+      ...SOCKETS.map(place(OF_SOCKETS)),
+      ...placesOf(engine ?? { data: usualData(), sockets: [] }, mountTable),
       place("Corral's own state")(stateDir),
     ],
   };
@@ -83,6 +83,33 @@ export function refusedSourcesFor(
 /** Where the engine writes what cells of it need. */
 export function engineData({ places }: Pick<RefusedSources, "places">): string[] {
   return places.filter(({ label }) => label === ENGINE_DATA).map(({ path }) => path);
+}
+
+/** What of an engine that was opened later is on this host counts from then on. */
+export function alsoRefuse({ places, mountTable }: RefusedSources, engine: EngineHostPlaces): void {
+  places.push(...placesOf(engine, mountTable));
+}
+
+function placesOf({ data, sockets }: EngineHostPlaces, table: readonly MountTableEntry[]): RefusedPlace[] {
+  const place = placing(table);
+  return [...sockets.map(place(OF_SOCKETS)), ...data.map(place(ENGINE_DATA))];
+}
+
+function placing(table: readonly MountTableEntry[]) {
+  return (label: string) =>
+    (path: string): RefusedPlace => {
+      const real = realOrSame(path);
+      return { label, path: real, location: locate(real, table) };
+    };
+}
+
+function usualData(): string[] {
+  try {
+    const { "data-root": own } = JSON.parse(readFileSync(DAEMON_SETTINGS, "utf8"));
+    return typeof own === "string" ? [...USUAL_DATA, own] : [...USUAL_DATA];
+  } catch {
+    return [...USUAL_DATA];
+  }
 }
 
 /** Why `host`, a path without links, may never be a mount source; null if it may. */

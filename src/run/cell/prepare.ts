@@ -12,6 +12,7 @@ import { ATTACHMENTS_PATH, environmentSources, type Plan, SECRETS_PATH } from ".
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
 import { holdHostExecuted, partlyNote } from "../../isolation/sources/host-executed.ts";
 import { misplacedMounts, type PinRefusal, type Pins, pinSources } from "../../isolation/sources/pin.ts";
+import { isWritten } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { shownNetwork } from "../../sandbox/network/rule.ts";
 import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
@@ -117,7 +118,7 @@ async function plannedWith(
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
   const { socket, files = [], outputDir, commandsDir, items, views, wouldBe = NOTHING, lent } = plumbing;
-  const { gate } = env;
+  const gate = await env.gate();
   const gateFile = wouldBe.get(gate) ?? gateSource(gate);
   return planFor({
     run: { id: job.run, root: job.root, parent: job.parent, project: env.projectDir },
@@ -167,7 +168,7 @@ export function sandboxView(job: Job, sandbox: Sandbox, plan: Plan): unknown {
     run: job.run,
     worker: job.worker.name,
     readablePaths: mounts.map((mount) => mount.path),
-    writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
+    writablePaths: writableIn(plan, sandbox),
     readAfterApproval: readAfterApproval(sandbox).map((path) => inCell(path, sandbox)),
     granted: granted.map(({ path, mode }) => ({ path: inCell(path, sandbox), mode: mode === "rw" ? "write" : "read" })),
     constraints: sandbox.mounts.flatMap((mount) => constraintsOf(mount, sandbox)),
@@ -179,6 +180,13 @@ export function sandboxView(job: Job, sandbox: Sandbox, plan: Plan): unknown {
     policy: plan.policy,
     calls: job.worker.calls,
   };
+}
+
+/** What a command can write, as its cell has it. */
+export function writableIn({ mounts }: Plan, sandbox: Sandbox): string[] {
+  const written = new Set(sandbox.mounts.filter(isWritten).map(({ path }) => inCell(path, sandbox)));
+  const shown = mounts.filter(({ origin, mode, path }) => origin === "sandbox" && mode === "rw" && written.has(path));
+  return shown.map(({ path }) => path);
 }
 
 /** Which files may be there at all: files that may not be read are not shown. */
@@ -220,7 +228,10 @@ function sourceViolations(
 ): Violation[] {
   const places = [...mounts, ...anchors].filter((place) => place.host === host).map(({ path }) => path as string);
   const files = attachments.filter((file) => file.host === host).map(knownAs);
-  return [...places, ...files].map((path) => ({ code: "MOUNT_SOURCE_REFUSED", path, reason }));
+  return [
+    ...places.map((path): Violation => ({ code: "MOUNT_SOURCE_REFUSED", path, reason })),
+    ...files.map((path): Violation => ({ code: "MOUNT_SOURCE_REFUSED", path, reason, attached: true })),
+  ];
 }
 
 /** Its path for the caller that handed it over. */
@@ -235,7 +246,8 @@ function attachmentViolations({ worker, attachments }: Pick<Job, "worker" | "att
     const { host, identity } = attachment;
     const source = pins.sources.get(host);
     const path = knownAs(attachment);
-    const refuse = (reason: string): number => violations.push({ code: "MOUNT_SOURCE_REFUSED", path, reason });
+    const refuse = (reason: string): number =>
+      violations.push({ code: "MOUNT_SOURCE_REFUSED", path, reason, attached: true });
     if (source?.kind !== "file") refuse("an attachment is one regular file");
     else if (identity !== undefined && identity !== `${source.device}:${source.inode}`) {
       refuse("it is not the file any more that its caller was given");

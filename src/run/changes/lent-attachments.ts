@@ -54,6 +54,14 @@ export function refusedMounts({ mounts }: Pick<Sandbox, "mounts">, env: CellHost
   });
 }
 
+/** The same for what views show, which is judged before they are made: an engine may have been opened since. */
+export function refusedOrigins({ mounts }: Pick<Sandbox, "mounts">, env: CellHost): Violation[] {
+  return mounts.flatMap(({ path, view }): Violation[] => {
+    const reason = view === undefined ? null : refusalOf(view.origin, env.refusedSources);
+    return reason === null ? [] : [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
+  });
+}
+
 /** Opens the views in which a run writes what a bind mount cannot enforce. */
 export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Promise<StagingResult> {
   // A view would show what no cell may be shown, and hide where it comes from.

@@ -326,7 +326,7 @@ async function violationsWithoutImage(job: Job, sandbox: Sandbox, preview: Previ
   const imageFacts = async (name: string): Promise<ImageFacts> => ({ name, id: "", env: [], volumes: [] });
   const driver = { ...environment.driver, imageFacts };
   const ready: WorkerImages["ready"] = async ({ image: name }) => ({ state: "ready", name, environments: [] });
-  const imageless = { ...environment, driver, images: { ready }, gate: NO_GATE };
+  const imageless = { ...environment, driver, images: { ready }, gate: async () => NO_GATE };
   await using preparation = await prepare(job, sandbox, await plumbingOf(preview, sandbox), imageless, NO_ASK);
   return preparation.ok ? [] : preparation.violations;
 }

@@ -128,7 +128,10 @@ function originFor(
   for (const [index, { sandbox }] of [...chain.slice(0, -1).entries()].reverse()) {
     if (has(sandbox)) return { first: index + 1, source: select(sandbox, directory) };
   }
-  if (meaning.kind === "namespace") return has(project) ? { first: 0, source: select(project, directory) } : null;
+  if (meaning.kind === "namespace") {
+    const given = asGrantable(project);
+    return has(given) ? { first: 0, source: select(given, directory) } : null;
+  }
   const root = chain[0] === undefined ? undefined : governingMount(chain[0].sandbox, directory);
   // Under a name of its own, a called worker's directory is its caller's under another one, and is asked for by that.
   if (meaning.kind === "own" && root === undefined) return null;
@@ -327,13 +330,19 @@ type Mounted = Pick<Sandbox, "mounts">;
  * the project only gives for reading stays so; of what workers have, the modes do not matter, for those are what is asked.
  */
 function hostSource(host: string, at: VirtualPath, project: Mounted, workers: readonly Mounted[]): Mount[] {
-  const known = [project, ...workers.map(withoutModes)];
+  const known = [asGrantable(project), ...workers.map(withoutModes)];
   const places = known.flatMap(({ mounts }) => mounts.map(originOf)).filter((origin) => holds(host, origin));
   return [...new Set([host, ...places])].sort().map((place): Mount => {
     const path = joinVirtual(at, posix.relative(host, place));
     const plain: Mount = { name: at, path, host: place, mode: "rw" };
     return known.flatMap((sandbox) => innermost(sandbox, place)).reduce(met, plain);
   });
+}
+
+/** The project as far as its workers can be granted it. */
+function asGrantable<Given extends Mounted>(project: Given): Given {
+  const mounts = project.mounts.map((mount) => (mount.grantable ? { ...mount, mode: "rw" as const } : mount));
+  return { ...project, mounts };
 }
 
 function withoutModes({ mounts }: Mounted): Mounted {

@@ -62,8 +62,8 @@ export interface CellHost {
   readonly driver: Driver;
   /** Makes what a worker's cells need, if it is missing. */
   readonly images: WorkerImages;
-  /** The static binary that every cell starts with, on the host. */
-  readonly gate: string;
+  /** The static binary that every cell starts with, on the host. Rejects if there is no Engine. */
+  readonly gate: () => Promise<string>;
   /** This process's own directory for sockets: short, and only reached by its user. */
   readonly ownerDir: string;
   readonly refusedSources: RefusedSources;

@@ -10,14 +10,16 @@ import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { Repositories } from "../../git/repository.ts";
 import { InboxBoard } from "../../inbox/inbox-board.ts";
+import { laterEngine } from "../../isolation/later-engine.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, type EnginePort } from "../../isolation/port/engine.ts";
-import { refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
+import { alsoRefuse, refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";
 import { openTracing } from "../../platform/tracing.ts";
 import { Masking, namedSecrets } from "../../secrets/read-secret.ts";
 import { makeOwnerDir, removeOwnerDir } from "../../state/live-dir.ts";
-import { currentOwner, readSealKey } from "../../state/owner.ts";
+import { currentOwner, loadSealKey, readSealKey } from "../../state/owner.ts";
+import { makeStateDir } from "../../state/state-dir.ts";
 import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { present } from "../../text/present.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
@@ -156,9 +158,58 @@ export async function openCorralFor(
   options: Omit<OpenOptions, "projectDir">,
   opening: Promise<EnginePort> = openEngine(options),
 ): Promise<Corral> {
-  const engine = (await opening).ofProject(project.driver);
+  return (await openedOn(await engineFor(project, opening), true, project, options)).corral;
+}
+
+/** A project whose Engine is opened when something first needs it. */
+export interface LaterCorral extends Corral {
+  /** Opens the Engine now. @throws as {@link openCorral} */
+  ready(): Promise<void>;
+}
+
+/** For tools: files need no Engine. Without one, commands and calls are refused, with the reason. */
+export async function openCorralLater(
+  project: Project,
+  options: Omit<OpenOptions, "projectDir">,
+  open: () => Promise<EnginePort> = () => openEngine(options),
+): Promise<LaterCorral> {
+  await makeStateDir(options.stateDir);
+  await loadSealKey(options.stateDir);
+  const later = laterEngine(
+    async () => await engineFor(project, open()),
+    async (engine) => await adopt(engine),
+  );
+  const { corral, adopt } = await openedOn(later.port, false, project, options);
+  return {
+    ...corral,
+    async ready() {
+      await later.ready();
+      await corral.environment.gate();
+    },
+  };
+}
+
+/** @throws DriverUnavailableError if the driver that was asked for cannot make cells */
+async function engineFor({ driver }: Pick<Project, "driver">, opening: Promise<EnginePort>): Promise<EnginePort> {
+  const engine = (await opening).ofProject(driver);
   const driving = await engine.driving("runs");
   if (driving.driver === null) throw new DriverUnavailableError(driving);
+  return engine;
+}
+
+interface OpenedOn {
+  readonly corral: Corral;
+  /** To be called once with an engine that was opened later. */
+  readonly adopt: (engine: EnginePort) => Promise<void>;
+}
+
+/** `isOpen`: false for an engine that is opened later. */
+async function openedOn(
+  engine: EnginePort,
+  isOpen: boolean,
+  project: Project,
+  options: Omit<OpenOptions, "projectDir">,
+): Promise<OpenedOn> {
   await makeZoneFolders(project);
   const { driver, itemCells } = engine;
   const liveDir = statePaths(options.stateDir).live;
@@ -186,9 +237,10 @@ export async function openCorralFor(
   };
   try {
     const policyNamed = policiesOf(project);
-    const [{ reaped, reapTrouble }, gate, , finished] = await Promise.all([
-      reapedAtOpening(driver),
-      engine.gate(),
+    const gate = rememberedGate(engine);
+    const [reaped, , , finished] = await Promise.all([
+      isOpen ? reapedAtOpening(driver) : NOTHING_REAPED,
+      isOpen ? gate() : null,
       policiesExist(project, policyNamed),
       // Finishes what dead processes had begun to apply.
       finishInterrupted(store, options.stateDir),
@@ -200,6 +252,11 @@ export async function openCorralFor(
     const sharing = { waits, timeoutMs, onWaiting: options.onWaiting };
     const approver = approverFor(project, options, (one) => sharedApprover(one, board, sharing));
     const audit = maskedTrail(trail, masking);
+    const refusedSources = refusedSourcesFor(
+      options.stateDir,
+      isOpen ? engine.hostPlaces : null,
+      outerProcessFor(options),
+    );
     const prepare = preparingInCells(() => environment);
     const environment: RunEnvironment = {
       project,
@@ -212,7 +269,7 @@ export async function openCorralFor(
       audit,
       masking,
       secretInside: namedSecrets(project.secrets, options.engineEnv),
-      refusedSources: refusedSourcesFor(options.stateDir, engine.hostPlaces, outerProcessFor(options)),
+      refusedSources,
       grants,
       history,
       changesets: intoProject(store, trail, recordingApplied(options.stateDir, trail)),
@@ -229,8 +286,13 @@ export async function openCorralFor(
       ...around,
       emit: maskedEmit(recordedEmit(around.emit, trail), masking),
     };
+    const adopt = async (opened: EnginePort): Promise<void> => {
+      alsoRefuse(refusedSources, opened.hostPlaces);
+      const { reapTrouble } = await reapedAtOpening(opened.driver);
+      if (reapTrouble !== null) tellTrouble(`not everything could be reaped: ${reapTrouble}`, around.emit);
+    };
     const { stateDir } = options;
-    return { environment, project, stateDir, reaped, reapTrouble, [Symbol.asyncDispose]: close };
+    return { corral: { environment, project, stateDir, ...reaped, [Symbol.asyncDispose]: close }, adopt };
   } catch (error) {
     await close();
     throw error;
@@ -249,13 +311,26 @@ function tellFinish({ finished, text }: ToldFinish, emit: Emit): void {
   emit({ type: "trouble", run, root, parent: null, worker, attachments: [], detail: text });
 }
 
-async function reapedAtOpening(driver: Driver): Promise<Pick<Corral, "reaped" | "reapTrouble">> {
+type ReapedAtOpening = Pick<Corral, "reaped" | "reapTrouble">;
+
+const NOTHING_REAPED: ReapedAtOpening = { reaped: { cells: [], volumes: [], directories: [] }, reapTrouble: null };
+
+async function reapedAtOpening(driver: Driver): Promise<ReapedAtOpening> {
   try {
     return { reaped: await driver.reap(), reapTrouble: null };
   } catch (error) {
     if (!(error instanceof EngineTrouble)) throw error;
-    return { reaped: { cells: [], volumes: [], directories: [] }, reapTrouble: error.message };
+    return { ...NOTHING_REAPED, reapTrouble: error.message };
   }
+}
+
+/** Made once; if that fails, the next cell tries again. */
+function rememberedGate(engine: EnginePort): () => Promise<string> {
+  let known: string | null = null;
+  return async () => {
+    known ??= await engine.gate();
+    return known;
+  };
 }
 
 /** Records each grant that was revoked. It is revoked even if that cannot be recorded. */

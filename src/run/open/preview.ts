@@ -61,7 +61,7 @@ export async function openPreview(
   const images = lookingImages(imagePlaceOf(project, engineImages, options));
   const refusedSources = refusedSourcesFor(options.stateDir, hostPlaces, outerProcessFor(options));
   return {
-    environment: { ...environment, driver, itemCells: driver, images, refusedSources, gate },
+    environment: { ...environment, driver, itemCells: driver, images, refusedSources, gate: async () => gate },
     project,
     approvalMode,
     driving,

@@ -2,13 +2,14 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import PQueue from "p-queue";
 import type { Stage } from "../../changes/stage.ts";
 import { MAX_STAGED_DEPTH } from "../../changes/view/base-tree.ts";
+import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { NotShown } from "../../files/model/files.ts";
 import { countNotShown } from "../../files/namespace.ts";
 import type { DiskBaseline } from "../../isolation/disk/disk-watch.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { canStartCommands } from "../../isolation/plan/plan-for.ts";
 import type { SessionCell } from "../../isolation/port/cell.ts";
-import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { EngineAbsent, EngineTrouble } from "../../isolation/port/driver.ts";
 import { within } from "../../platform/within.ts";
 import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../text/amounts.ts";
@@ -17,7 +18,9 @@ import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { BrokerService } from "../cell/broker.ts";
 import { type OpenedCell, openCell, sessionCell } from "../cell/open-cell.ts";
+import { writableIn } from "../cell/prepare.ts";
 import type { RunNetwork } from "../cell/run-network.ts";
+import { refusedOrigins } from "../changes/lent-attachments.ts";
 import type { CellHost, Records } from "../model/environment.ts";
 import { inTurn } from "../model/grantee.ts";
 import { identityOf, inCell, type Job, newRunId } from "../model/job.ts";
@@ -25,6 +28,7 @@ import { maskedSession } from "../model/masked-output.ts";
 import { describeAll, refusalError } from "../model/result.ts";
 import { checkedCommand } from "./checked-command.ts";
 import { type CommandResult, type Commands, execCommand, type OnOutput } from "./exec-command.ts";
+import { usefulTools } from "./offered-tools.ts";
 import type { OutputDir } from "./write-room.ts";
 
 type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
@@ -121,6 +125,7 @@ export class CommandCell implements Commands, AsyncDisposable {
       if (signal.aborted) return unstartedAnswer("cancelled", replaced);
       if (!(error instanceof EngineTrouble)) throw error;
       this.#tell(error.message);
+      if (error instanceof EngineAbsent) throw new ToolRefusal("ENGINE_UNAVAILABLE", NO_ENGINE);
       return unstartedAnswer("lost", replaced);
     }
     this.#commandCount += 1;
@@ -160,6 +165,10 @@ export class CommandCell implements Commands, AsyncDisposable {
     this.#options.env.emit({ type: "trouble", ...identityOf(this.#options.job), detail });
   }
 }
+
+/** The user is told why: the reason may name paths of the host. */
+const NO_ENGINE =
+  "No container engine could be used, so no command can run; nothing was begun. The tools for files need none.";
 
 /** The tool's answer for a command that has ended, with hints about the sandbox. */
 function answerOf(
@@ -224,10 +233,13 @@ async function openSessionCell(
   );
   if (!opened.ok) throw refusal(opened.violations);
   try {
+    // If the engine was opened for this cell, it was not known before what of it is on this host.
+    const late = refusedOrigins(sandbox, env);
+    if (late.length > 0) throw refusal(late);
     const { plan } = opened;
     if (await opened.isOverDisk()) throw new ToolRefusal("DISK_LIMIT", overDiskBefore(plan));
     const cell = maskedSession(opened.begin(owner, serviceFor(plan)), env.masking, owner.root);
-    return { ...opened, cell, facts: factsOf(plan, sandbox, await notShownIn(stage)) };
+    return { ...opened, cell, facts: factsOf(plan, job.worker, sandbox, await notShownIn(stage)) };
   } catch (error) {
     await opened[Symbol.asyncDispose]();
     throw error;
@@ -252,11 +264,16 @@ async function notShownIn({ sandbox, hidden, paths }: Stage): Promise<Map<string
   return counts;
 }
 
-function factsOf(plan: Plan, sandbox: Sandbox, notShown: ReadonlyMap<string, NotShown>): ExecFacts {
+function factsOf(
+  plan: Plan,
+  worker: WorkerDefinition,
+  sandbox: Sandbox,
+  notShown: ReadonlyMap<string, NotShown>,
+): ExecFacts {
   const mounts = plan.mounts.filter((mount) => mount.origin === "sandbox");
   return {
     readablePaths: mounts.map((mount) => mount.path),
-    writablePaths: mounts.filter((mount) => mount.mode === "rw").map((mount) => mount.path),
+    writablePaths: writableIn(plan, sandbox),
     constraints: sandbox.mounts
       .filter(({ suffixes, maxFileBytes }) => suffixes !== undefined || maxFileBytes !== undefined)
       .map(({ path, suffixes, maxFileBytes }) => ({
@@ -266,6 +283,8 @@ function factsOf(plan: Plan, sandbox: Sandbox, notShown: ReadonlyMap<string, Not
         notShown: notShown.get(path),
       })),
     workingDir: plan.workingDir,
+    rooted: sandbox.rooted,
+    mayAsk: worker.dynamic !== null && usefulTools(worker, sandbox).includes("request_access"),
     network: sandbox.network,
     memoryBytes: plan.limits.memoryBytes,
     timeoutMs: plan.limits.timeoutMs,

@@ -40,6 +40,7 @@ import { type RunResult, reported } from "../model/result.ts";
 import { knownFacts } from "../model/worker-images.ts";
 import { type AskConsent, agreedCommand, askFor, refuseUnfit } from "./checked-command.ts";
 import type { Commands, OnOutput } from "./exec-command.ts";
+import { usefulTools } from "./offered-tools.ts";
 import { SessionGit } from "./session-git.ts";
 import { type OutputDir, WriteRoom } from "./write-room.ts";
 
@@ -241,6 +242,11 @@ export class SessionHands implements Hands, Disposable {
     return this.#files.guarded;
   }
 
+  get offered(): Hands["offered"] {
+    const { job, stage } = this.#request;
+    return usefulTools(job.worker, stage.sandbox);
+  }
+
   /** Uses a tool. If it is refused because a path is outside the sandbox, it runs again when the directory is granted. */
   async use(call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
     const result = this.#used(call, signal);
@@ -313,10 +319,12 @@ export class SessionHands implements Hands, Disposable {
 
   /** The same hands for one use of a tool. They record what was approved in it. */
   #noting(agreed: AgreedInTool, files: () => GuardedFiles, only: Only, onOutput?: OnOutput): Hands {
+    const { offered } = this;
     return {
       get files() {
         return files();
       },
+      offered,
       agree: async (request, signal) => {
         await this.agree(request, signal);
         agreed.add(request);

@@ -1,6 +1,7 @@
 import { type NotShown, notShownText } from "../../files/model/files.ts";
 import { allowedText } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
+import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import { formatBytes, formatDuration } from "../../text/amounts.ts";
 import { type ExecOutcome, failuresOf, type SandboxFailure } from "./failures.ts";
 
@@ -39,6 +40,10 @@ export interface ExecFacts {
     readonly notShown?: NotShown | undefined;
   }[];
   readonly workingDir: string;
+  /** True: what tools name `/a` is below `/project` for commands. */
+  readonly rooted: boolean;
+  /** True: the worker can ask for a directory that it does not have. */
+  readonly mayAsk: boolean;
   readonly network: Network;
   readonly memoryBytes: number;
   /** The longest time limit that a command may have. */
@@ -55,6 +60,11 @@ const MAX_CONSTRAINTS = 5;
 export function wordHint(failure: SandboxFailure, facts: ExecFacts): string | null {
   const readable = `Readable paths: ${listOf(facts.readablePaths)}.`;
   const writable = `Writable paths: ${listOf(facts.writablePaths)}.`;
+  const others = (mode: "read" | "write"): string =>
+    facts.mayAsk
+      ? ` The user can be asked for another directory with request_access {"path": "/DIRECTORY", "mode": "${mode}"}.`
+      : "";
+  const named = facts.rooted ? ` What the file tools name /a is ${ROOTED_BASE}/a for commands.` : "";
   switch (failure) {
     case "time":
       return `The command reached its time limit and was killed with every process it started. A command of this worker may run for at most ${formatDuration(facts.timeoutMs)}. Split the work into shorter commands.`;
@@ -71,11 +81,11 @@ export function wordHint(failure: SandboxFailure, facts: ExecFacts): string | nu
     case "command":
       return "That program is not installed in this worker's image. Use another one; `command -v NAME` shows if a program exists.";
     case "permission":
-      return `Permission denied. You cannot get more permissions from inside the container. ${readable} ${writable}`;
+      return `Permission denied. You cannot get more permissions from inside the container. ${readable} ${writable}${others("write")}`;
     case "read-only":
-      return `That path is read-only for this worker. ${writable}`;
+      return `That path is read-only for this worker. ${writable}${others("write")}`;
     case "missing":
-      return `That path does not exist: this worker sees only the paths that were granted to it. ${readable}${shownOnly(facts)} Relative paths start at ${facts.workingDir}.`;
+      return `That path does not exist: this worker sees only the paths that were granted to it. ${readable}${shownOnly(facts)} Relative paths start at ${facts.workingDir}.${named}${others("read")}`;
   }
 }
 

@@ -31,7 +31,7 @@ export function simulatedJob(now: () => number, changesets: KeptChangesets): Fle
       policyNamed: async () => only("policy"),
       images: only("images"),
       projectDir: "",
-      gate: "",
+      gate: async () => "",
       ownerDir: "",
       refusedSources: only<FleetJob["env"]["refusedSources"]>("refusedSources", { places: [] }),
       overlays: false,

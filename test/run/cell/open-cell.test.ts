@@ -68,7 +68,7 @@ function opened() {
       ready: async ({ image: name }: { image: string }) => ({ state: "ready", name, environments: [] }) as const,
     },
     projectDir: dir,
-    gate,
+    gate: async () => gate,
     ownerDir,
     refusedSources: refusedSourcesFor("/nowhere", null),
     overlays: false,

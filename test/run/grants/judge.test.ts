@@ -39,6 +39,27 @@ describe("a directory that the project names", () => {
     expect(preview(judged([level("w", EMPTY)], "/out", "write"))).toEqual(["/out rw"]);
   });
 
+  it("can be written where the project leaves that to be granted, by the worker that asks and no other", () => {
+    const grantable = true;
+    const leaves = project([
+      mount("/inbox", "ro", { grantable }),
+      mount("/inbox/fixed", "ro", { host: "/host/other" }),
+    ]);
+    const reader = child(leaves, { zones: [{ name: "inbox" }] });
+    expect(reader.mounts.some((one) => one.grantable)).toBe(false);
+    expect(shown(child(leaves, { inherit: true }))).toEqual(["/inbox ro", "/inbox/fixed ro"]);
+    const judgement = judged([level("w", reader)], "/inbox", "write", { project: leaves });
+    expect(preview(judgement)).toEqual(["/inbox rw", "/inbox/fixed ro"]);
+    expect(judgement.ok && judgement.preview.mounts.some((one) => one.grantable)).toBe(false);
+    // By its own path of the host it is the same directory.
+    expect(preview(judged([level("w", child(leaves, {}))], "/host/inbox", "write", { project: leaves }))).toContain(
+      "/host/inbox rw",
+    );
+    const bound = [level("w", reader, { dynamic: null })];
+    expect(refusal(judged(bound, "/inbox", "write", { project: leaves }))).toBe("GRANT_NOT_DYNAMIC");
+    expect(refusal(judged([level("w", reader)], "/inbox/fixed", "write", { project: leaves }))).toBe("GRANT_NOT_ABOVE");
+  });
+
   it("comes from the nearest caller that has it, and only those below are granted it", () => {
     const root = child(PROJECT, { zones: [{ name: "inbox" }] }, "root");
     const middle = child(root, {}, "middle");

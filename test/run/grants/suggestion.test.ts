@@ -5,14 +5,17 @@ import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { loadPolicy } from "../../../src/declarations/policy/policy.ts";
 import { loadProject } from "../../../src/declarations/project.ts";
+import { judgeGrant } from "../../../src/run/grants/judge.ts";
 import { suggestedConfiguration } from "../../../src/run/grants/suggestion/suggestion.ts";
 import type { RunEnvironment } from "../../../src/run/model/environment.ts";
 import type { DirectoryGrantRecord } from "../../../src/run/model/grantee.ts";
 import { permissionOf, rootSandbox } from "../../../src/run/model/permission.ts";
 import { carve, governingMount } from "../../../src/sandbox/access.ts";
+import { projectSandbox } from "../../../src/sandbox/declare.ts";
 import { originOf } from "../../../src/sandbox/mount.ts";
 import { projectFolder } from "../../declarations/project-folder.ts";
-import { at } from "../../sandbox/sandboxes.ts";
+import { at, child } from "../../sandbox/sandboxes.ts";
+import { level } from "./chain.ts";
 
 const ZONES = `version: 1
 sandbox:
@@ -137,6 +140,24 @@ describe("the suggested configuration", () => {
     for (const { text } of workers)
       expect(text).toContain("{ name: src, mode: rw, approval: { write: pre_approved } }");
     expect(await stillAsked(made)).toEqual([]);
+  });
+
+  it("leaves to be granted what was granted for reading alone, and gives it when that was granted, too", async () => {
+    const files = { w: worker("sandbox: { dynamic: true, zones: [{ name: out }] }") };
+    const made = await suggested(files, [["./src", "read"]]);
+    const [project, own] = made.suggestion.files;
+    expect(project?.text).toContain(`    src: { path: ./src, at: ${made.dir}/src, grantable: rw }\n`);
+    expect(await stillAsked(made)).toEqual([]);
+    const { declaration } = await loadProject(made.dir);
+    const root = projectSandbox(declaration, await loadPolicy("default", { dirs: [] }));
+    const asked = { directory: at(`${made.dir}/src`), mode: "write" } as const;
+    const grounds = { project: root, ownFiles: [], refusalOf: () => null };
+    const judgement = judgeGrant(asked, [level("w", child(root, { zones: [{ name: "src" }] }))], grounds);
+    expect(judgement).toMatchObject({ ok: true, had: false });
+    // The next patch, over the files of the first one.
+    const again = await suggested({ w: own?.text ?? "" }, [["./src", "write", "src"]], project?.text);
+    const [next] = again.suggestion.files;
+    expect(next?.text).toMatch(/src: \{ path: \.\/src, at: \S+\/src, mode: rw, approval: \{ write: pre_approved \} \}/);
   });
 
   it("upgrades what a worker declares for reading already", async () => {

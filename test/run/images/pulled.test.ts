@@ -20,7 +20,7 @@ async function registryWithTool(gate: string): Promise<ImageRegistry> {
 
 async function open(image: (registry: ImageRegistry) => Record<string, unknown>) {
   const first = await openProject({ workers: {} });
-  const registry = await registryWithTool(first.corral.environment.gate);
+  const registry = await registryWithTool(await first.corral.environment.gate());
   await first[Symbol.asyncDispose]();
   const command = ["/bin/busybox", "sh", "-c", "echo $FROM"];
   const project = await openProject({ workers: { w: { image: image(registry), command } } });

@@ -197,7 +197,7 @@ describe("a session of an image without a shell", () => {
     const { docker } = project.project;
     const image = `corral-test/static-${process.pid}`;
     // The gate is a static busybox, which is what it is called as.
-    const program = await readFile(project.project.corral.environment.gate);
+    const program = await readFile(await project.project.corral.environment.gate());
     const tar = pack();
     tar.entry({ name: "bin/tac", mode: 0o755 }, program);
     tar.finalize();

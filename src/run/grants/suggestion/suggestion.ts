@@ -49,9 +49,19 @@ class ProjectAdditions {
     this.#added.set(directory, { name, mode: strongest });
     const root = hostText(this.#dir, host);
     const place = { ...(form === "zones" ? { path: root } : { root }), ...placeText(name, directory) };
-    const entry = strongest === "write" ? { ...place, mode: "rw", approval: WITHOUT_QUESTION } : place;
+    const entry =
+      strongest === "write" ? { ...place, mode: "rw", approval: WITHOUT_QUESTION } : { ...place, grantable: "rw" };
     put(document, ["sandbox", form, name], entry);
     return name;
+  }
+
+  /** Gives for writing what the project leaves to be granted. */
+  giveWritable(name: string): void {
+    const document = this.#document;
+    const form = document === null ? null : formOf(document);
+    if (document === null || form === null || !document.hasIn(["sandbox", form, name, "grantable"])) return;
+    document.deleteIn(["sandbox", form, name, "grantable"]);
+    makeWritable(document, ["sandbox", form, name]);
   }
 }
 
@@ -177,6 +187,7 @@ export function suggestedConfiguration({ project, mounts, workers, grants }: Sug
     const additions = new ProjectAdditions(project.dir, projectDocument);
     return [...workers].flatMap(([name, { file, text }]) => {
       const wanted = wantedBy(name, grants);
+      for (const { mount, mode } of wanted) if (mount !== null && mode === "write") additions.giveWritable(mount);
       const rules = rulesGranted(grants, name);
       const parts = wanted.length + rules.length === 0 ? null : frontMatterOf(text);
       if (parts === null) return [];
