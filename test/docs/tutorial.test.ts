@@ -48,9 +48,9 @@ describe.each(PAGES)("docs/%s", (page, least) => {
   });
 });
 
-describe("README.md", () => {
+describe.each(["README.md", "docs/convert.md"])("%s", (page) => {
   it("begins with a command that prints what the page shows", async () => {
-    const [first] = stepsOf(await readFile(join(ROOT, "README.md"), "utf8"));
+    const [first] = stepsOf(await readFile(join(ROOT, page), "utf8"));
     expect(first?.shown).toContain("Hello from a PDF.");
     const before = {
       commands: `mkdir inbox; cp '${ROOT}/templates/documents/inbox/hello.pdf' inbox/`,

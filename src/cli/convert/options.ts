@@ -10,7 +10,7 @@ export function addConvert({ does, terminal, verb }: Frame): void {
     .option("--password-file <file>", "try these passwords, one a line, for what is encrypted")
     .option("--ocr <lang>", "read pictures too, in this language, such as eng or eng+deu")
     .option("--dpi <n>", "make pages of so many pixels an inch (150)")
-    .option("--timeout <time>", "end a file that takes longer, such as 10m (grows with its size, from 2m)")
+    .option("--timeout <time>", "end a file that takes longer, such as 10m (grows with its size, from 15m)")
     .option("--memory <size>", "let a file use at most this much memory (grows with its size, from 1g)")
     .option("--disk <size>", "let a file become at most this much (grows with its size, from 1g)")
     .option("--concurrency <n>", "convert so many files at once, or auto")

@@ -18,9 +18,9 @@ export interface SizeClass {
 
 const MIB = 1024 ** 2;
 const SIZE_CLASSES: readonly SizeClass[] = [
-  { name: "up to 4 MiB", maxBytes: 4 * MIB, limits: { timeout: "2m", memory: "1g", disk: "1g" } },
-  { name: "up to 64 MiB", maxBytes: 64 * MIB, limits: { timeout: "20m", memory: "2g", disk: "4g" } },
-  { name: "up to 1 GiB", maxBytes: 1024 * MIB, limits: { timeout: "2h", memory: "4g", disk: "16g" } },
+  { name: "up to 4 MiB", maxBytes: 4 * MIB, limits: { timeout: "15m", memory: "1g", disk: "1g" } },
+  { name: "up to 64 MiB", maxBytes: 64 * MIB, limits: { timeout: "1h", memory: "2g", disk: "4g" } },
+  { name: "up to 1 GiB", maxBytes: 1024 * MIB, limits: { timeout: "4h", memory: "4g", disk: "16g" } },
   { name: "larger", maxBytes: Number.POSITIVE_INFINITY, limits: { timeout: "12h", memory: "8g", disk: "32g" } },
 ];
 

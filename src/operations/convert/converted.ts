@@ -9,6 +9,7 @@ import { clipped, printableLine } from "../../text/visible.ts";
 const REASONS = [
   "encrypted",
   "damaged",
+  "failed",
   "unknown type",
   "bomb",
   "timed out",
@@ -79,7 +80,7 @@ export function convertedFile(result: ItemResult): ConvertedFile | null {
     return {
       ...none,
       verdict: "not possible",
-      reason: "damaged",
+      reason: "failed",
       words: lineOf(result.stderrLine, MAX_WORDS) ?? NO_VERDICT,
     };
   const reason = REASONS.find((one) => one === said.reason) ?? "other";

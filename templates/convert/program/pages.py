@@ -44,7 +44,7 @@ def write_safe_pdf(work):
     attached = ["--attach", f"{work.file}=file"]
     if work.passwords:
         attached += ["--attach", "/attachments/passwords=passwords"]
-    status, said, errors = work.tool("corral-call", "render", json.dumps(asked), *attached, "--allow-read", "/program", "--allow-read", folder, "--allow-write", folder)
+    status, said, errors = work.tool("corral-call", "render", json.dumps(asked), *attached, "--allow-read", "/program", "--allow-read", folder, "--allow-write", folder, whole=True)
     told = verdict_of(said)
     work.type = str(told.get("type"))[:40]
     if status != 0:
@@ -78,6 +78,7 @@ def opened(work):
     """The file, without what it is packed in and without its password."""
     path, kind = work.file, kinds.kind_of(work.file)
     names = [kind.name]
+    work.type = kind.name
     while kind.family == "packed":
         from unpack import unpacked
 
@@ -257,7 +258,7 @@ def add_text(work, folder, pages, pdf):
     with open(listed, "w", encoding="utf-8") as file:
         file.write("".join(f"{os.path.join(folder, name)}\n" for name in pages))
     status, _, said = work.tool(
-        "tesseract", listed, layer, "-l", work.ocr, "--dpi", str(work.dpi), "-c", "textonly_pdf=1", "pdf", env={"OMP_THREAD_LIMIT": "1"}
+        "tesseract", listed, layer, "-l", work.ocr, "--dpi", str(work.dpi), "-c", "textonly_pdf=1", "pdf", env={"OMP_THREAD_LIMIT": "1"}, whole=True
     )
     if status != 0:
         raise ocr_fault(work, said)

@@ -32,7 +32,10 @@ class Work:
         self.passwords = passwords()
         self.bytes_left = int(asked.get("max_bytes") or 256 << 20)
         self.files_left = int(asked.get("max_files") or MAX_FILES)
-        self.ends = time.monotonic() + float(asked.get("seconds") or 110)
+        seconds = float(asked.get("seconds") or 110)
+        self.ends = time.monotonic() + seconds
+        # A program that hangs is ended long before a file of many pages would be.
+        self.step = max(seconds / 5, min(seconds, 120))
         self._made = 0
 
     def left(self):
@@ -64,8 +67,8 @@ class Work:
     def path(self, name):
         return os.path.join(self.out, name)
 
-    def tool(self, *args, input=None, output=None, env=None):
-        """Runs a program until the time of this file is over. Returns (status, standard output or b"", standard error as text)."""
+    def tool(self, *args, input=None, output=None, env=None, whole=False):
+        """Runs a program for a part of the time of this file, or until all is over. Returns (status, standard output or b"", standard error as text)."""
         left = self.left()
         if left <= 0:
             raise NotPossible("timed out", "the time for it is over")
@@ -81,7 +84,7 @@ class Work:
                 start_new_session=True,
             )
             try:
-                status = child.wait(left)
+                status = child.wait(left if whole else min(left, self.step))
             except subprocess.TimeoutExpired:
                 raise NotPossible("timed out", f"{os.path.basename(args[0])} did not end within the time for it") from None
             finally:

@@ -33,9 +33,9 @@ describe("what became of a file", () => {
     const done = '{"verdict": "done", "type": "pdf", "files": ["text.txt"]}';
     expect(verdictOf({ output: done })).toEqual(["done", null]);
     expect(verdictOf({ output: done, status: "cached" })).toEqual(["done", null]);
-    expect(verdictOf({ output: done, status: "failed" })).toEqual(["not possible", "damaged"]);
-    expect(verdictOf({ output: "nonsense" })).toEqual(["not possible", "damaged"]);
-    expect(verdictOf({ output: "[1]" })).toEqual(["not possible", "damaged"]);
+    expect(verdictOf({ output: done, status: "failed" })).toEqual(["not possible", "failed"]);
+    expect(verdictOf({ output: "nonsense" })).toEqual(["not possible", "failed"]);
+    expect(verdictOf({ output: "[1]" })).toEqual(["not possible", "failed"]);
   });
 
   it("is not possible for a reason in words, whichever way it ended", () => {
@@ -49,7 +49,7 @@ describe("what became of a file", () => {
     expect(verdictOf({ status: "oom_killed" })).toEqual(["not possible", "too large"]);
     expect(verdictOf({ status: "disk_limit" })).toEqual(["not possible", "too large"]);
     expect(verdictOf({ status: "signaled" })).toEqual(["not possible", "damaged"]);
-    expect(verdictOf({ status: "failed" })).toEqual(["not possible", "damaged"]);
+    expect(verdictOf({ status: "failed" })).toEqual(["not possible", "failed"]);
     const error = { code: "X", message: "no" };
     expect(verdictOf({ status: "refused", error })).toEqual(["refused", "refused"]);
     expect(verdictOf({ status: "lost", error })).toEqual(["refused", "lost"]);
@@ -84,7 +84,7 @@ describe("what became of a file", () => {
       ),
     );
     const page = pieces.join("");
-    expect(page).toContain("1 file done, 1 not possible (1 damaged)");
+    expect(page).toContain("1 file done, 1 not possible (1 failed)");
     expect(page).toContain('<a href="./sub/a.pdf/">');
     expect(page).not.toMatch(/<script|<img/);
   });
