@@ -311,6 +311,9 @@ describe("sessions", () => {
       readOnly: true,
       inputSchema: { type: "object", required: ["path"] },
     });
+    // What a schema allows fits into a request.
+    const lengths = [...JSON.stringify(tools).matchAll(/"maxLength":(\d+)/g)].map(([, length]) => Number(length));
+    expect(Math.max(...lengths)).toBe(8 * 1024 ** 2);
     const ending = service.ask("DELETE", `/v1/sessions/${id}`);
     await waiting();
     const [asked] = (await service.ask("GET", "/v1/approvals")).json.approvals;

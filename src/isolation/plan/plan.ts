@@ -197,7 +197,8 @@ export function networkEnvironment(planned: Plan["network"], network: Network): 
 
 /**
  * Leads programs to the proxy, for hosts that have no address of their own in the cell. Names that have one are excepted,
- * unless a rule for the proxy may be about them: programs take an exception to include every name below it.
+ * unless a rule for the proxy may be about them: programs take an exception to include every name below it. A service of the host at
+ * `127.0.0.1` or `localhost` is reached through the proxy too, and then no other program of the cell is by that name.
  */
 function proxyEnvironment({ names, proxy }: PlannedNetwork, network: AllowedNetwork): Record<string, string> {
   if (!proxy) return {};
@@ -206,6 +207,12 @@ function proxyEnvironment({ names, proxy }: PlannedNetwork, network: AllowedNetw
     const parsed = parseTarget(to);
     return parsed.ok && (parsed.target.wildcard || parsed.target.port === null) ? [parsed.target.host] : [];
   });
+  const hosts = new Set(
+    allow.flatMap(({ to }) => {
+      const parsed = parseTarget(to);
+      return parsed.ok ? [parsed.target.host.replace(/^\[(.*)\]$/, "$1")] : [];
+    }),
+  );
   const related = (a: string, b: string): boolean => a === b || a.endsWith(`.${b}`) || b.endsWith(`.${a}`);
   const direct = names.map(({ name }) => name).filter((name) => !proxied.some((host) => related(name, host)));
   const url = `http://${PROXY.address}:${PROXY.port}`;
@@ -213,11 +220,14 @@ function proxyEnvironment({ names, proxy }: PlannedNetwork, network: AllowedNetw
     HTTP_PROXY: url,
     HTTPS_PROXY: url,
     ALL_PROXY: url,
-    NO_PROXY: ["localhost", "127.0.0.1", "::1", ...direct].join(","),
+    NO_PROXY: [...OWN_NAMES.filter((name) => !hosts.has(name)), ...direct].join(","),
   };
   const lower = Object.entries(variables).map(([name, value]) => [name.toLowerCase(), value]);
   return { ...variables, ...Object.fromEntries(lower), NODE_USE_ENV_PROXY: "1" };
 }
+
+/** By which a cell names itself. */
+const OWN_NAMES = ["localhost", "127.0.0.1", "::1"];
 
 /** Packages that were prepared for a worker. `host`: their directory. */
 export interface PlannedEnvironment {

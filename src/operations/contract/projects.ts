@@ -114,7 +114,8 @@ export const projectOperations = {
   }),
 } as const;
 
-const MAX_INPUT_BYTES = 8 * 1024 ** 2;
+/** Of one use of a tool, as JSON. */
+export const SESSION_INPUT_BYTES = 8 * 1024 ** 2;
 
 const session = answer({
   id: runId,
@@ -183,7 +184,7 @@ export const sessionOperations = {
         .regex(/^[a-z_]+$/),
     }),
     body: z.record(z.string(), z.unknown()).describe("The tool's input"),
-    maxBodyBytes: MAX_INPUT_BYTES,
+    maxBodyBytes: SESSION_INPUT_BYTES,
     output: toolResult,
     faults: [404, 413, 415, 503],
   }),

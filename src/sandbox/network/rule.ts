@@ -39,8 +39,8 @@ export function networkPlaces(network: AllowedNetwork, known: NetworkPlaces = NO
     const target = parseTarget(rule.to);
     if (!target.ok) continue;
     const { host, wildcard, port } = target.target;
-    // A file of names cannot lead from one address to another.
-    if (wildcard || port === null || isAddress(host)) {
+    // A file of names cannot lead from one address to another, and `localhost` is the cell's own.
+    if (wildcard || port === null || isAddress(host) || host === "localhost") {
       listeners.set(keyOf(PROXY), PROXY);
       continue;
     }

@@ -1,4 +1,5 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { SESSION_INPUT_BYTES } from "../../operations/contract/projects.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { workerNamed } from "../../operations/workers.ts";
@@ -141,10 +142,21 @@ export class OpenSessions implements Sessions {
   }
 }
 
+/** No text of an input can be longer than the request that carries it. */
+function withinRequest<Schema>(schema: Schema): Schema {
+  if (Array.isArray(schema)) return schema.map(withinRequest) as Schema;
+  if (typeof schema !== "object" || schema === null) return schema;
+  const rows = Object.entries(schema).map(([key, value]) => [
+    key,
+    key === "maxLength" && typeof value === "number" ? Math.min(value, SESSION_INPUT_BYTES) : withinRequest(value),
+  ]);
+  return Object.fromEntries(rows);
+}
+
 function shownTool(name: string, ...whose: [WorkerDefinition, ReadonlyMap<string, WorkerDefinition>]): ShownTool[] {
   const tool = TOOLS.get(name);
   if (tool === undefined) return [];
   const { title, effects } = tool;
   const description = describedFor(tool, ...whose);
-  return [{ name, title, description, inputSchema: inputSchemaOf(tool), readOnly: effects.readOnly }];
+  return [{ name, title, description, inputSchema: withinRequest(inputSchemaOf(tool)), readOnly: effects.readOnly }];
 }

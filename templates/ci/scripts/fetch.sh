@@ -9,4 +9,6 @@ cd /tmp/project || exit
 cp /lock/package.json /lock/package-lock.json .
 npm ci --ignore-scripts --no-fund --cache /tmp/npm
 if [ "$1" = /cache ]; then rm -f /cache/*.tar; fi
-tar -cf "$1/$archive" -C /tmp/npm _cacache
+# What a lock file without addresses names is found in the cache by the registry that it came from.
+npm config get registry > /tmp/npm/registry
+tar -cf "$1/$archive" -C /tmp/npm _cacache registry

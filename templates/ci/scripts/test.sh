@@ -8,7 +8,9 @@ archive=$(sha256sum package-lock.json | cut -c1-64).tar
 [ -e "/cache/$archive" ] && packages=/cache || packages=/packages
 tar -xf "$packages/$archive" -C /tmp/npm
 # npm compares each package with its digest in the lock file again. Install scripts run here, without network.
-npm ci --offline --no-fund --no-audit --cache /tmp/npm
+# A lock file without addresses is found in the cache by the registry that it was filled from.
+registry=$(cat /tmp/npm/registry 2>/dev/null || npm config get registry)
+npm ci --offline --no-fund --no-audit --cache /tmp/npm --registry "$registry" --replace-registry-host=always
 exec node --disable-warning=MaxListenersExceededWarning --test --experimental-test-coverage "$@" \
   --test-reporter=spec --test-reporter-destination=stdout \
   --test-reporter=junit --test-reporter-destination=/reports/junit.xml \

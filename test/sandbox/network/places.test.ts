@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { networkEnvironment } from "../../../src/isolation/plan/plan.ts";
 import { networkPlaces, PROXY } from "../../../src/sandbox/network/rule.ts";
 
 describe("the places of an allow list in a cell", () => {
@@ -16,6 +17,18 @@ describe("the places of an allow list in a cell", () => {
       "127.88.1.2:80 b.test",
       "127.88.1.2:443 b.test",
     ]);
+  });
+
+  it("lead a service of the host at loopback through the proxy: these names are the cell's own", () => {
+    const allow = [{ to: "127.0.0.1:8080", addresses: ["127.0.0.1/32"] }, { to: "localhost:8081" }];
+    expect(networkPlaces({ allow })).toEqual({ names: [], listeners: [PROXY] });
+    const network = { allow };
+    const planned = { rules: [], ...networkPlaces(network), proxy: true };
+    expect(networkEnvironment(planned, network).NO_PROXY).toBe("::1");
+    const other = { allow: [{ to: "*.example.org:443" }] };
+    expect(networkEnvironment({ rules: [], ...networkPlaces(other), proxy: true }, other).NO_PROXY).toBe(
+      "localhost,127.0.0.1,::1",
+    );
   });
 
   it("stay where they are when more is granted: what is new comes after them", () => {
