@@ -6,7 +6,6 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { examine, hasMoreValues, isTooDeep, MAX_JSON_VALUES } from "../../json/parse-json.ts";
 import { newRunId, outputError, type SchemaChecks } from "../../run/model/job.ts";
 import { brokenResult, RUN_STATUSES } from "../../run/model/result.ts";
-import { decidedHere, QuestionsElsewhere } from "../elsewhere/machine-questions.ts";
 import { itemJob } from "../items/item-job.ts";
 import type { ItemRequest, ItemResult } from "../model/item.ts";
 import { type ClaimedItem, type IntendedSettlement, QueueError, type Settlement } from "../model/queue.ts";
@@ -14,6 +13,7 @@ import type { AskedElsewhere, Delivered, Runner, WorkStore } from "../model/work
 import { finishBegun } from "./begun-effects.ts";
 import type { Elsewhere, FleetLoop, FleetParts, OwnedParts } from "./fleet-parts.ts";
 import { lostText, unrunResult } from "./item-result.ts";
+import { decidedHere, QuestionsElsewhere } from "./machine-questions.ts";
 import { isRunTrouble, type ResultRecorder, UNRUN } from "./result-recorder.ts";
 
 /** The longest wait for a notice of machines, since one can be lost. */

@@ -32,11 +32,11 @@ const SERVER_SCRIPT = filledIn(textBeside(import.meta.url, "first-process.sh"), 
 export const CELL_END_MS = 5000;
 
 /** What a driver has made of a request, with the rest of what it needs itself. */
-type Started<Parts> = (Parts & { readonly ok: true; readonly cell: Cell }) | Extract<Start, { ok: false }>;
+export type StartedCell<Parts> = (Parts & { readonly ok: true; readonly cell: Cell }) | Extract<Start, { ok: false }>;
 
 export interface CommandDriver<Parts> {
   /** Starts and verifies the cell, and releases nothing. */
-  start(request: StartRequest): Promise<Started<Parts>>;
+  start(request: StartRequest): Promise<StartedCell<Parts>>;
   /** Writes to the first process of the cell. */
   write(parts: Parts, text: string): void;
   /** Starts a command at a terminal, as the worker's user. */
@@ -81,6 +81,24 @@ function commandCell(cell: Cell, server: CommandServer, execAtTerminal: SessionC
   };
 }
 
+/**
+ * Releases a cell in which commands run beside a keeper. They are another user than its gate, so a program of theirs makes the files
+ * of its secrets, before any command.
+ */
+export async function releasedSession(
+  cell: SessionCell,
+  { plan, secrets = new Map() }: StartRequest,
+): Promise<Start<SessionCell>> {
+  cell.release(new Uint8Array());
+  try {
+    if (plan.secrets !== undefined) await fillSecrets(cell, plan.secrets, secrets);
+    return { ok: true, cell };
+  } catch (error) {
+    await cell[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
 /** How long one of Corral's own scripts may take in a cell. */
 export const SCRIPT_MS = 5000;
 
@@ -92,7 +110,7 @@ export const SCRIPT_MS = 5000;
 export const SIGNAL_ALL_SCRIPT = textBeside(import.meta.url, "signal-all.sh");
 
 /** Rejects with `EngineTrouble` if they are not all there. */
-export async function fillSecrets(
+async function fillSecrets(
   cell: SessionCell,
   names: readonly string[],
   values: ReadonlyMap<string, string>,

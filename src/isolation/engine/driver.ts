@@ -6,14 +6,16 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
 import {
   CELL_END_MS,
-  fillSecrets,
   OOM_KILLS_SCRIPT,
   parseOomKills,
+  releasedSession,
   SCRIPT_MS,
   SIGNAL_ALL_SCRIPT,
+  type StartedCell,
   startCommandCell,
 } from "../commands/command-cell.ts";
 import type { CommandServer } from "../commands/command-server.ts";
+import { startServingCell } from "../commands/serving-cell.ts";
 import { reportWithin } from "../gate/gate-streams.ts";
 import { gateSecrets, parseGateReport, secretLines } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
@@ -22,18 +24,9 @@ import { CellNetwork, enterFromOutside } from "../network/listen-in.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import { GATE_PATH, type Plan, type PlannedUser } from "../plan/plan.ts";
 import { refusalFrom } from "../plan/plan-for.ts";
-import {
-  type Cell,
-  type Exec,
-  type ExecExit,
-  type ExecRequest,
-  KILLED,
-  type ServingCell,
-  type SessionCell,
-} from "../port/cell.ts";
+import { type Cell, type Exec, type ExecExit, type ExecRequest, KILLED, type SessionCell } from "../port/cell.ts";
 import { type Driver, EngineTrouble, type Reaped, type Start, type StartRequest } from "../port/driver.ts";
 import { containerName, labelsFor, readLabels } from "../port/labels.ts";
-import { asServingCell, ServingReplies } from "../serving/serving-cell.ts";
 import { misplacedMounts } from "../sources/pin.ts";
 import { asked, engineMessage, engineTrouble, inTime, isConflict, statusCodeOf, told } from "./answers/asked.ts";
 import { type AttachedStreams, attach } from "./attachment.ts";
@@ -167,8 +160,11 @@ export function dockerDriver(given: DockerDriverOptions): Driver {
     startSession: (request) =>
       request.plan.startsCommands === true
         ? starts.add(() => startServer(options, request))
-        : starts.add(() => start(options, request)).then((started) => opened(started, request)),
-    startServing: (request) => starts.add(() => startServing(options, request)),
+        : starts
+            .add(() => start(options, request))
+            .then((started) => (started.ok ? releasedSession(started.cell, request) : started)),
+    startServing: (request) =>
+      starts.add(() => startServingCell(request, (asked) => started(options, asked, "lasting"), writeTo)),
     startSteward: (request) => startSteward({ ...options, unremoved }, request),
     list: () => told(listEngineCells(options.docker, options.maker)),
     usage: ({ id }) => told(usageNow(options.docker.getContainer(id))),
@@ -190,44 +186,25 @@ async function reapedAtLast(options: StartOptions, after: Promise<unknown> | und
   }
 }
 
-/** Its commands are another user than its gate, so a program of theirs makes the files of its secrets, before any command. */
-async function opened(started: Start<SessionCell>, { plan, secrets }: StartRequest): Promise<Start<SessionCell>> {
-  if (!started.ok) return started;
-  const { cell } = started;
-  cell.release(new Uint8Array());
-  if (plan.secrets === undefined) return started;
-  try {
-    await fillSecrets(cell, plan.secrets, secrets ?? NO_SECRETS);
-    return started;
-  } catch (error) {
-    await cell[Symbol.asyncDispose]();
-    throw error;
-  }
+/** Beside the verified cell, what each kind of cell is made from. */
+interface Parts {
+  readonly container: Docker.Container;
+  readonly attachment: AttachedStreams;
+}
+
+function writeTo({ attachment }: Parts, text: string): void {
+  attachment.write(text);
 }
 
 function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
   return startCommandCell(request, {
     start: (asked) => started(options, asked, "lasting"),
-    write: ({ attachment }, text) => attachment.write(text),
+    write: writeTo,
     execAtTerminal:
       ({ cell, container }, server) =>
       (asked) =>
         execAtTerminal(cell, container, request.plan, server, asked),
   });
-}
-
-/** Released at once: it then waits for the first item. */
-async function startServing(
-  options: StartOptions,
-  request: Omit<StartRequest, "onOutput">,
-): Promise<Start<ServingCell>> {
-  const answers = new ServingReplies();
-  const answered = { ...request, onOutput: answers.add.bind(answers) };
-  const parts = await started(options, answered, "lasting");
-  if (!parts.ok) return parts;
-  const cell = asServingCell(parts.cell, (text) => parts.attachment.write(text), answers);
-  cell.release(new Uint8Array());
-  return { ok: true, cell };
 }
 
 /** Every cell could run commands; only a cell whose plan has a keeper waits for them. */
@@ -238,24 +215,14 @@ async function start(options: StartOptions, request: StartRequest): Promise<Star
 
 type Input = Parameters<typeof attach>[2]["input"];
 
-/** The parts of a verified cell, from which each kind of cell is made. */
-type Started =
-  | {
-      readonly ok: true;
-      readonly cell: Cell;
-      readonly container: Docker.Container;
-      readonly attachment: AttachedStreams;
-    }
-  | Extract<Start, { ok: false }>;
-
 /**
  * Nothing of the worker has run before its cell is verified. So a start that failed is undone and made again, whatever
  * failed: a lost answer, a broken connection, a report that cannot be read.
  */
-async function started(options: StartOptions, request: StartRequest, input: Input): Promise<Started> {
+async function started(options: StartOptions, request: StartRequest, input: Input): Promise<StartedCell<Parts>> {
   for (let attempt = 1; ; attempt += 1) {
     const remains = new CellRemains(options, request.plan.run);
-    let made: Started;
+    let made: StartedCell<Parts>;
     try {
       made = await startVerified(options, request, input, remains);
     } catch (error) {
@@ -270,7 +237,7 @@ async function started(options: StartOptions, request: StartRequest, input: Inpu
 }
 
 /** Cleans up after a start that failed. Null if it may be made again. */
-async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<Started | null> {
+async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<StartedCell<Parts> | null> {
   const isRefusal = (statusCodeOf(error) ?? 500) < 500;
   if (isRefusal || request.signal.aborted) remains.isDoubtful = true;
   else remains.doubt();
@@ -298,7 +265,7 @@ async function startVerified(
   request: StartRequest,
   input: Input,
   remains: CellRemains,
-): Promise<Started> {
+): Promise<StartedCell<Parts>> {
   const { plan, signal } = request;
   const name = containerName(plan);
   signal.throwIfAborted();

@@ -4,7 +4,14 @@ import { join } from "node:path";
 import PQueue from "p-queue";
 import { within } from "../../platform/within.ts";
 import { statePaths } from "../../state/state-paths.ts";
-import { CELL_END_MS, fillSecrets, SCRIPT_MS, SIGNAL_ALL_SCRIPT, startCommandCell } from "../commands/command-cell.ts";
+import {
+  CELL_END_MS,
+  releasedSession,
+  SCRIPT_MS,
+  SIGNAL_ALL_SCRIPT,
+  startCommandCell,
+} from "../commands/command-cell.ts";
+import { startServingCell } from "../commands/serving-cell.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import { GATE_PATH, type Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
@@ -20,7 +27,6 @@ import {
 import { type CellInfo, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { EngineGround } from "../port/images.ts";
 import type { Maker } from "../port/labels.ts";
-import { asServingCell, ServingReplies } from "../serving/serving-cell.ts";
 import { type CommandPlace, type RuncExit, runcExec } from "./cells/exec.ts";
 import { Launchers } from "./cells/launchers.ts";
 import { OciFilters } from "./cells/oci-config.ts";
@@ -271,21 +277,13 @@ async function start(options: StartOptions, request: StartRequest): Promise<Star
   return started.ok ? { ok: true, cell: started.cell } : started;
 }
 
-/** Its commands are another user than its gate, so a program of theirs makes the files of its secrets, before any command. */
 async function startSession(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
   const started = await startVerified(options, request, "lasting");
   if (!started.ok) return started;
-  const { place, first } = started;
-  const cell = runcSession(started.cell, place, () => first.isAlive());
-  cell.release(new Uint8Array());
-  const { plan, secrets } = request;
-  try {
-    if (plan.secrets !== undefined) await fillSecrets(cell, plan.secrets, secrets ?? new Map());
-    return { ok: true, cell };
-  } catch (error) {
-    await cell[Symbol.asyncDispose]();
-    throw error;
-  }
+  return await releasedSession(
+    runcSession(started.cell, started.place, () => started.first.isAlive()),
+    request,
+  );
 }
 
 function startServer(options: StartOptions, request: StartRequest): Promise<Start<SessionCell>> {
@@ -296,17 +294,12 @@ function startServer(options: StartOptions, request: StartRequest): Promise<Star
   });
 }
 
-/** Released at once: it then waits for the first item. */
-async function startServing(
-  options: StartOptions,
-  request: Omit<StartRequest, "onOutput">,
-): Promise<Start<ServingCell>> {
-  const answers = new ServingReplies();
-  const started = await startVerified(options, { ...request, onOutput: answers.add.bind(answers) }, "lasting");
-  if (!started.ok) return started;
-  const cell = asServingCell(started.cell, (text) => started.process.write(text), answers);
-  cell.release(new Uint8Array());
-  return { ok: true, cell };
+function startServing(options: StartOptions, request: Omit<StartRequest, "onOutput">): Promise<Start<ServingCell>> {
+  return startServingCell(
+    request,
+    (asked) => startVerified(options, asked, "lasting"),
+    ({ process }, text) => process.write(text),
+  );
 }
 
 /** A cell whose first process only waits, and in which commands run one after another as the worker's user. */

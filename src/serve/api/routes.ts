@@ -11,7 +11,7 @@ import { withoutHostPaths } from "../http/answer.ts";
 import { type Handlers, permits, type Route } from "../http/router.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
-import { approvalHandlers, changesetHandlers, grantHandlers } from "./changesets.ts";
+import { approvalHandlers, changesetHandlers, grantHandlers } from "./consent.ts";
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
 import type { Served } from "./owned.ts";

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { decidedHere, judgedQuestion } from "../../../src/fleet/elsewhere/machine-questions.ts";
 import type { FleetJob } from "../../../src/fleet/items/item-job.ts";
 import type { ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { AskedElsewhere } from "../../../src/fleet/model/work.ts";
 import { fleetPermission } from "../../../src/fleet/running/fleet-parts.ts";
+import { decidedHere, judgedQuestion } from "../../../src/fleet/running/machine-questions.ts";
 import { answerText, parsedAnswer } from "../../../src/fleet/stored/question-wire.ts";
 import { SPEC } from "../../fleet/fleet-fixture.ts";
 import { personWho } from "../../run/grants/person.ts";

@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ApprovalRequest, Decision } from "../../../src/approval/approver.ts";
-import { QuestionsElsewhere } from "../../../src/fleet/elsewhere/machine-questions.ts";
 import {
   type Answered,
   type AskedElsewhere,
@@ -8,6 +7,7 @@ import {
   MAX_QUESTIONS,
   type QuestionName,
 } from "../../../src/fleet/model/work.ts";
+import { QuestionsElsewhere } from "../../../src/fleet/running/machine-questions.ts";
 import { AskingCoordinator } from "../../../src/fleet/work/asking-coordinator.ts";
 import { deniesDirectories } from "../../../src/fleet/work/host-fleet.ts";
 

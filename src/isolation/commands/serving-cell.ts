@@ -1,11 +1,12 @@
 import type { Cell, ServingCell } from "../port/cell.ts";
-import { EngineTrouble } from "../port/driver.ts";
+import { EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
+import type { StartedCell } from "./command-cell.ts";
 
 /** An answer is one short line; the cell's first process writes nothing longer. */
 const MAX_ANSWER_BYTES = 4096;
 
 /** The answers of a serving cell's first process, which alone can write to the attached output. */
-export class ServingReplies {
+class ServingReplies {
   #text = "";
   #waiting: PromiseWithResolvers<string> | null = null;
   #failure: Error | null = null;
@@ -43,8 +44,22 @@ export class ServingReplies {
   }
 }
 
-/** A cell whose output goes to `answers`, and whose input `write` adds to. It is released at once, and waits for items. */
-export function asServingCell(cell: Cell, write: (text: string) => void, answers: ServingReplies): ServingCell {
+/** Starts a cell that serves items, as `start` starts and verifies one. It is released at once, and waits for the first item. */
+export async function startServingCell<Parts>(
+  request: Omit<StartRequest, "onOutput">,
+  start: (request: StartRequest) => Promise<StartedCell<Parts>>,
+  write: (parts: Parts, text: string) => void,
+): Promise<Start<ServingCell>> {
+  const answers = new ServingReplies();
+  const started = await start({ ...request, onOutput: answers.add.bind(answers) });
+  if (!started.ok) return started;
+  const cell = asServingCell(started.cell, (text) => write(started, text), answers);
+  cell.release(new Uint8Array());
+  return { ok: true, cell };
+}
+
+/** A cell whose output goes to `answers`, and whose input `write` adds to. */
+function asServingCell(cell: Cell, write: (text: string) => void, answers: ServingReplies): ServingCell {
   let killed = 0;
   return {
     ...cell,
