@@ -25,7 +25,7 @@ const THREAD = { "schema-thread": "src/declarations/schema/schema-thread.ts" };
 
 /** What every command loads, also one that prints its options, and verbs, of which a command has one. */
 const ALWAYS =
-  /(^|\/)(commander|picocolors)\/|^src\/(cli\/(terminal\/(terminal|exit-status|arguments)|verbs\/(frame|options|without-project)|declared\/given-options)|declarations\/place\/package-root|isolation\/(port\/engine|plan\/enforcement)|platform\/errno|sandbox\/(approval|driver-choice)|text\/visible)\.cjs$/;
+  /(^|\/)(commander|picocolors)\/|^src\/(cli\/(terminal\/(terminal|arguments)|verbs\/(frame|options|without-project)|declared\/given-options)|declarations\/place\/package-root|isolation\/(port\/engine|plan\/enforcement)|platform\/errno|sandbox\/(approval|driver-choice)|text\/visible)\.cjs$/;
 const VERB = /^src\/cli\/verbs\/([\w-]+)\.cjs$/;
 
 /** The pack of a module of the command line: one for each folder and each package. */
@@ -210,7 +210,7 @@ const ON_DEMAND: Readonly<Record<string, string>> = {
     'export const stripVTControlCharacters = (text) => process.getBuiltinModule("node:util").stripVTControlCharacters(text);',
 };
 const LOADED_ALWAYS =
-  /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/github\/workflow-commands)\.ts$/;
+  /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/program)\.ts$/;
 
 /** Loads these modules of Node when they are used: their imports take a third of the time of a command that prints its help. */
 function builtinsOnDemand(): Plugin {

@@ -24,7 +24,6 @@ export type { Plan } from "./isolation/plan/plan.ts";
 export { EngineTrouble } from "./isolation/port/driver.ts";
 export { EngineUnavailableError, type UnavailableReason } from "./isolation/port/engine.ts";
 export { ImageBuildError } from "./isolation/port/images.ts";
-export type { AiTool, AiToolOutput, ToolImages } from "./library/ai-tools.ts";
 export type { FileSandbox } from "./library/file-sandbox.ts";
 export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun, WorkerPlan } from "./library/opened-project.ts";
 // Begin here.
@@ -42,7 +41,15 @@ export type {
   ProjectFleets,
   ProjectRuns,
 } from "./library/project-state.ts";
-export type { ToolCallOptions, ToolFunction, ToolFunctions, ToolInputs } from "./library/tool-functions.ts";
+export type {
+  AiTool,
+  AiToolOutput,
+  ToolCallOptions,
+  ToolFunction,
+  ToolFunctions,
+  ToolImages,
+  ToolInputs,
+} from "./library/tool-functions.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 export type { Approval, ApprovalAnswer } from "./operations/approvals.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";

@@ -8,9 +8,14 @@ import { usefulTools } from "../run/session/offered-tools.ts";
 import type { NetworkReport } from "../sandbox/network/judge.ts";
 import { present } from "../text/present.ts";
 import type { ToolResult } from "../tools/tool.ts";
-import type { AiTool, ToolImages } from "./ai-tools.ts";
 import { FileSandbox } from "./file-sandbox.ts";
-import { type ToolCallOptions, type ToolFunctions, toolFunctions } from "./tool-functions.ts";
+import {
+  type AiTool,
+  type ToolCallOptions,
+  type ToolFunctions,
+  type ToolImages,
+  toolFunctions,
+} from "./tool-functions.ts";
 
 /** How a worker's tools are opened. Every option is optional. */
 export interface ToolsOptions {
@@ -70,7 +75,7 @@ export async function openTools(
   ended: () => void,
 ): Promise<WorkerTools> {
   // Loaded only here: a program that only runs workers needs no `ai`.
-  const { aiTools } = await import("./ai-tools.ts");
+  const { aiTools } = await import("./tool-functions.ts");
   const opened = await openSession({ worker, signal, ...present({ policy }) }, env);
   if (!opened.ok) throw refusedError("WORKER_REFUSED", worker.name, opened.violations);
   const { session, run } = opened;

@@ -1,11 +1,12 @@
 import fs from "node:fs";
-import { mkdir, readdir, readFile, rename, stat, utimes, writeFile } from "node:fs/promises";
+import { chown, mkdir, readdir, readFile, rename, stat, utimes, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { z } from "zod";
 import { Descriptor } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { hasCode } from "../platform/errno.ts";
+import { CELL_USER_ID } from "../sandbox/policy.ts";
 import { holdFile, isHeld } from "./file-lock.ts";
 import { livingOwnerDirs } from "./live-dir.ts";
 import { currentOwner, lockOwner, parseOwner } from "./owner.ts";
@@ -238,4 +239,16 @@ async function usedDigests(live: string): Promise<ReadonlySet<string>> {
   const owners = await livingOwnerDirs(live, currentOwner());
   const used = await Promise.all(owners.map((dir) => readdir(join(dir, USED_DIR)).catch((): string[] => [])));
   return new Set(used.flat());
+}
+
+/**
+ * Lets a cell write a directory of Corral's own, with these files in it. The plan takes the owner for the cell's user: as root
+ * that is no user of the machine, else Corral's own.
+ */
+export async function lendTree(
+  tree: string,
+  files: readonly { readonly name: string; readonly content: Buffer }[],
+): Promise<void> {
+  for (const { name, content } of files) await writeFile(join(tree, name), content, { flag: "wx", mode: 0o644 });
+  if (process.getuid?.() === 0) await chown(tree, CELL_USER_ID, CELL_USER_ID);
 }

@@ -1,6 +1,6 @@
 import { generateText, isStepCount } from "ai";
 import { describe, expect, it } from "vitest";
-import { aiTools } from "../../src/library/ai-tools.ts";
+import { aiTools } from "../../src/library/tool-functions.ts";
 import { scriptedModel } from "./scripted-model.ts";
 
 describe("a tool for `ai` that fails", () => {

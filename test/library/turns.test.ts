@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Turns } from "../../src/library/ai-tools.ts";
+import { Turns } from "../../src/library/tool-functions.ts";
 
 /** Calls that are named; each ends when it is told to. */
 function calls() {

@@ -10,12 +10,12 @@ import {
 } from "../../operations/approvals.ts";
 import { LATEST } from "../../operations/request-error.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
-import { userName } from "../../platform/user-name.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { colorsFor, EXIT, printCutList, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+import { userName } from "./person.ts";
 
 const DEFAULT_COLUMNS = 80;
 /** How often Corral checks whether another user has answered, while a user reads the question. */

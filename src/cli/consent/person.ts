@@ -1,7 +1,7 @@
+import { userInfo } from "node:os";
 import type { Approver, Question } from "../../approval/approver.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Project } from "../../declarations/project.ts";
-import { userName } from "../../platform/user-name.ts";
 import type { GrantRecord } from "../../run/model/grantee.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type Pausable, type Stop, say, type Terminal } from "../terminal/terminal.ts";
@@ -57,4 +57,13 @@ export async function tellSuggestion(
   const { suggestionText } = await import("./suggestion-text.ts");
   const text = await suggestionText(project, shownDir, grants);
   if (text !== null) say(terminal, text);
+}
+
+/** The name of the user of this process, for people; its number, if the machine does not know a name. */
+export function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `user ${process.geteuid?.() ?? "unknown"}`;
+  }
 }

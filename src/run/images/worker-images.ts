@@ -15,9 +15,8 @@ import {
   type MadeFrom,
   madeTag,
 } from "../../isolation/port/images.ts";
-import { lendTree } from "../../isolation/sources/lent-tree.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import { closeTree, findEnvironment, prepareEnvironment } from "../../state/stored-environments.ts";
+import { closeTree, findEnvironment, lendTree, prepareEnvironment } from "../../state/stored-environments.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import {
   getCommand,

@@ -3,7 +3,6 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import { ApiError, ServiceClient } from "../../client/client.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { countText } from "../../text/amounts.ts";
-import { toOwnService } from "./api/transport.ts";
 import {
   type App,
   AppContext,
@@ -35,7 +34,8 @@ import {
   nextTheme,
   takeToken,
   tokenInFragment,
-} from "./session/token.ts";
+  toOwnService,
+} from "./session/session.ts";
 
 type ApprovalPage = AnswerOf<"approvals.list">;
 type Caller = AnswerOf<"host.caller">;
