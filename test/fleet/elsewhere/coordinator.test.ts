@@ -59,10 +59,11 @@ function coordinatorOf(
       env: {
         ...{ now: clock.now, driver: { list: async () => [] }, changesets, schemas: new SchemaChecks() },
         project: { delegation: { maxDepth: 1, maxCalls: 1 } },
+        ...{ ownerDir: "/tmp", refusedSources: { places: [] } },
       },
       reads: [],
       worker: { name: "w", output: "json", outputSchema: { not: { const: "forged" } } },
-      sandbox: { limits: { timeoutMs: 60_000 } },
+      sandbox: { limits: { timeoutMs: 60_000 }, mounts: [] },
     },
     executor: {
       run: async (job: Job) => ({

@@ -129,10 +129,14 @@ describe("a command in a session's cell", () => {
     expect(answer.hints.join()).toContain("not installed in this worker's image");
   });
 
-  it.each(["SEGV", "TERM", "KILL"])("that dies by SIG%s is told by that signal", async (name) => {
+  it.each([
+    ["SEGV", 139],
+    ["TERM", 143],
+    ["KILL", 137],
+  ])("that dies by SIG%s is told by that signal, and by the code that says the same", async (name, exitCode) => {
     expect(await s.exec(`kill -${name} $$`)).toMatchObject({
       status: "signaled",
-      exitCode: null,
+      exitCode,
       signal: `SIG${name}`,
       cellReplaced: false,
     });
