@@ -25,9 +25,19 @@ const forOther = () => {
 };
 afterAll(() => rm(base, { recursive: true, force: true }));
 
+/** What a reader has already: a folder with a document. */
+const INBOX = {
+  commands: `mkdir inbox; cp '${ROOT}/templates/documents/inbox/hello.pdf' inbox/`,
+  shown: null,
+  line: 0,
+};
+/** These begin in an empty folder, and others with it. */
+const WITH_INBOX = ["convert.md"];
+
 /** What people come for, with the least number of steps that are run. */
 const PAGES = [
   ["tutorial.md", 13],
+  ["convert.md", 2],
   ["batches.md", 5],
   ["ci.md", 1],
   ["agents.md", 1],
@@ -38,7 +48,9 @@ describe.each(PAGES)("docs/%s", (page, least) => {
     const steps = stepsOf(await readFile(join(ROOT, "docs", page), "utf8"));
     expect(steps.length).toBeGreaterThanOrEqual(least);
     const [program, node] = who === "this user" ? [PROGRAM, null] : await forOther();
-    const printed = await runSteps(steps, program, node === null ? undefined : { node, line: asOther });
+    const before = WITH_INBOX.includes(page) ? [INBOX] : [];
+    const all = await runSteps([...before, ...steps], program, node === null ? undefined : { node, line: asOther });
+    const printed = all.slice(before.length);
     expect(printed).toHaveLength(steps.length);
     for (const [index, { shown, line }] of steps.entries()) {
       const text = printed[index] ?? "";
@@ -52,12 +64,7 @@ describe.each(["README.md", "docs/convert.md"])("%s", (page) => {
   it("begins with a command that prints what the page shows", async () => {
     const [first] = stepsOf(await readFile(join(ROOT, page), "utf8"));
     expect(first?.shown).toContain("Hello from a PDF.");
-    const before = {
-      commands: `mkdir inbox; cp '${ROOT}/templates/documents/inbox/hello.pdf' inbox/`,
-      shown: null,
-      line: 0,
-    };
-    const [, printed = ""] = first === undefined ? [] : await runSteps([before, first], PROGRAM);
+    const [, printed = ""] = first === undefined ? [] : await runSteps([INBOX, first], PROGRAM);
     expect(isShown(printed, first?.shown ?? ""), printed).toBe(true);
   });
 });

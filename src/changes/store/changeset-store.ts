@@ -152,6 +152,9 @@ export interface StoreOptions extends KeptApplication {
 /** Another process is working on the changeset, and nothing was done. */
 export class ChangesetBusy extends Error {}
 
+/** A list of hundreds is shown often: each is some small files to open. */
+const READ_AT_ONCE = 32;
+
 /**
  * Changesets that are being applied or wait for a person: `changes/ID/` in the state directory, each locked by one process
  * at a time. An applied changeset is removed. Others stay until they are applied or discarded.
@@ -228,12 +231,14 @@ export class ChangesetStore {
 
   /** The oldest first; those that cannot be read come last. */
   async list(): Promise<Listed[]> {
+    const ids = await this.#folders.ids();
     const listed: Listed[] = [];
     const unread: string[] = [];
-    for (const id of await this.#folders.ids()) {
-      const found = await this.#listed(id);
-      if (found?.ok) listed.push(found);
-      else if (found !== null) unread.push(id);
+    for (let at = 0; at < ids.length; at += READ_AT_ONCE) {
+      const some = ids.slice(at, at + READ_AT_ONCE);
+      const found = await Promise.all(some.map((id) => this.#listed(id)));
+      listed.push(...found.filter((one) => one?.ok === true));
+      unread.push(...some.filter((_, index) => found[index]?.ok === false));
     }
     // Another process may be making one, or have just ended it.
     if (unread.length > 0) await sleep(SETTLING_MS);

@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
 import { writerViolation } from "../../isolation/plan/user.ts";
 import { hasCode } from "../../platform/errno.ts";
@@ -52,12 +53,15 @@ async function reasonAgainst(
   const derivation = await permissionOf(worker, caller, narrow, env);
   if (!derivation.ok) return null;
   const own = process.getuid?.() ?? 0;
+  // Opening the project for runs makes them; who only looks finds them missing.
+  const zoneOwner = await ownerOfNewZone(env.project.dir);
+  const made = new Map(env.project.newZones.map(({ host }) => [host, zoneOwner]));
   if (reuse === "fresh") {
     const written = derivation.sandbox.mounts.filter((mount) => mount.mode === "rw" && deliveryOf(mount) === "direct");
     return writerFault(
       written.map(({ host }) => host),
       sandbox,
-      own,
+      { own, made },
     );
   }
   const fit = itemFit(sandbox, derivation.sandbox);
@@ -67,14 +71,20 @@ async function reasonAgainst(
     ? writerFault(
         fit.shape.writes.slice(0, 1).map(({ host }) => host),
         sandbox,
-        own,
+        { own, made },
       )
     : null;
 }
 
-function writerFault(hosts: readonly string[], sandbox: Permission["sandbox"], orchestratorUid: number): string | null {
-  const owners = hosts.map(ownerOfPlace).filter((owner) => owner !== null);
-  const violation = writerViolation({ sandbox, orchestratorUid }, owners);
+type Owner = { readonly uid: number; readonly gid: number };
+
+function writerFault(
+  hosts: readonly string[],
+  sandbox: Permission["sandbox"],
+  { own, made }: { readonly own: number; readonly made: ReadonlyMap<string, Owner> },
+): string | null {
+  const owners = hosts.map((host) => ownerOfPlace(host, made)).filter((owner) => owner !== null);
+  const violation = writerViolation({ sandbox, orchestratorUid: own }, owners);
   return violation === null
     ? null
     : describeAll([violation])
@@ -82,13 +92,14 @@ function writerFault(hosts: readonly string[], sandbox: Permission["sandbox"], o
         .join("\n");
 }
 
-/** What is missing is made with the owner of the folder around it. Null: it cannot be looked at, which its run tells. */
-function ownerOfPlace(host: string): { readonly uid: number; readonly gid: number } | null {
+/** What is missing is made with the owner of the folder around it; `made`: zones of the project, with their owners. Null: it cannot be looked at, which its run tells. */
+function ownerOfPlace(host: string, made: ReadonlyMap<string, Owner>): Owner | null {
   try {
     using found = Descriptor.name(host);
     const { uid, gid } = found.stat();
     return { uid, gid: gid === 0 ? CELL_USER_ID : gid };
   } catch (error) {
-    return hasCode(error, "ENOENT") && dirname(host) !== host ? ownerOfPlace(dirname(host)) : null;
+    if (!hasCode(error, "ENOENT") || dirname(host) === host) return null;
+    return made.get(host) ?? ownerOfPlace(dirname(host), made);
   }
 }
