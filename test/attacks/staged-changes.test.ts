@@ -185,17 +185,23 @@ describe.each([true, false])("tricks in a staged directory (overlays: %s)", (ove
     expect(mountsBelow(project.stateDir)).toEqual([]);
   });
 
-  it("a folder deeper than any path is refused, and removed with everything else", async () => {
+  it("a folder deeper than any path is refused where it becomes longer than one, and what else was written is kept", async () => {
     const dig = python(`
 import os
 os.chdir("/data")
 for _ in range(400):
     os.mkdir("d" * 200); os.chdir("d" * 200)
-open("bottom", "w").write("x")`);
+open("bottom", "w").write("x")
+open("/data/kept", "w").write("x")`);
     const workers = { w: { image: "corral/python", command: dig, sandbox: { zones }, limits: { disk: "64m" } } };
     await using project = await openAgreed({ workers, zones: { data: "rw" } }, overlays);
-    expect(await project.run("w")).toMatchObject({ status: "refused", error: { code: "CHANGES_NOT_TAKEN" } });
-    expect(await readdir(join(project.dir, "data"))).toEqual([]);
+    const result = await project.run("w");
+    expect(result).toMatchObject({ status: "refused", error: { code: "CHANGES_REFUSED" } });
+    const outcomes = Object.entries(changed(result)).filter(([path]) => path !== "create /data/kept");
+    expect(changed(result)["create /data/kept"]).toBe("applied");
+    expect(outcomes.filter(([, outcome]) => outcome === "applied").length).toBeLessThan(4096 / 200);
+    expect(new Set(outcomes.map(([, outcome]) => outcome))).toEqual(new Set(["applied", "its path is too long"]));
+    expect(await readdir(join(project.dir, "data"))).toContain("kept");
     expect(await project.traces()).toEqual([]);
     expect(mountsBelow(project.stateDir)).toEqual([]);
   });

@@ -7,7 +7,7 @@ import { codeOf, hasCode } from "../../platform/errno.ts";
 import { checkWrite } from "../../sandbox/access.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import type { Mount } from "../../sandbox/mount.ts";
-import { covers, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { covers, MAX_COMPONENT_BYTES, MAX_PATH_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import {
   type Change,
@@ -341,6 +341,8 @@ function refusalOf(
 ): string | null {
   if (draft.names.some((name) => nameText(name) === null)) return "its name is not UTF-8";
   if (draft.names.some((name) => name.length > MAX_COMPONENT_BYTES)) return "its name is too long";
+  // Programs of the host open no longer path at once.
+  if (draft.kind === "create" && Buffer.byteLength(path) > MAX_PATH_BYTES) return "its path is too long";
   if (mount.mode !== "rw") return "its directory is read-only";
   const operation = draft.kind === "delete" ? "delete" : "write";
   const doing = operation === "delete" ? "deleting" : "writing";

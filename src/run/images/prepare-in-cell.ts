@@ -3,7 +3,7 @@ import { resolveNetwork } from "../../declarations/network/package-rules.ts";
 import { parseWorker, type WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { ENVIRONMENT_PLACE, GATE_PATH } from "../../isolation/plan/plan.ts";
 import type { Cell } from "../../isolation/port/cell.ts";
-import { causeIn, ImageBuildError, withoutColors } from "../../isolation/port/images.ts";
+import { ImageBuildError, withoutColors } from "../../isolation/port/images.ts";
 import { projectSandbox } from "../../sandbox/declare.ts";
 import type { DeniedTraffic } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
@@ -72,9 +72,7 @@ export function preparingInCells(environment: () => RunEnvironment): Prepare {
     if (result.status === "succeeded") return;
     const tail = withoutColors(result.stderr).trimEnd().split("\n").slice(-TAIL_LINES);
     const how =
-      result.status === "failed"
-        ? causeIn(tail) || `exit status ${result.exitCode}`
-        : (result.error?.message ?? result.status);
+      result.status === "failed" ? `exit status ${result.exitCode}` : (result.error?.message ?? result.status);
     const denied = (result.network?.denied ?? []).slice(0, MAX_DENIED).map(toldDenial);
     throw new ImageBuildError(
       request.name,

@@ -8,6 +8,7 @@ import {
 import { pulledName } from "../../declarations/images/image-yaml.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import {
+  causeIn,
   type EngineImages,
   type FoundImage,
   IMAGE_PREFIX,
@@ -246,16 +247,19 @@ function rememberingReady(find: WorkerImages["ready"]): WorkerImages {
   };
 }
 
-/** The person sees the whole of it as progress; a worker that called this one sees the first line. */
-function failed(worker: WorkerParts, error: unknown, { signal, onProgress }: MakeAsk): Readiness {
+/** The person sees the whole of it as progress, and why at once; a worker that called this one sees the first line. */
+function failed(worker: WorkerParts, error: unknown, { owner, signal, onProgress }: MakeAsk): Readiness {
   signal.throwIfAborted();
   if (!(error instanceof ImageBuildError)) throw error;
   const { imageFrom, environment } = worker;
   // What is added to an image has a name of its own; a base image has none here.
   const isAdded = environment !== undefined && /^(pip|npm|apt):/.test(error.image);
   const image = isAdded ? error.image : worker.image;
-  const [reason = "", ...rest] = error.message.replace(`${image}: `, "").split("\n");
-  if (rest.length > 0) onProgress({ image, text: [reason, ...rest].join("\n") });
+  const [first = "", ...rest] = error.message.replace(`${image}: `, "").split("\n");
+  if (rest.length > 0) onProgress({ image, text: [first, ...rest].join("\n") });
+  const isPersons = owner === null || owner.run === owner.root;
+  const cause = isPersons ? causeIn(rest.filter((line) => line.startsWith("  "))) : "";
+  const reason = cause === "" ? first : `${first}: ${cause}`;
   const get = getCommand({ kind: isAdded ? "build" : (imageFrom?.kind ?? "named"), name: image });
   return { state: "refused", violations: [{ code: "IMAGE_NOT_MADE", image, reason, get }] };
 }

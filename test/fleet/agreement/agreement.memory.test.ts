@@ -76,6 +76,6 @@ it("names exactly what differs, also in a worker that is only called", async () 
   expect(await differing({}, { image: "" })).toMatch(/^the image corral\/base is missing here/);
   expect(await differing({}, { image: "", unmade: "the registry does not answer" })).toBe(
     "the image corral/base is missing here: make or load the same image here. 'images/ocr' is not there: the registry does not answer. " +
-      "To make it, run `corral images build images/ocr`.",
+      "Correct that and run it again; `corral images build images/ocr` shows the whole.",
   );
 });

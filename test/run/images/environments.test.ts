@@ -110,7 +110,9 @@ describe("packages of pip", () => {
       {
         code: "IMAGE_NOT_MADE",
         image: "pip:requirements.txt",
-        reason: "the preparation failed: exit status 1",
+        reason: expect.stringMatching(
+          /^the preparation failed: exit status 1: ERROR: No matching distribution found for nothing-of-that-name$/,
+        ),
         get: "corral images build pip:requirements.txt",
       },
     ]);

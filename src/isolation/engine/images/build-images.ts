@@ -16,7 +16,6 @@ import {
   BASE_NAME,
   type BuiltImage,
   type ContextFile,
-  causeIn,
   IMAGE_PREFIX,
   ImageBuildError,
   type ImageBuildRequest,
@@ -322,7 +321,6 @@ export async function buildImage(request: BuildRequest): Promise<void> {
 function failure(error: string, step: string | undefined, tail: readonly string[]): string {
   // Its number counts what Corral adds too.
   const at = step === undefined ? "before its first step" : `at \`${step.replace(/^\S+ /, "")}\``;
-  const cause = causeIn([...tail, error]);
-  const title = `the build failed ${at}${cause === "" ? "" : `: ${cause}`}`;
+  const title = `the build failed ${at}`;
   return [title, ...tail.map((line) => `  ${line}`), error.trim()].join("\n");
 }
