@@ -1,13 +1,15 @@
 import { mkdir, mkdtemp, readdir, realpath, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import { layerName } from "../../src/isolation/runc/ground/layers.ts";
 import { cancelFleet } from "../../src/operations/fleets.ts";
 import { collectState, measured, measureState } from "../../src/operations/stored/stored-state.ts";
+import { changesetStore } from "../../src/run/changes/into-project.ts";
 import { makeOwnerDir } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
+import { stagedFolder } from "../changes/staged-folder.ts";
 import { loadedFleet } from "../fleet/journal/journal-fixture.ts";
 
 const PROJECT = "0123456789abcdef";
@@ -92,6 +94,27 @@ describe("collecting it", () => {
     expect(await readdir(join(machine.stateDir, `audit/${PROJECT}`))).toEqual(["trail.ndjson"]);
     expect(await readdir(join(machine.stateDir, "changes"))).toEqual(["bbbbbbbbbbbb"]);
     expect(await readdir(join(machine.stateDir, `git/${PROJECT}`))).toEqual([]);
+  });
+
+  it("removes what runs that failed 30 days ago wrote, and no other changes", async () => {
+    const store = changesetStore(machine.stateDir);
+    const keep = async (id: string, days: number, reason: string): Promise<void> => {
+      const staged = stagedFolder({}, { a: "x".repeat(10_000) });
+      onTestFinished(() => staged[Symbol.dispose]());
+      const createdAt = new Date(Date.now() - days * DAY_MS).toISOString();
+      await store.keep({ ...staged.changeset(id), createdAt }, "held", reason);
+    };
+    const failed = "the run did not succeed (timed_out)";
+    await keep("a".repeat(12), 31, failed);
+    await keep("b".repeat(12), 29, failed);
+    await keep("c".repeat(12), 31, "nobody answered");
+    const left = async () => (await store.list()).map(({ id }) => id[0]).toSorted();
+    expect(await removedOf(await collectState(machine, { dryRun: true }))).toEqual(["a".repeat(12)]);
+    expect(await left()).toEqual(["a", "b", "c"]);
+    const kinds = await collectState(machine);
+    expect(await removedOf(kinds)).toEqual(["a".repeat(12)]);
+    expect(kinds.find(({ name }) => name === "changes")).toMatchObject({ stays: 1 });
+    expect(await left()).toEqual(["b", "c"]);
   });
 
   it("leaves mirrors alone while a corral process lives, which may use one", async () => {

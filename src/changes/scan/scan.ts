@@ -183,9 +183,10 @@ class Scan {
     const name = names.at(-1) ?? "";
     const hidden = overHidden ? { overHidden: true } : {};
     if (facts === null) return this.#add({ names, kind: "create", type: "other", base: null, next: null, ...hidden });
-    if (facts.type === "directory" && names.length > MAX_STAGED_DEPTH) {
-      // What else the run changed does not depend on it.
-      const refusal = `it is deeper than ${MAX_STAGED_DEPTH} levels`;
+    const isLong = names.reduce((sum, one) => sum + one.length + 1, 0) > MAX_PATH_BYTES;
+    if (facts.type === "directory" && (isLong || names.length > MAX_STAGED_DEPTH)) {
+      // It is not looked into, and what else the run changed does not depend on it.
+      const refusal = isLong ? "its path is too long" : `it is deeper than ${MAX_STAGED_DEPTH} levels`;
       return this.#add({ names, kind: "create", type: "directory", base: null, next: facts, refusal, ...hidden });
     }
     const text = facts.type === "link" ? withText(linkTextAt(place.content, name)) : {};
