@@ -135,6 +135,39 @@ describe("corral convert", () => {
     ]);
   });
 
+  it("takes nothing but pixels from the container that has read a file", async () => {
+    const program = `${join(ROOT, "templates/convert/program")}=program`;
+    const attached = `${join(import.meta.dirname, "hostile-pictures.py")}=test.py`;
+    const run = [
+      "run",
+      "--image",
+      "corral/documents",
+      "--ro",
+      program,
+      "--attach",
+      attached,
+      "--",
+      "python3",
+      "-I",
+      "-S",
+    ];
+    const { stdout, stderr } = await folder.corral([...run, "/attachments/test.py"]);
+    expect(JSON.parse(stdout), stderr).toEqual({
+      plain: "its pixels",
+      "with words around them": "its pixels",
+      "a row more": "refused",
+      "a row less": "refused",
+      "a filter that is none": "refused",
+      "a palette": "refused",
+      "16 bits": "refused",
+      interlaced: "refused",
+      "more than it says": "refused",
+      "no picture": "refused",
+      "a link": "refused",
+      "a side that is too long": "refused",
+    });
+  });
+
   it("unpacks a mail to names that lead nowhere", async () => {
     const { status, stderr } = await folder.corral(["convert", "--to", "parts", "in/letter.eml", "--out", "parts"]);
     expect(status, stderr).toBe(0);

@@ -306,9 +306,12 @@ def assemble(pictures, path, dpi):
 
 def pixels_of(path):
     """(width, height, 1 or 3, rows as PNG filters them, packed by us), of a PNG of 8 bits a colour; anything else is refused."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        data = file.read(512 << 20)
     refused = NotPossible("damaged", "what shows its pages made no plain picture")
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            data = file.read(512 << 20)
+    except OSError:
+        raise refused from None
     if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR":
         raise refused
     width, height, depth, kind, packing, filters, interlaced = struct.unpack(">IIBBBBB", data[16:29])
