@@ -22,7 +22,9 @@ esac
 echo '== command'
 echo "$corral_gate_command"
 if [ -n "$corral_gate_command" ]; then (
+  # shellcheck disable=SC3045 # The gate's own shell knows -n.
   IFS= read -r -n 2 mark 2> /dev/null < "$corral_gate_command" && [ "$mark" = '#!' ] || exit
+  # shellcheck disable=SC3045
   IFS= read -r -n 256 line < "$corral_gate_command" || exit
   line=${line#??}
   cr=$(printf '\r')
