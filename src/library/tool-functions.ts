@@ -39,8 +39,12 @@ class OutputListener {
   };
 }
 
-/** The input of each tool, from its schema. A field with a default is optional. */
-export type ToolInputs = { readonly [Name in ToolName]: z.input<ToolDefinitions[Name]["input"]> };
+type SchemaInputs = { readonly [Name in ToolName]: z.input<ToolDefinitions[Name]["input"]> };
+
+/** The input of each tool, from its schema. A field with a default is optional. Of a program, `write_file` takes bytes, too. */
+export type ToolInputs = Omit<SchemaInputs, "write_file"> & {
+  readonly write_file: Omit<SchemaInputs["write_file"], "content"> & { readonly content: string | Uint8Array };
+};
 
 /** Options of one tool call. */
 export interface ToolCallOptions {
@@ -71,7 +75,8 @@ export function toolFunctions(offered: readonly ToolName[], session: Pick<Sessio
     Object.fromEntries(
       names.map((name) => [
         name,
-        async (input: unknown, { signal = NEVER, onOutput }: ToolCallOptions = {}) => {
+        async (given: unknown, { signal = NEVER, onOutput }: ToolCallOptions = {}) => {
+          const input = name === "write_file" ? withBytes(given) : given;
           if (onOutput === undefined) return await session.runTool(name, input, signal);
           const listener = new OutputListener(onOutput);
           const stopped = AbortSignal.any([signal, listener.failed]);
@@ -83,6 +88,12 @@ export function toolFunctions(offered: readonly ToolName[], session: Pick<Sessio
     );
   const refused = functionsOf(TOOL_NAMES.filter((name) => !offered.includes(name)));
   return Object.assign(Object.create(refused), functionsOf(offered));
+}
+
+function withBytes(input: unknown): unknown {
+  const { content } = Object(input) as { readonly content?: unknown };
+  if (!(content instanceof Uint8Array)) return input;
+  return { ...(input as object), content: Buffer.from(content).toString("base64"), encoding: "base64" };
 }
 
 const NEVER = new AbortController().signal;

@@ -292,17 +292,28 @@ const writeFileTool = defineTool({
   input: z.strictObject({
     path: pathField(`The file. ${PATH_RULE}`),
     content: contentField("The complete new content."),
+    encoding: z
+      .enum(["utf-8", "base64"])
+      .optional()
+      .describe("`base64`: `content` is bytes in Base64, for a file that is no text. Default: `utf-8`."),
     overwrite: z.boolean().optional().describe("False: fail if the file already exists. Default: true."),
   }),
   uses: "files",
   paths: { path: "write" },
   effects: { readOnly: false, destructive: true, idempotent: true, openWorld: false },
-  async run({ path, content, overwrite }, hands, signal) {
+  async run({ path, content: written, encoding, overwrite }, hands, signal) {
+    const content = encoding === "base64" ? bytesOf(written) : written;
     const expected = await agreeTo({ operation: "write", path, content, overwrite }, hands, signal);
     const { bytes, created } = await hands.files.write(path, content, { overwrite, expected, signal });
     return { text: `${created ? "Created" : "Replaced"} ${path} (${bytes} bytes).`, data: { path, bytes, created } };
   },
 });
+
+function bytesOf(base64: string): Buffer {
+  const bytes = Buffer.from(base64, "base64");
+  if (bytes.toString("base64") === base64) return bytes;
+  throw new ToolRefusal("BAD_INPUT", "The input of write_file is not valid:\ncontent: is not Base64 with its padding");
+}
 
 const moveFileTool = defineTool({
   name: "move_file",

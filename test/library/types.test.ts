@@ -84,11 +84,8 @@ describe("the types of the library", () => {
 
   it("know what each tool takes, and that there is a function for each tool", () => {
     expectTypeOf<keyof WorkerTools["call"]>().toEqualTypeOf<ToolName>();
-    expectTypeOf<ToolInputs["write_file"]>().toEqualTypeOf<{
-      path: string;
-      content: string;
-      overwrite?: boolean | undefined;
-    }>();
+    expectTypeOf<ToolInputs["write_file"]["content"]>().toEqualTypeOf<string | Uint8Array>();
+    expectTypeOf<ToolInputs["write_file"]["overwrite"]>().toEqualTypeOf<boolean | undefined>();
     expectTypeOf<ReturnType<WorkerTools["call"]["exec"]>>().toEqualTypeOf<Promise<ToolResult>>();
     expectTypeOf<typeof TOOLS>().toExtend<ReadonlyMap<string, { readonly name: ToolName }>>();
   });

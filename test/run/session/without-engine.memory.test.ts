@@ -6,6 +6,7 @@ import { loadProject } from "../../../src/declarations/project.ts";
 import type { RunEvent } from "../../../src/index.ts";
 import type { EnginePort } from "../../../src/isolation/port/engine.ts";
 import { EngineUnavailableError } from "../../../src/isolation/port/engine.ts";
+import { toolFunctions } from "../../../src/library/tool-functions.ts";
 import { type LaterCorral, openCorralLater } from "../../../src/run/open/corral.ts";
 import { openSession } from "../../../src/run/open-session.ts";
 import { run } from "../../../src/run/run.ts";
@@ -90,6 +91,25 @@ describe("without an Engine", () => {
     expect(await readFile(join(base, "p/out/b.txt"), "utf8")).toBe("b");
     expect(troubles()[0]).toMatch(/none\.sock/);
     await expect(corral.ready()).rejects.toBeInstanceOf(EngineUnavailableError);
+  });
+
+  it("a program writes bytes, and any other client the same in Base64", async () => {
+    await using corral = await opened();
+    await using opening = await sessionOf(corral);
+    const call = toolFunctions(["write_file"], opening.session);
+    const bytes = Uint8Array.of(0, 255, 10, 13);
+    expect(await call.write_file({ path: "/out/a.bin", content: bytes })).toMatchObject({
+      ok: true,
+      data: { bytes: 4 },
+    });
+    const base64 = { encoding: "base64", content: "AP8KDQ==" } as const;
+    expect(await call.write_file({ path: "/out/b.bin", ...base64 })).toMatchObject({ ok: true });
+    for (const content of ["AP8KDQ", "AP8KDR==", "!"])
+      expect(await call.write_file({ path: "/out/c.bin", ...base64, content })).toMatchObject({ code: "BAD_INPUT" });
+    expect(await call.write_file({ path: "/out/d.txt", content: "AP8KDQ==" })).toMatchObject({ data: { bytes: 8 } });
+    await opening.finish();
+    for (const name of ["a.bin", "b.bin"])
+      expect(Uint8Array.from(await readFile(join(base, "p/out", name)))).toEqual(bytes);
   });
 
   it("an agent works with files, and learns that it has no commands", async () => {
