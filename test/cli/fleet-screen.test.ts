@@ -255,7 +255,7 @@ describe("drawFleet", () => {
     const drawing = drawFleet(witness.view(), { columns: 80, rows: 24, colors: plain, memoryBytes: 150 * 1024 ** 2 });
     expect(drawing.split("\n")).toEqual([
       "█████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 42%  42 of 100",
-      "✓ 20 succeeded   ✗ 1 failed   ▸ 2 running   ≡ 1 cached   ↻ 1 to retry   · 20 al…",
+      "✓ 20 succeeded   ✗ 1 failed   ▸ 2 running   ≡ 1   ↻ 1   · 20",
       "4.4/s (4.4/s overall)   about 14s left   5s so far   memory 150 MiB",
       "running longest",
       "▸ slow.pdf  5s",
@@ -263,6 +263,14 @@ describe("drawFleet", () => {
       "last failures",
       "✗ bad.pdf  failed  ended with 1",
     ]);
+  });
+
+  it("cuts no word of its counts on a narrow terminal: their marks alone stay", () => {
+    const witness = new FleetWitness(() => 0);
+    for (const event of [loaded(303, 135), started(1), started(2), settled(2)]) witness.see(event);
+    const lines = drawFleet(witness.view(), { columns: 40, rows: 24, colors: plain, memoryBytes: 1e8 }).split("\n");
+    expect(lines[1]).toBe("✓ 1   ✗ 0   ▸ 1   · 135");
+    expect(lines[2]).not.toMatch(/…$/);
   });
 
   it("shows what other machines run, and on which, although nothing runs here", () => {

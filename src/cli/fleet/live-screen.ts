@@ -70,24 +70,33 @@ function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): st
     ["·", earlier, colors.dim, earlier > 0],
   ];
   const words = ["succeeded", "failed", "running", "elsewhere", "cached", "pending", "to retry", "already done"];
-  const pieces = counts.flatMap(([mark, count, paint, shown], index): Piece[] => {
-    if (!shown) return [];
-    const quiet = count === 0 ? colors.dim : paint;
-    // The first is always shown, and has nothing before it.
-    return [
-      { text: `${index === 0 ? "" : "   "}${mark} `, ...(quiet && { paint: quiet }) },
-      { text: `${countText(count)} ${words[index]}` },
-    ];
-  });
-  return fittedLine(pieces, columns);
+  const pieces = (worded: number): Piece[] =>
+    counts.flatMap(([mark, count, paint, shown], index): Piece[] => {
+      if (!shown) return [];
+      const quiet = count === 0 ? colors.dim : paint;
+      // The first is always shown, and has nothing before it.
+      return [
+        { text: `${index === 0 ? "" : "   "}${mark} `, ...(quiet && { paint: quiet }) },
+        { text: `${countText(count)}${index < worded ? ` ${words[index]}` : ""}` },
+      ];
+    });
+  // On a narrow terminal the marks alone stay: half of a word says less.
+  const widthOf = (all: readonly Piece[]): number => columnsOf(all.map(({ text }) => text).join(""));
+  const fitting = [words.length, 3].map(pieces).find((all) => widthOf(all) <= columns);
+  return fittedLine(fitting ?? pieces(0), columns);
 }
 
 function paceLine(view: FleetView, { columns, colors, memoryBytes }: FleetDrawingStyle): string {
   const { recentRate, overallRate, leftMs, elapsedMs } = view;
   const left = leftMs === null ? "" : `about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left   `;
   const elapsed = durationText(Math.floor(elapsedMs / 1000) * 1000);
-  const words = `${rateText(recentRate)} (${rateText(overallRate)} overall)   ${left}${elapsed} so far   memory ${roughBytesText(memoryBytes)}`;
-  return fittedLine([{ text: words, paint: colors.dim }], columns);
+  const parts = [
+    `${rateText(recentRate)} (${rateText(overallRate)} overall)`,
+    `${left}${elapsed} so far`,
+    `memory ${roughBytesText(memoryBytes)}`,
+  ];
+  while (parts.length > 1 && columnsOf(parts.join("   ")) > columns) parts.pop();
+  return fittedLine([{ text: parts.join("   "), paint: colors.dim }], columns);
 }
 
 /** `on 3 machines: gpu-1 8, gpu-2 6, old-1 1`, cut where the line ends. */

@@ -110,17 +110,14 @@ describe.each([true, false])("what a scan finds (overlay: %s)", (overlays) => {
     }
   });
 
-  it("is too much where there are too many changes, or they are too deep", { timeout: 120_000 }, async () => {
+  it("is too much where there are too many changes", { timeout: 120_000 }, async () => {
     await using places = viewPlaces();
     const view = await places.view(overlays);
-    const deep = "d/".repeat(129);
-    fs.mkdirSync(join(view.host, deep), { recursive: true });
-    await expect(scanView(view)).rejects.toThrow(TooManyChanges);
-    fs.rmSync(join(view.host, "d"), { recursive: true });
     // That of every run is met in cells: test/attacks/staged-changes.test.ts.
     const most = 500;
     execFileSync("sh", ["-c", `seq ${most + 1} | xargs -n 5000 touch`], { cwd: view.host });
-    const scanned = scanView(view, { maxChanges: most });
-    await expect(scanned).rejects.toThrow(`more than ${most} changes`);
+    const scanned = await scanView(view, { maxChanges: most }).catch((error: unknown) => error);
+    expect(scanned).toBeInstanceOf(TooManyChanges);
+    expect(String(scanned)).toContain(`more than ${most} changes`);
   });
 });
