@@ -60,7 +60,7 @@ def simple_text(work, path, kind):
         return picture_text(work, path, kind)
     if kind.family in ("office", "drawing"):
         text = office.text_of(work, path, kind)
-        return pdf_text(work, office.to_pdf(work, path, kind)) if text is None else text
+        return text if text and text.strip() else pdf_text(work, office.to_pdf(work, path, kind))
     raise unknown(work, path, kind)
 
 
