@@ -180,6 +180,7 @@ describe("the verbs that only look after the machine", () => {
     expect(new Set(findings.map(({ what }) => what))).toEqual(
       new Set([
         "corral",
+        "disk",
         "packages",
         "user",
         "socket path",
