@@ -48,8 +48,8 @@ echo '== end'
 ( @FILL_SECRETS@ ) || exit @GATE_SHUT@
 echo '@BEGUN@'
 [ -n "$corral_gate_command" ] || exit 127
-shift 2
-set -- "$corral_gate_command" "$@"
+# Where another program starts the worker's, that one is named by its path.
+if [ "$2" = "$3" ]; then shift 3; set -- "$corral_gate_command" "$@"; else shift 2; fi
 unset corral_gate_command PWD OLDPWD SHLVL
 trap 'echo "corral: $1 could not be started: its interpreter or its dynamic loader is not in the image" >&2' EXIT
 exec "$@"

@@ -1,5 +1,6 @@
 import { decodedMountField } from "../../files/host/descriptor.ts";
 import { filledIn, textBeside } from "../../platform/text-beside.ts";
+import { programOf } from "../plan/mounts.ts";
 import { GATE_PATH, type Plan, SECRETS_PATH } from "../plan/plan.ts";
 
 /** The line that opens the gate. Any other line, or the end of its input, ends the cell without running the worker. */
@@ -54,15 +55,16 @@ export function gateSecrets({ keeper, secrets = [] }: Plan): readonly string[] {
 }
 
 /**
- * The container's whole argument list: the gate, the mount points to identify, where to begin, the names of secrets, and the
- * worker's command.
+ * The container's whole argument list: the gate, the mount points to identify, where to begin, the names of secrets, the program of
+ * the worker, which is looked up, and the command.
  */
 export function gateCommand(plan: Plan): string[] {
   const paths = plan.mounts.map((mount) => mount.path).join("\n");
   // Each command of a session enters its own directory, for which a keeper may have too few rights.
   const isSession = plan.keeper !== undefined || plan.startsCommands === true;
   const directory = isSession ? "/" : plan.workingDir;
-  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, gateSecrets(plan).join(" "), ...plan.command];
+  const secrets = gateSecrets(plan).join(" ");
+  return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, secrets, programOf(plan), ...plan.command];
 }
 
 /** What a cell reports of itself before its worker runs. Corral's own binary writes it; no code of the image has run yet. */

@@ -2,6 +2,7 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
+import { programOf } from "../plan/mounts.ts";
 import { type Plan, type PlannedMount, type PlannedTmpfs, SECRETS_PATH } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 
@@ -36,7 +37,9 @@ export function verifyCell(
   return { enforcement: { driver, requested, actual }, violations };
 }
 
-function commandNotFound({ command: [command = ""], image, env }: Plan, { interpreter }: GateReport): Violation {
+function commandNotFound(plan: Plan, { interpreter }: GateReport): Violation {
+  const { image, env } = plan;
+  const command = programOf(plan);
   const searched = interpreter === null && !command.includes("/") ? env.PATH : undefined;
   return {
     code: "COMMAND_NOT_FOUND",

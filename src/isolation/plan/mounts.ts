@@ -339,3 +339,10 @@ export function serveCommand(command: readonly string[], places: readonly string
   const lines = places.map((place) => `${place}\n`).join("");
   return [GATE_PATH, "sh", "-c", SERVE_SCRIPT, GATE_PATH, lines, String(memoryBytes), ...command];
 }
+
+const WORDS_BEFORE_SERVED = serveCommand([], [], 0).length;
+
+/** The program of the worker's command: in a serving cell, that of the command which {@link serveCommand} was given. */
+export function programOf({ command, serves }: Pick<Plan, "command" | "serves">): string {
+  return command[serves === true ? WORDS_BEFORE_SERVED : 0] ?? "";
+}
