@@ -131,7 +131,7 @@ describe("a run that is ended with Docker's tools", () => {
       new AbortController().signal,
       () => void stop(),
     );
-    expect(ended).toMatchObject({ status: "signaled", exitCode: null, signal: "SIGKILL", stdout: "begun\n" });
+    expect(ended).toMatchObject({ status: "signaled", exitCode: 137, signal: "SIGKILL", stdout: "begun\n" });
     expect((await s.exec("echo after")).stdout).toBe("after\n");
   });
 
