@@ -173,7 +173,7 @@ describe("each tool, used wrongly", () => {
 describe("an input with an unknown field", () => {
   it("is refused with the fields that the tool has", async () => {
     expect(await told("write_file", { path: "/out/w", contents: "w" })).toContain(
-      "The fields are: path, content, overwrite.",
+      "The fields are: path, content, encoding, overwrite.",
     );
   });
 });

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
+import { serveCommand } from "../../../src/isolation/plan/mounts.ts";
 import { KEEP_COMMAND, type Plan } from "../../../src/isolation/plan/plan.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import { ociSeccomp } from "../../../src/isolation/runc/cells/oci-config.ts";
@@ -164,7 +165,8 @@ describe("a cell of runc and one of the Engine, of the same plan", () => {
 
     for (const kind of ["once", "serves"] as const) {
       const { plan: planned, pins } = await runc.plan({ command: KEEP_COMMAND });
-      const plan: Plan = kind === "serves" ? { ...planned, serves: true } : planned;
+      const served = { command: serveCommand(KEEP_COMMAND, [], planned.limits.memoryBytes) };
+      const plan: Plan = kind === "serves" ? { ...planned, ...served, serves: true } : planned;
       const start = await runc.engineDriver.start({
         plan,
         pins,

@@ -157,7 +157,7 @@ describe("an attachment that cannot be handed on", () => {
     });
     const { calls } = await project.run("boss");
     expect(calls.map(({ error }) => error?.message)).toEqual([
-      "'/docs/none.txt' cannot be mounted: it does not exist. Use another file or directory for it.",
+      "'/docs/none.txt' cannot be attached: it does not exist. Attach another file.",
       expect.stringMatching(/^'\/docs' /),
       "'/elsewhere/a.txt' cannot be attached: it is outside the sandbox of the caller. Attach a file below one of: /docs.",
       "'/docs/a.bin' cannot be attached: files of this kind are not allowed there. Allowed suffixes: .txt (SUFFIX_NOT_ALLOWED). Attach a file below one of: /docs.",
