@@ -48,8 +48,8 @@ describe("a worker that commits for ever", () => {
 describe("a worker whose changes have endless names", () => {
   const script = [
     "n=$(printf 'd%.0s' $(seq 250)); cd /out",
-    "i=0; while [ $i -lt 120 ]; do mkdir $n && cd -P ./$n || exit 9; i=$((i+1)); done 2> /dev/null",
-    "i=0; while [ $i -lt 700 ]; do : > $i; i=$((i+1)); done",
+    "i=0; while [ $i -lt 15 ]; do mkdir $n && cd -P ./$n || exit 9; i=$((i+1)); done 2> /dev/null",
+    "i=0; while [ $i -lt 5000 ]; do : > $i; i=$((i+1)); done",
   ];
 
   it("is refused, and nothing of it is kept", async () => {

@@ -54,7 +54,8 @@ function unknownIn(line: string): string[] {
   if (found === undefined) return [`corral ${verb}`];
   const below = found.below.length === 0 ? [] : rest.split("|").map((part) => /^[^\w-]*([a-z]+)/.exec(part)?.[1]);
   const wrong = below.filter((name) => name !== undefined && !found.below.includes(name));
-  const options = [...rest.matchAll(/(?<=[\s[])--[a-z-]+/g)].map(([option]) => option);
+  // What follows `--` is the worker's own.
+  const options = [...(rest.split(" -- ")[0] ?? "").matchAll(/(?<=[\s[])--[a-z-]+/g)].map(([option]) => option);
   return [
     ...wrong.map((name) => `corral ${verb} ${name}`),
     ...options.filter((option) => !found.text.includes(option)),
