@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { chmod, copyFile, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -18,6 +18,8 @@ let base: string;
 let given: Promise<readonly [program: string, node: string]> | undefined;
 beforeAll(async () => {
   base = await mkdtemp(join(tmpdir(), "ct-"));
+  await chmod(base, 0o755);
+  await copyFile(join(ROOT, "templates/documents/inbox/hello.pdf"), join(base, "hello.pdf"));
 });
 const forOther = () => {
   given ??= packageIn(base).then((program) => [program, nodeIn(base)] as const);
@@ -25,12 +27,8 @@ const forOther = () => {
 };
 afterAll(() => rm(base, { recursive: true, force: true }));
 
-/** What a reader has already: a folder with a document. */
-const INBOX = {
-  commands: `mkdir inbox; cp '${ROOT}/templates/documents/inbox/hello.pdf' inbox/`,
-  shown: null,
-  line: 0,
-};
+/** What a reader has already: a folder with a document. The checkout may be closed to others. */
+const inbox = () => ({ commands: `mkdir inbox; cp '${base}/hello.pdf' inbox/`, shown: null, line: 0 });
 /** These begin in an empty folder, and others with it. */
 const WITH_INBOX = ["convert.md"];
 
@@ -48,7 +46,7 @@ describe.each(PAGES)("docs/%s", (page, least) => {
     const steps = stepsOf(await readFile(join(ROOT, "docs", page), "utf8"));
     expect(steps.length).toBeGreaterThanOrEqual(least);
     const [program, node] = who === "this user" ? [PROGRAM, null] : await forOther();
-    const before = WITH_INBOX.includes(page) ? [INBOX] : [];
+    const before = WITH_INBOX.includes(page) ? [inbox()] : [];
     const all = await runSteps([...before, ...steps], program, node === null ? undefined : { node, line: asOther });
     const printed = all.slice(before.length);
     expect(printed).toHaveLength(steps.length);
@@ -64,7 +62,7 @@ describe.each(["README.md", "docs/convert.md"])("%s", (page) => {
   it("begins with a command that prints what the page shows", async () => {
     const [first] = stepsOf(await readFile(join(ROOT, page), "utf8"));
     expect(first?.shown).toContain("Hello from a PDF.");
-    const [, printed = ""] = first === undefined ? [] : await runSteps([INBOX, first], PROGRAM);
+    const [, printed = ""] = first === undefined ? [] : await runSteps([inbox(), first], PROGRAM);
     expect(isShown(printed, first?.shown ?? ""), printed).toBe(true);
   });
 });

@@ -70,10 +70,19 @@ const fileDiff = (name: string, lines: number): string[] => [
 ];
 const stateOf = async (id: string): Promise<string> => (await service.ask("GET", `/v1/approvals/${id}`)).json.state;
 const shown = async (id: string): Promise<void> => {
-  await tab.go(`#/inbox/${id}`);
-  await tab.page.locator("article.question").waitFor();
-  // As long as the page takes no key for a question that has only just appeared.
-  await tab.page.waitForTimeout(700);
+  const { digest } = (await service.ask("GET", `/v1/approvals/${id}`)).json;
+  const isThere = async (): Promise<boolean> =>
+    (await tab.page.locator("article.question .digest code").allTextContents()).includes(digest.slice(0, 12));
+  await expect
+    .poll(async () => {
+      const was = await isThere();
+      // After a decision the page goes to its next question by itself, a moment later perhaps.
+      if (!was) await tab.go(`#/inbox/${id}`);
+      // As long as the page takes no key for a question that has only just appeared.
+      await tab.page.waitForTimeout(700);
+      return was && (await isThere());
+    })
+    .toBe(true);
 };
 const rows = (): Promise<number> => tab.page.locator("tr.diff-added").count();
 /** Lines that the page says it does not show, as a person reads it: beside the buttons. */
@@ -138,7 +147,9 @@ describe.skipIf(NO_CHROMIUM)(`in the page, a yes${NO_CHROMIUM ? ` (${NO_CHROMIUM
     await shown(id);
     const { page } = tab;
     await page.getByRole("button", { name: /^Allow for this run and its calls/ }).click();
-    const names = await page.getByRole("dialog").locator(".left-names li").allTextContents();
+    const dialog = page.getByRole("dialog");
+    await dialog.waitFor();
+    const names = await dialog.locator(".left-names li").allTextContents();
     expect(names.map((name) => name.trim())).toEqual(paths.slice(50));
     await page.getByRole("button", { name: "Allow for this run and its calls, unseen" }).click();
     await expect.poll(() => stateOf(id)).toBe("decided");
