@@ -28,7 +28,7 @@ export const HOSTS: readonly Host[] = [
 ];
 
 /** What tests start, beside the Engine. Debian 12 has Docker's command line in `docker.io`. */
-const PACKAGES = "docker.io,crun,iptables,ca-certificates,procps,git,curl";
+const PACKAGES = "docker.io,crun,iptables,ca-certificates,procps,git,curl,jq";
 /** What a machine needs besides. */
 const MACHINE_PACKAGES =
   "systemd,systemd-sysv,dbus,libpam-systemd,udev,kmod,linux-image-cloud-amd64,initramfs-tools,apparmor,iproute2,openssh-server";
