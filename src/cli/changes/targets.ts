@@ -103,7 +103,7 @@ export async function forEach(
   let at = 0;
   let toldAt = performance.now();
   for await (const target of targets.each()) {
-    // A person who waits for many sees that it goes on.
+    // Many take long: the person who waits sees progress.
     if (terminal.stderr.isTTY && performance.now() - toldAt > TELL_MS) {
       say(terminal, `corral: ${countText(at)} of ${countText(targets.count)}`);
       toldAt = performance.now();

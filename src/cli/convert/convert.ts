@@ -262,7 +262,7 @@ class Conversion {
     }
   }
 
-  /** Half of a result is none, and nobody would ever apply it. */
+  /** A changeset that was applied in part is no result, and nobody would apply the rest. */
   async #discardHalves(): Promise<void> {
     const halves: string[] = [];
     for (const fleet of this.#fleets) {
