@@ -11,7 +11,7 @@ export const SHOWN_REPORT = fileURLToPath(new URL("docs/bench.json", ROOT));
 const PICTURE = "docs/bench.svg";
 /** What is between these lines of a page is made from the report. */
 const [BEGIN, END] = ["<!-- made by `npm run bench -- --pages` -->", "<!-- end -->"];
-const IN_README = ["runs", "exec", "rates"];
+const IN_README = ["runs", "rates"];
 
 /** The text that each page has of a report, by the name of its file. */
 export function shownOf(report: BenchReport): ReadonlyMap<string, string> {
