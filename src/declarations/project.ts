@@ -58,6 +58,8 @@ export interface Project {
   readonly dir: string;
   /** `corral.yaml`, or null if there is none. */
   readonly file: string | null;
+  /** Nothing of it is in a file: a command line says it, and no other command finds it. */
+  readonly isImplied?: true;
   readonly declaration: ProjectDeclaration;
   /** Folders of zones that did not exist when it was read. */
   readonly newZones: readonly NewZone[];
@@ -189,6 +191,7 @@ async function readProject(
   return {
     dir: projectDir,
     file,
+    ...(texts === null ? {} : { isImplied: true as const }),
     ownFiles,
     declaration: shielded(declaration.value, ownFiles),
     newZones: resolved.value.newZones,

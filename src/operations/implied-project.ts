@@ -104,6 +104,8 @@ export interface ImpliedProject {
   /** Null: `/`. */
   readonly workdir: string | null;
   readonly policy: string;
+  /** It may ask for further folders while it runs. */
+  readonly isDynamic: boolean;
   readonly approval: ApprovalMode;
   /** True for a session: its commands are typed by who opened it, or by the model of an MCP client. */
   readonly runsCommands: boolean;
@@ -173,7 +175,7 @@ function ownRule(paths: readonly string[]) {
 }
 
 function workerText(project: ImpliedProject): string {
-  const { image, command, runsCommands, limits, env, workdir } = project;
+  const { image, command, runsCommands, limits, env, workdir, isDynamic } = project;
   const network = networkOf(project);
   return [
     "---",
@@ -183,7 +185,12 @@ function workerText(project: ImpliedProject): string {
     ...(isEmpty(limits) ? [] : [block({ limits: Object.fromEntries(Object.entries(limits).map(asNumber)) })]),
     ...(isEmpty(env) ? [] : [block({ env })]),
     "# All that corral.yaml gives; a network must be asked for.",
-    block({ sandbox: { inherit: true, ...present({ working_dir: workdir ?? undefined, network }) } }),
+    block({
+      sandbox: {
+        inherit: true,
+        ...present({ working_dir: workdir ?? undefined, network, dynamic: isDynamic || undefined }),
+      },
+    }),
     ...(runsCommands
       ? [
           "# Commands of a session run without being asked about: they are in the container, and what they write is.",

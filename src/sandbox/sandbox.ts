@@ -3,7 +3,7 @@ import type { Narrowing } from "./ancestry.ts";
 import { type ApprovalRules, consentOf } from "./approval.ts";
 import type { Limits } from "./limits.ts";
 import type { Mode, Mount } from "./mount.ts";
-import { lesserNetwork, type Network } from "./network/rule.ts";
+import { type AllowedNetwork, lesserNetwork, type Network, type NetworkRule } from "./network/rule.ts";
 import type { Policy } from "./policy.ts";
 import type { Violation } from "./violation.ts";
 import { covers, type VirtualPath } from "./virtual-path.ts";
@@ -21,6 +21,11 @@ export interface Sandbox {
   readonly withheld?: readonly Mount[];
   readonly workingDir: VirtualPath;
   readonly network: Network;
+  /**
+   * Its network with the hosts that only single commands have, by a grant of the worker's shell rules. Its cells are planned for all of it. Workers that it
+   * calls, its tools and its other commands have {@link Sandbox.network}. Absent: the same.
+   */
+  readonly commandNetwork?: AllowedNetwork;
   /** Names of the secrets whose values are files in its cell, sorted. Absent: none. */
   readonly secrets?: readonly string[];
   readonly limits: Limits;
@@ -46,6 +51,40 @@ export function commandSandbox(sandbox: Sandbox, only: readonly string[]): Sandb
   if (JSON.stringify(from) === JSON.stringify(network)) return sandbox;
   const taken = { by: `${chain.at(-1)} (exec)`, kind: "network", from, to: network } as const;
   return { ...sandbox, network, narrowings: [...narrowings, taken] };
+}
+
+/** The rules that a command has beyond its run's network, as its shell rule says. */
+export function grantedRules(
+  { commandNetwork }: Pick<Sandbox, "commandNetwork">,
+  granted: true | readonly string[] | undefined,
+): readonly NetworkRule[] {
+  if (granted === undefined || commandNetwork === undefined) return [];
+  return commandNetwork.allow.filter(({ to }) => granted === true || granted.includes(to));
+}
+
+/** The sandbox of a command that its shell rule grants more hosts. */
+export function grantedSandbox(sandbox: Sandbox, granted: true | readonly string[] | undefined): Sandbox {
+  const rules = grantedRules(sandbox, granted);
+  const { network } = sandbox;
+  return rules.length === 0 || network === true ? sandbox : { ...sandbox, network: networkWith(network, rules) };
+}
+
+/** A network with further rules, as they are. */
+export function networkWith(network: AllowedNetwork | false, rules: readonly NetworkRule[]): AllowedNetwork {
+  const had = network === false ? { allow: [] } : network;
+  return { ...had, allow: [...had.allow, ...rules] };
+}
+
+/** Keeps the hosts of grants for the commands that are granted them. `granted`: of each shell rule that grants some. */
+export function keptForCommands(sandbox: Sandbox, granted: readonly (true | readonly string[])[]): Sandbox {
+  const { network } = sandbox;
+  if (granted.length === 0 || typeof network === "boolean") return sandbox;
+  const isKept = ({ to }: NetworkRule): boolean => granted.some((hosts) => hosts === true || hosts.includes(to));
+  return {
+    ...sandbox,
+    network: { ...network, allow: network.allow.filter((rule) => !isKept(rule)) },
+    commandNetwork: network,
+  };
 }
 
 type Withholding = Pick<Sandbox, "mounts" | "withheld">;

@@ -171,7 +171,7 @@ type Refusal =
   | { readonly code: "INPUT_NOT_VALID"; readonly worker: string; readonly reason: string }
   | { readonly code: "IMAGE_MISSING"; readonly image: string }
   /** An image or an environment of the worker's own. `get`: the command that makes it. */
-  | { readonly code: "IMAGE_NOT_MADE"; readonly image: string; readonly reason: string; readonly get: string }
+  | { readonly code: "IMAGE_NOT_MADE"; readonly image: string; readonly reason: string; readonly get?: string }
   /** An image of which no cell is made. */
   | { readonly code: "IMAGE_REFUSED"; readonly image: string; readonly reason: string }
   | { readonly code: "ENFORCEMENT_MISSING"; readonly missing: readonly string[] };

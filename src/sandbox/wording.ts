@@ -106,7 +106,7 @@ const WORDS: Words = {
   IMAGE_MISSING: (v) => `The image ${quote(v.image)} does not exist on this container engine. ${wayToImage(v.image)}`,
   IMAGE_REFUSED: (v) => `The image ${quote(v.image)} is refused: ${v.reason}. Remove that where the image is made.`,
   IMAGE_NOT_MADE: (v) =>
-    `${quote(v.image)} is not there: ${v.reason}. Correct that and run it again; \`${v.get}\` shows the whole.`,
+    `${quote(v.image)} is not there: ${v.reason}. Correct that and run it again${v.get === undefined ? "" : `; \`${v.get}\` shows the whole`}.`,
   ENFORCEMENT_MISSING: (v) =>
     `The cell is not isolated as planned: ${list(v.missing)}. Corral does not run a worker with less isolation than its policy requires. Use an engine and an image that provide it.`,
 };

@@ -1,6 +1,7 @@
 import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { GuardedFiles } from "../files/guarded.ts";
 import type { HostExecuted } from "../sandbox/approval.ts";
+import type { PackageKind } from "../sandbox/network/rule.ts";
 import type { VirtualPath } from "../sandbox/virtual-path.ts";
 
 /** What tools act with: the files, cell, calls and repositories of one worker. The caller of a tool provides it. */
@@ -119,6 +120,10 @@ export interface ExecToolRequest {
   readonly stdin?: string | undefined;
   /** Only these of the hosts of the run, each as `host:port`, while the command runs. Absent: all of them. */
   readonly network?: readonly string[] | undefined;
+  /** Only the registries of these presets of the run's network, beside the hosts of `network`. */
+  readonly packages?: readonly PackageKind[] | undefined;
+  /** What a shell rule grants this command beyond the worker's others. Set by the check of the command, and by no caller. */
+  readonly granted?: true | readonly string[] | undefined;
   readonly timeoutMs?: number | undefined;
 }
 

@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { ToolName } from "../declarations/worker/tool-names.ts";
 import type { ListEntry } from "../files/model/files.ts";
 import { DEFAULT_CHARS, MAX_CHARS } from "../files/read/read-text.ts";
+import { PACKAGE_KINDS } from "../sandbox/network/rule.ts";
 import { counted } from "../text/amounts.ts";
 import { commitChangesTool, gitPullTool } from "./commit-changes.ts";
 import type { ExecToolAnswer } from "./hands.ts";
@@ -32,6 +33,13 @@ const execTool = defineTool({
       .describe(
         "Only these of the hosts that the worker may reach, each as `host:port`; empty: none. Default: all of them.",
       ),
+    packages: z
+      .array(z.enum(PACKAGE_KINDS))
+      .max(PACKAGE_KINDS.length)
+      .optional()
+      .describe(
+        "Only these of the package registries that the worker may reach, beside the hosts of `network`; other hosts not.",
+      ),
     timeout_ms: z
       .int()
       .min(1)
@@ -42,8 +50,8 @@ const execTool = defineTool({
   uses: "exec",
   paths: {},
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
-  async run({ command, cwd, env, stdin, network, timeout_ms }, hands, signal) {
-    const answer = await hands.exec({ command, cwd, env, stdin, network, timeoutMs: timeout_ms }, signal);
+  async run({ command, cwd, env, stdin, network, packages, timeout_ms }, hands, signal) {
+    const answer = await hands.exec({ command, cwd, env, stdin, network, packages, timeoutMs: timeout_ms }, signal);
     return { text: textOf(answer), data: { ...answer } };
   },
 });

@@ -195,6 +195,32 @@ describe("a command without a project", () => {
     expect((await run("--save", "copy", "--", "true")).stderr).toContain("--save overwrites nothing, and corral.yaml");
   });
 
+  it("saves nothing that cannot run, and names no command that needs a project", async () => {
+    expect(await run("--policy", "nope", "--save", "copy", ...copies)).toMatchObject({
+      status: 2,
+      stdout: "",
+      stderr: expect.stringMatching(/^corral: There is no policy `nope`/),
+    });
+    expect(await readdir(folder.dir)).not.toContain("corral.yaml");
+    const { status, stderr } = await run("--image", "corral/base", "--pip", "lxml", "--", "true");
+    expect([status, stderr]).toEqual([126, expect.stringMatching(/the image has no python3.* run it again\.$/m)]);
+    expect(stderr).not.toContain("images build");
+  });
+
+  it("may ask for other folders with --dynamic", async () => {
+    await mkdir(here("far"));
+    await writeFile(here("far/b.txt"), "b\n");
+    const read = async (...more: string[]) =>
+      await folder.corral(["tool", "--ro", "inbox", ...more, "read_file", JSON.stringify({ path: here("far/b.txt") })]);
+    expect((await read()).stderr + (await read()).stdout).toContain("outside what this worker can see");
+    const asked = await read("--dynamic");
+    expect([asked.status, asked.stderr + asked.stdout]).toEqual([
+      126,
+      expect.stringContaining("there is no terminal for the question"),
+    ]);
+    expect((await read("--dynamic", "--apply")).status, "which approves no grant").toBe(126);
+  });
+
   it("does not save through a link, nor a part of it", async () => {
     await mkdir(here("far"));
     await symlink("far", here("workers"));

@@ -99,4 +99,59 @@ describe("a mistake in the shell rules", () => {
       expect.stringContaining(message),
     ]);
   });
+
+  describe("with grants", () => {
+    const network =
+      "sandbox: { network: { allow: [A.example:443, b.example:443, '*.c.example:443', x.c.example:443] } }";
+    const rule = (grants: string, approval = "ask"): string =>
+      `shell_rules: [{ pattern: git push **, approval: ${approval}, grants: ${grants} }]`;
+
+    it("name hosts of the worker's own network, or all of them", () => {
+      expect(shellRules(`${network}\n${rule("{ network: [a.EXAMPLE:443] }")}`).rules).toEqual([
+        { pattern: "git push **", approval: "ask", grants: { network: ["a.example:443"] } },
+      ]);
+      expect(shellRules(`${network}\n${rule("{ network: true }")}`).rules[0]?.grants).toEqual({ network: true });
+    });
+
+    it.each([
+      [
+        "a host that the worker does not name",
+        `${network}\n${rule("{ network: [d.example:443] }")}`,
+        "d.example:443` is not an entry",
+      ],
+      [
+        "a host that every command has",
+        `${network}\n${rule("{ network: [x.c.example:443] }")}`,
+        "open to every command by the entry `*.c",
+      ],
+      ["no network", rule("{ network: true }"), "needs a `sandbox.network` with a list"],
+      [
+        "the whole network",
+        `sandbox: { network: true }\n${rule("{ network: true }")}`,
+        "needs a `sandbox.network` with a list",
+      ],
+      ["a command that is blocked", `${network}\n${rule("{ network: true }", "blocked")}`, "this rule blocks them"],
+      ["`false`", `${network}\n${rule("{ network: false }")}`, "must be `true` or a list of hosts"],
+      ["a host without a port", `${network}\n${rule("{ network: [a.example] }")}`, "a port is missing"],
+    ])("are refused for %s", (_, yaml, message) => {
+      expect(problemsIn(yaml)).toEqual([expect.stringContaining(message)]);
+    });
+
+    it.each([
+      ["git push origin main", ["h:1"]],
+      ["git push", ["h:1"]],
+      ["/tmp/git push origin", undefined],
+      ["git push origin; true", undefined],
+      ["A=b git push origin", undefined],
+      ["git push > /tmp/x", undefined],
+      ["git push $(curl h)", undefined],
+      ["sh -c 'git push origin'", undefined],
+      ["eval git push", undefined],
+    ])("are given to that one command: %s", (line, granted) => {
+      const rules = [{ pattern: "git push **", approval: "pre_approved", grants: { network: ["h:1"] } }] as const;
+      expect(decideShell(line, { default: "pre_approved", rules }).grants?.network).toEqual(granted);
+      const blocked = [...rules, { pattern: "git **", approval: "blocked" }] as const;
+      expect(decideShell(line, { default: "ask", rules: blocked }).grants).toBeUndefined();
+    });
+  });
 });

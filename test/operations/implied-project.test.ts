@@ -21,6 +21,7 @@ const BASIC: ImpliedProject = {
   env: {},
   workdir: null,
   policy: "untrusted",
+  isDynamic: false,
   approval: "interactive",
   runsCommands: false,
 };
@@ -47,6 +48,11 @@ describe("the texts of a project that a command line implies", () => {
     expect(yaml.sandbox?.network).toBeUndefined();
     expect(worker).toMatchObject({ image: "corral/documents", command: BASIC.command, needs: { inherit: true } });
     expect(worker.shellRules.default).toBe("ask");
+    expect(worker.dynamic).toBeNull();
+    expect(read({ ...BASIC, isDynamic: true }).worker).toMatchObject({
+      dynamic: { within: null },
+      needs: { inherit: true },
+    });
   });
 
   it("ask for the network twice: the project gives it, and the worker takes it", () => {

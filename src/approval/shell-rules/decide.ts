@@ -1,6 +1,7 @@
 import { type Consent, isLooser } from "../../sandbox/approval.ts";
 import {
   type Beside,
+  grantingRule,
   matchRule,
   type ShellPart,
   type ShellRule,
@@ -24,6 +25,8 @@ export interface ShellDecision {
 export interface LineDecision extends ShellDecision {
   /** What is to be shown and run: the line printed anew from what was judged; as written if it is opaque or nothing is judged. */
   readonly runs: string;
+  /** What a rule grants this line beyond the worker's other commands; absent: nothing. */
+  readonly grants?: ShellRule["grants"];
 }
 
 /** The part that decided, and why. */
@@ -56,7 +59,8 @@ export function decideShell(
   reading: () => Reading = () => readLine(command),
 ): LineDecision {
   const nothing = decided(rules.default, "default", shownPart(command));
-  if (strictestConsent(rules) === "pre_approved") return { ...nothing, runs: command };
+  const isGranting = rules.rules.some(({ grants }) => grants !== undefined);
+  if (!isGranting && strictestConsent(rules) === "pre_approved") return { ...nothing, runs: command };
   const { parts, printed } = reading();
   const decisions = parts.map((part) => decidePart(part, rules));
   // The first of equally strict parts, so that the answer names the one that a reader sees first.
@@ -64,7 +68,8 @@ export function decideShell(
     (worst, one) => (isLooser(worst.consent, one.consent) ? one : worst),
     decisions[0] ?? nothing,
   );
-  return { ...decision, runs: printed ?? command };
+  const grants = isGranting && printed !== null ? grantingRule(parts, rules)?.grants : undefined;
+  return { ...decision, runs: printed ?? command, ...(grants === undefined ? {} : { grants }) };
 }
 
 function decidePart(part: ShellPart, rules: ShellRules): ShellDecision {

@@ -127,6 +127,23 @@ export interface ShellRule {
   readonly approval: Consent;
   /** Shown to the person who is asked and to the refused worker. */
   readonly why?: string;
+  /** What such a command has beyond the others of its worker, while it runs: hosts of the worker's network; `true`: all of them. */
+  readonly grants?: { readonly network: true | readonly string[] };
+}
+
+/**
+ * The rule whose grants this line has: it is that one command and nothing beside it, by its exact words. Read narrowly, as for a rule that lets a command
+ * run without a question.
+ */
+export function grantingRule(parts: readonly ShellPart[], { rules }: ShellRules): ShellRule | null {
+  const [only, ...others] = parts;
+  if (only?.kind !== "command" || others.length > 0 || only.hides || only.beside !== null) return null;
+  const { words } = only;
+  const matching = rules.filter((rule) => matchRule(rule, words) !== "no");
+  if (matching.some(({ approval }) => approval === "blocked")) return null;
+  const surely = matching.filter((rule) => matchRule({ ...rule, approval: "pre_approved" }, words) === "yes");
+  const [best = null] = surely.toSorted((a, b) => specificity(b) - specificity(a));
+  return best?.grants === undefined ? null : best;
 }
 
 /** The consent for text that cannot be analysed: the strictest rule could match it. */

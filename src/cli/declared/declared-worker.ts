@@ -14,6 +14,7 @@ import {
 } from "../../operations/implied-project.ts";
 import { withArguments, workerNamed } from "../../operations/workers.ts";
 import { shellWord } from "../../platform/shell-word.ts";
+import { policiesExist, policiesOf } from "../../run/open/options.ts";
 import { parseVirtualPath } from "../../sandbox/virtual-path.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
@@ -68,6 +69,7 @@ export async function impliedProject(
     env: variables(options.env ?? [], env),
     workdir: options.workdir ?? null,
     policy,
+    isDynamic: options.dynamic === true,
     approval: options.apply ? "approve_all" : (options.approve ?? "interactive"),
     runsCommands: command === null,
   };
@@ -190,6 +192,8 @@ async function impliedWorker(
   for (const line of await linkWarnings(given)) say(terminal, `corral: ${line}`);
   if (options.save !== undefined) {
     refuseOwnFolder(project, options.save);
+    // What cannot run is not written.
+    await policiesExist(project, policiesOf(project));
     saveProject(implied, terminal);
     // From now on there are files that no worker may write.
     project = await load();

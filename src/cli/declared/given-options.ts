@@ -37,6 +37,7 @@ export interface ImpliedOptions extends LimitOptions {
   readonly policy?: string;
   readonly approve?: ApprovalMode;
   readonly apply?: boolean;
+  readonly dynamic?: boolean;
   readonly save?: string;
 }
 
@@ -67,6 +68,7 @@ export function impliedOptionsIn(options: ImpliedOptions): string[] {
     "--env": env.length > 0,
     "--workdir": options.workdir !== undefined,
     "--name": options.name !== undefined,
+    "--dynamic": options.dynamic === true,
     "--apply": options.apply === true,
     "--save": options.save !== undefined,
   };

@@ -53,6 +53,17 @@ function bodyOf(
   if (sandbox !== null) {
     lines.push(...table("files", sandbox.mounts.length === 0 ? ["none"] : mountLines(sandbox.mounts, plan), colors));
     lines.push(...table("network", networkLines(sandbox.network), colors));
+    const only = networkTexts(sandbox.commandNetwork ?? false).filter(
+      (text) => !networkTexts(sandbox.network).includes(text),
+    );
+    if (sandbox.commandNetwork !== undefined)
+      lines.push(
+        ...table(
+          "granted",
+          only.map((text) => `${text}, to commands whose shell rule says so`),
+          colors,
+        ),
+      );
     if (sandbox.secrets !== undefined) lines.push(...table("secrets", sandbox.secrets.map(secretFile), colors));
     lines.push(...table("policy", [policyText(sandbox.policy)], colors));
   }

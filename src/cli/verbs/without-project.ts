@@ -9,6 +9,7 @@ export function withoutProject(verb: Command): Command {
     new Option("--image <name>", "run it in this image (corral/base)"),
     repeatable("--ro <path[=name]>", "show this folder or file at /NAME, read-only"),
     repeatable("--rw <path[=name]>", "the same, writable: what changes is shown and asked about"),
+    new Option("--dynamic", "let it ask for other folders while it runs"),
     repeatable("--allow <host:port>", "let it reach this host"),
     repeatable("--packages <preset>", "let it reach this registry, such as npm or pypi"),
     repeatable("--apt <package>", "add this package of Debian to the image"),

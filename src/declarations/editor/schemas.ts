@@ -112,6 +112,9 @@ const SHELL_RULES: Texts = {
   "[].pattern": "The words of one command; `*` is any one word, a last `**` all further words.",
   "[].approval": "Whose consent such a command needs.",
   "[].why": "Shown in the refusal.",
+  "[].grants": "What only such a command has, while it runs. The line has to be that one command.",
+  "[].grants.network":
+    "Entries of the worker's `sandbox.network.allow`, which its other commands do not reach; `true`: all of them.",
 };
 
 function shellRules(place: string): Texts {

@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { z } from "zod";
+import { networkTargetText, parseTarget } from "../../sandbox/network/rule.ts";
 import { present } from "../../text/present.ts";
 import { environmentYaml } from "../images/environment-inputs.ts";
 import { image } from "../images/image-yaml.ts";
@@ -32,7 +33,29 @@ export const pattern = z
   })
   .transform((raw) => raw.trim().split(/\s+/).join(" "));
 
-const shellRule = map({ pattern, approval: consent, why: z.string().min(1).max(500).optional() }).transform(present);
+const grantedHost = () =>
+  z.string().transform((raw, context) => {
+    const parsed = parseTarget(raw);
+    if (parsed.ok) return networkTargetText(parsed.target);
+    context.issues.push({ code: "custom", input: raw, message: parsed.reason });
+    return z.NEVER;
+  });
+
+/** What such a command has beyond the others, while it runs. `grantProblems` in worker.ts compares it with the worker's network. */
+const shellGrants = () =>
+  map({
+    network: byKind(
+      { switch: z.literal(true, "must be `true` or a list of hosts"), list: z.array(grantedHost()).min(1).max(50) },
+      "must be `true`, for all hosts of the worker's network, or a list of them",
+    ),
+  });
+
+const shellRule = map({
+  pattern,
+  approval: consent,
+  why: z.string().min(1).max(500).optional(),
+  grants: later(shellGrants).optional(),
+}).transform(present);
 
 const rules = z.array(shellRule).max(200).superRefine(refuseTwinPatterns);
 

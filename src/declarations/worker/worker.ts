@@ -1,4 +1,5 @@
 import { basename } from "node:path";
+import { meetTargets, parseTarget } from "../../sandbox/network/rule.ts";
 import { present } from "../../text/present.ts";
 import type { Environment } from "../images/environment-inputs.ts";
 import type { ImageSource } from "../images/image-yaml.ts";
@@ -123,6 +124,7 @@ export function readWorker(text: string, file: string): Checked<WorkerFile> {
     ...needProblems(document),
     ...identityProblems(document, file),
   ];
+  if (checked.ok) problems.push(...grantProblems(checked.value, document));
   if (!checked.ok || problems.length > 0) return { ok: false, problems };
   const worker = {
     ...definitionOf(checked.value, split.instructions, file),
@@ -130,6 +132,33 @@ export function readWorker(text: string, file: string): Checked<WorkerFile> {
     ...imagePlaces(checked.value, document),
   };
   return { ok: true, value: { worker, document } };
+}
+
+/** A grant of a shell rule is a part of the worker's network, which no other command has. */
+function grantProblems({ shell_rules: { rules }, sandbox: { network } }: WorkerYaml, { raw, problemAt }: YamlDocument) {
+  const { shell_rules: written } = raw as { shell_rules?: unknown };
+  const place = Array.isArray(written) ? ["shell_rules"] : ["shell_rules", "rules"];
+  const lists = rules.flatMap(({ grants }) => (Array.isArray(grants?.network) ? grants.network : []));
+  return rules.flatMap(({ approval, grants }, index): Problem[] => {
+    if (grants === undefined) return [];
+    const problem = (message: string): Problem => problemAt([...place, index, "grants"], message);
+    if (approval === "blocked") return [problem("is for commands that may run, and this rule blocks them")];
+    if (network === undefined || typeof network === "boolean")
+      return [problem("needs a `sandbox.network` with a list of hosts, of which it is a part")];
+    const allowed = network.allow.map(({ to }) => to);
+    const hosts = grants.network === true ? [] : grants.network;
+    return hosts.flatMap((host): Problem[] => {
+      if (!allowed.some((to) => to === host))
+        return [problem(`\`${host}\` is not an entry of the worker's \`sandbox.network.allow\`; add it there`)];
+      const other = allowed.find((to) => !lists.includes(to) && overlap(to, host));
+      return other === undefined ? [] : [problem(`\`${host}\` is open to every command by the entry \`${other}\``)];
+    });
+  });
+}
+
+function overlap(some: string, other: string): boolean {
+  const [a, b] = [parseTarget(some), parseTarget(other)];
+  return a.ok && b.ok && meetTargets(a.target, b.target) !== null;
 }
 
 export function workerNameOf(file: string): string {

@@ -82,7 +82,12 @@ export async function judgedAddresses(
   const allowed = plain.filter((address) => isAllowed(address, rules));
   if (allowed.length > 0) return { ok: true, addresses: interleaved(allowed).slice(0, BOUNDS.addresses) };
   const which = rules.some(({ addresses }) => addresses === undefined) ? "public" : "named in `addresses` of its rule";
-  return refuse("address", `${host} leads to an address that is not ${which}.`);
+  const [kind] = rules.flatMap(({ packages }) => packages?.kind ?? []);
+  const way =
+    kind === undefined
+      ? ""
+      : ` Write \`packages: [{ kind: ${kind}, addresses: [RANGE] }]\`; \`corral check\` names the range.`;
+  return refuse("address", `${host} leads to an address that is not ${which}.${way}`);
 }
 
 /** True if an address that was dialled may still be dialled. */

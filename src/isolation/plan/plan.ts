@@ -152,7 +152,7 @@ interface NetworkPlanRequest {
 }
 
 export function planNetwork(request: NetworkPlanRequest, violations: Violation[]): Plan["network"] {
-  const { network } = request.sandbox;
+  const network = request.sandbox.commandNetwork ?? request.sandbox.network;
   if (network === false) return "none";
   if (network === true) return "open";
   if (isNothing(network)) return "none";

@@ -257,7 +257,9 @@ async function openedCell<C extends Cell>(
   env.masking.hold(owner.root, secrets.values);
   const broker = kind.hasSocket ? parts.use(await openBroker(env.ownerDir, job.run)) : null;
   const socket = broker === null ? {} : { socket: broker.socket };
-  const files = parts.use(await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.network)));
+  const files = parts.use(
+    await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.commandNetwork ?? sandbox.network)),
+  );
   const given = { ...socket, files: files.files, ...kind.given };
   const onProgress: OnImageProgress = (progress) => env.emit({ type: "image", ...owner, progress });
   const preparation = parts.use(await prepare(job, sandbox, given, env, { owner, signal, onProgress }));

@@ -1,8 +1,11 @@
 import type { Meter } from "../../egress/traffic/traffic.ts";
 import type { Accept } from "../../isolation/port/cell.ts";
+import { rulesWithin } from "../../sandbox/network/hosts.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { packageRewrites } from "../../sandbox/network/package-environment.ts";
-import { type AllowedNetwork, isLookedInto, lesserNetwork } from "../../sandbox/network/rule.ts";
+import { type AllowedNetwork, isLookedInto, lesserNetwork, type NetworkRule } from "../../sandbox/network/rule.ts";
+import { grantedRules, networkWith } from "../../sandbox/sandbox.ts";
+import type { ExecToolRequest } from "../../tools/hands.ts";
 import { asksByConnection } from "../grants/request-host.ts";
 import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Declared, NetworkHost, Records, RunConsent } from "../model/environment.ts";
@@ -24,8 +27,11 @@ export interface RunNetwork extends AsyncDisposable {
   follow(listener: (network: AllowedNetwork) => Promise<void>): Promise<AsyncDisposable>;
   /** The hosts that the command of now is limited to; null: it is not. */
   readonly limit: readonly string[] | null;
-  /** Only these of its hosts, until it is disposed of; null: all of them. One at a time. Closes what is not allowed then. */
-  limitTo(only: readonly string[] | null): Disposable;
+  /**
+   * Only these of its hosts, until it is disposed of; null: all of them. `granted`: what a shell rule gives the one command beyond them. One at a time.
+   * Closes what is not allowed then.
+   */
+  limitTo(only: readonly string[] | null, granted?: ExecToolRequest["granted"]): Disposable;
 }
 
 /** So many refusals of one run are reported at once; all of them are counted at its end. */
@@ -41,8 +47,8 @@ export async function openRunNetwork(
   env: NetworkHost & Declared & CellHost & RunConsent & Records,
 ): Promise<RunNetwork> {
   const { callerMeter } = job;
-  const { network } = grantee.sandbox;
-  if (typeof network === "boolean") return { ...NO_NETWORK, meter: callerMeter };
+  const { network, commandNetwork = network } = grantee.sandbox;
+  if (typeof network === "boolean" || typeof commandNetwork === "boolean") return { ...NO_NETWORK, meter: callerMeter };
   const { openEgress } = await import("../../egress/egress.ts");
   const who = identityOf(job);
   const over = new AbortController();
@@ -58,8 +64,8 @@ export async function openRunNetwork(
     ...(grantee.learns ? { isGranted } : {}),
     resolve: env.resolveName,
     secretOf: env.secretOf,
-    ...(readsRequests(network) ? { ca: await env.trustedRoots() } : {}),
-    rewrites: packageRewrites(network),
+    ...(readsRequests(commandNetwork) ? { ca: await env.trustedRoots() } : {}),
+    rewrites: packageRewrites(commandNetwork),
     ...(callerMeter === null ? {} : { parent: callerMeter }),
     onDialing: ({ host: dialled, port }, isNamed) => {
       const host = isNamed ? dialled : null;
@@ -77,9 +83,11 @@ export async function openRunNetwork(
   });
   let isOver = false;
   let whole: AllowedNetwork | false = network;
+  let more: readonly NetworkRule[] = [];
   const adopt = (): void => {
-    const lesser = limit === null ? null : lesserNetwork(whole, limit);
-    egress.replace(lesser === null ? whole : lesser.ok && lesser.network);
+    const now = more.length === 0 ? whole : networkWith(whole, more);
+    const lesser = limit === null ? null : lesserNetwork(now, limit);
+    egress.replace(lesser === null ? now : lesser.ok && lesser.network);
   };
   const followers = new Set<(network: AllowedNetwork) => Promise<void>>();
   const unfollow = grantee.onNetwork(async (next) => {
@@ -100,14 +108,19 @@ export async function openRunNetwork(
     get limit() {
       return limit;
     },
-    limitTo(only) {
-      if (only === null) return NO_LIMIT;
-      if (limit !== null) throw new Error("the network of a run is limited for one command at a time");
+    limitTo(only, granted) {
+      // A caller may have lost hosts since.
+      const given = rulesWithin(grantedRules(grantee.sandbox, granted), grantee.parent?.sandbox.network ?? true);
+      if (only === null && given.length === 0) return NO_LIMIT;
+      if (limit !== null || more.length > 0)
+        throw new Error("the network of a run is limited for one command at a time");
       limit = only;
+      more = given;
       adopt();
       return {
         [Symbol.dispose]() {
           limit = null;
+          more = [];
           adopt();
         },
       };

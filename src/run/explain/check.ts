@@ -9,6 +9,7 @@ import type { DescribedViolation } from "../model/result.ts";
 import { madeAtFirstUse, NO_ASK } from "../model/worker-images.ts";
 import type { Preview } from "../open/preview.ts";
 import { Budget, directNote, type ExplainedRun, explainRoot } from "./explain.ts";
+import { privateRegistries } from "./private-registries.ts";
 
 /** What is wrong with a project before anything runs. */
 export interface CheckReport {
@@ -67,6 +68,7 @@ export async function check(preview: Preview, maxPaths = MAX_PATHS): Promise<Che
   for (const { withoutEffect = [] } of workers) warnings.push(...withoutEffect.map(describeProblem));
   for (const registries of project.registries.values()) warnings.push(...notesOf(registries));
   warnings.push(...scripts.missing, ...missingKeys(preview), ...(await missingFolders(project)));
+  warnings.push(...(await privateRegistries(project, preview.environment)));
   if (preview.unavailable !== null) warnings.push(`Images were not checked. ${preview.unavailable}`);
   return {
     ok: problems.length === 0 && failing.length === 0,

@@ -70,7 +70,12 @@ export interface ExplainedRun {
   /** Names of the workers from the root run to this one. */
   readonly path: readonly string[];
   /** Null if it is refused before there is one. */
-  readonly sandbox: (Omit<Sandbox, "narrowings" | "network"> & { readonly network: ShownNetwork }) | null;
+  readonly sandbox:
+    | (Omit<Sandbox, "narrowings" | "network" | "commandNetwork"> & {
+        readonly network: ShownNetwork;
+        readonly commandNetwork?: ShownNetwork;
+      })
+    | null;
   /** What each ancestor and the worker itself took away, oldest first. */
   readonly narrowings: readonly ShownNarrowing[];
   /** Null if no consent is needed. */
@@ -129,11 +134,15 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
   const consent = explainConsent(job.worker.name, sandbox, approvalMode, project.approval.rules);
   const planning = await explainPlan(job, sandbox, walk.preview);
   const { violations } = planning;
-  const { narrowings, network, ...shown } = sandbox;
+  const { narrowings, network, commandNetwork, ...shown } = sandbox;
   return {
     worker: job.worker.name,
     path: job.path,
-    sandbox: { ...shown, network: shownNetwork(network) },
+    sandbox: {
+      ...shown,
+      network: shownNetwork(network),
+      ...(commandNetwork === undefined ? {} : { commandNetwork: shownNetwork(commandNetwork) }),
+    },
     narrowings: narrowings.map(shownNarrowing),
     consent,
     plan: violations.length > 0 ? null : planning.plan,
@@ -259,7 +268,7 @@ async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview): Promis
   if (preview.unavailable !== null) {
     return { plan: null, violations: await violationsWithoutImage(job, sandbox, preview), notes: [] };
   }
-  const { violations, notes } = await imageFindings(job, environment);
+  const { violations, notes } = await imageFindings(job, environment, preview.project);
   if (violations.length + notes.length > 0) {
     const others = await violationsWithoutImage(job, sandbox, preview);
     return { plan: null, violations: [...violations, ...others], notes };
@@ -275,6 +284,7 @@ async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview): Promis
 async function imageFindings(
   { worker }: Job,
   { images, driver }: Preview["environment"],
+  { isImplied }: Preview["project"],
 ): Promise<Pick<ExplainedPlan, "violations" | "notes">> {
   const ready = await images.ready(worker, NO_ASK);
   if (ready.state === "refused") return { violations: ready.violations, notes: [] };
@@ -284,7 +294,7 @@ async function imageFindings(
   }
   const named = ready.parts.filter(({ kind }) => kind === "named");
   const made = ready.parts.filter(({ kind }) => kind !== "named");
-  return { violations: named.map(unmadeViolation), notes: made.map(madeAtFirstUse) };
+  return { violations: named.map(unmadeViolation), notes: made.map((part) => madeAtFirstUse(part, isImplied)) };
 }
 
 function networkNotes({ network }: Plan): string[] {
@@ -296,7 +306,7 @@ function networkNotes({ network }: Plan): string[] {
 
 /** A run's socket is made with the run, and so is what else is missing. Nothing else in the plan depends on it. */
 async function plumbingOf({ project, environment }: Preview, sandbox: Sandbox) {
-  const { network, mounts } = sandbox;
+  const { network, commandNetwork = network, mounts } = sandbox;
   const nowhere = { device: "0", inode: "0" };
   const owner = await ownerOfNewZone(project.dir);
   const missing = await stillMissing(project.newZones);
@@ -309,7 +319,7 @@ async function plumbingOf({ project, environment }: Preview, sandbox: Sandbox) {
   const zones = missing.map((host) => [host, { ...nowhere, ...owner, kind: "directory" }] as const);
   return {
     socket: { path: "SOCKET", source: { ...nowhere, uid: 0, gid: 0, kind: "socket" } },
-    files: Object.keys(networkFiles(network)).map((path) => ({
+    files: Object.keys(networkFiles(commandNetwork)).map((path) => ({
       path,
       host: "FILE",
       source: { ...nowhere, uid: 0, gid: 0, kind: "file" as const },

@@ -19,6 +19,7 @@ import {
 import { sha256 } from "../../platform/sha256.ts";
 import { closeTree, findEnvironment, lendTree, prepareEnvironment } from "../../state/stored-environments.ts";
 import { formatBytes } from "../../text/amounts.ts";
+import { present } from "../../text/present.ts";
 import {
   getCommand,
   type MakeAsk,
@@ -196,12 +197,12 @@ async function inputsOf({ image, environment }: WorkerDefinition, { projectDir }
 
 /** For runs: what is missing is made. Each worker's parts are looked for once, so that all its runs have the same. */
 export function makingImages(place: ImagePlace): WorkerImages {
-  return rememberingReady((worker, ask) => reached(worker, place, making(ask)));
+  return rememberingReady(place, (worker, ask) => reached(worker, place, making(ask)));
 }
 
 /** For previews: nothing is made. */
 export function lookingImages(place: ImagePlace): WorkerImages {
-  return rememberingReady((worker) => reached(worker, place, (step) => step.look()));
+  return rememberingReady(place, (worker) => reached(worker, place, (step) => step.look()));
 }
 
 /** Looks first. @throws ImageBuildError */
@@ -220,7 +221,7 @@ async function reached(worker: WorkerDefinition, place: ImagePlace, reach: Reach
 }
 
 /** Only what is ready is remembered. A worker that has an image and nothing else needs no asking. */
-function rememberingReady(find: WorkerImages["ready"]): WorkerImages {
+function rememberingReady(place: ImagePlace, find: WorkerImages["ready"]): WorkerImages {
   const known = new Map<string, Promise<Readiness>>();
   return {
     async ready(worker, ask) {
@@ -230,7 +231,7 @@ function rememberingReady(find: WorkerImages["ready"]): WorkerImages {
       const key = JSON.stringify([image, imageFrom, environment]);
       for (;;) {
         const others = known.get(key);
-        const finding = others ?? find(worker, ask).catch((error: unknown) => failed(worker, error, ask));
+        const finding = others ?? find(worker, ask).catch((error: unknown) => failed(worker, error, ask, place));
         known.set(key, finding);
         try {
           const readiness = await finding;
@@ -248,7 +249,12 @@ function rememberingReady(find: WorkerImages["ready"]): WorkerImages {
 }
 
 /** The person sees the whole of it as progress, and why at once; a worker that called this one sees the first line. */
-function failed(worker: WorkerParts, error: unknown, { owner, signal, onProgress }: MakeAsk): Readiness {
+function failed(
+  worker: WorkerParts,
+  error: unknown,
+  { owner, signal, onProgress }: MakeAsk,
+  { isImplied }: ImagePlace,
+): Readiness {
   signal.throwIfAborted();
   if (!(error instanceof ImageBuildError)) throw error;
   const { imageFrom, environment } = worker;
@@ -261,7 +267,10 @@ function failed(worker: WorkerParts, error: unknown, { owner, signal, onProgress
   const cause = isPersons ? causeIn(rest.filter((line) => line.startsWith("  "))) : "";
   const reason = cause === "" ? first : `${first}: ${cause}`;
   const get = getCommand({ kind: isAdded ? "build" : (imageFrom?.kind ?? "named"), name: image });
-  return { state: "refused", violations: [{ code: "IMAGE_NOT_MADE", image, reason, get }] };
+  return {
+    state: "refused",
+    violations: [{ code: "IMAGE_NOT_MADE", image, reason, ...present({ get: isImplied ? undefined : get }) }],
+  };
 }
 
 /** Raise it if a recipe changes what an environment holds. */
@@ -335,6 +344,8 @@ export interface ImagePlace {
   /** The folder with the images that come with Corral. */
   readonly imagesDir: string;
   readonly projectDir: string;
+  /** See {@link Project.isImplied}. */
+  readonly isImplied?: true;
   /** The project's mark on what is made for it. */
   readonly project: string;
   readonly stateDir: string;

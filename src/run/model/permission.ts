@@ -7,7 +7,14 @@ import { isShown } from "../../sandbox/access.ts";
 import type { Narrowing } from "../../sandbox/ancestry.ts";
 import { projectSandbox } from "../../sandbox/declare.ts";
 import { derive } from "../../sandbox/derive.ts";
-import { commandSandbox, type Derivation, declaredBy, type Needs, type Sandbox } from "../../sandbox/sandbox.ts";
+import {
+  commandSandbox,
+  type Derivation,
+  declaredBy,
+  keptForCommands,
+  type Needs,
+  type Sandbox,
+} from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
 import type { Declared } from "./environment.ts";
 import type { Narrow } from "./job.ts";
@@ -46,7 +53,11 @@ export async function permissionOf(
   if (!derivation.ok) return derivation;
   const told = { ...derivation.sandbox, narrowings: narrowingsBy(derivation.sandbox, resolution.needs, caller) };
   const sandbox = startingIn(env.project, needs, told);
-  return narrow === null ? { ok: true, sandbox } : narrowed(sandbox, narrow, worker.name, caller, env);
+  const own = keptForCommands(
+    sandbox,
+    worker.shellRules.rules.flatMap(({ grants }) => (grants === undefined ? [] : [grants.network])),
+  );
+  return narrow === null ? { ok: true, sandbox: own } : narrowed(own, narrow, worker.name, caller, env);
 }
 
 /** Every host directory that any worker of the project may write: a link in one of them may be a worker's. */

@@ -62,9 +62,10 @@ function unmadeText(kind: PartOfImage["kind"]): string {
   return kind === "pip" || kind === "npm" ? "it is not prepared yet" : "it is not built yet";
 }
 
-/** For a preview. */
-export function madeAtFirstUse(part: PartOfImage): string {
-  return `${part.name}: ${unmadeText(part.kind)}. The first run does it, and so does \`${getCommand(part)}\`.`;
+/** For a preview. `isImplied`: no other command knows of it. */
+export function madeAtFirstUse(part: PartOfImage, isImplied?: boolean): string {
+  const other = isImplied ? "" : `, and so does \`${getCommand(part)}\``;
+  return `${part.name}: ${unmadeText(part.kind)}. The first run does it${other}.`;
 }
 
 /** Of those that make nothing. */

@@ -13,6 +13,7 @@ import type { ApprovalMode } from "../../sandbox/approval.ts";
 import type { Policy } from "../../sandbox/policy.ts";
 import { type Env, namedSecrets } from "../../secrets/read-secret.ts";
 import { projectMark } from "../../state/state-paths.ts";
+import { present } from "../../text/present.ts";
 import type { ImagePlace } from "../images/worker-images.ts";
 import type { NetworkHost } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
@@ -22,13 +23,23 @@ const IMAGES_DIR = join(PACKAGE_ROOT, "images");
 
 /** Where the images of a project's workers are looked for and made. */
 export function imagePlaceOf(
-  { dir }: Pick<Project, "dir">,
+  { dir, isImplied }: Pick<Project, "dir" | "isImplied">,
   images: EngineImages,
   { stateDir, engineEnv }: Pick<OpenOptions, "stateDir" | "engineEnv">,
   { ownerDir, prepare }: Pick<ImagePlace, "ownerDir" | "prepare"> = { ownerDir: null, prepare: null },
 ): ImagePlace {
   const project = projectMark(dir);
-  return { images, imagesDir: IMAGES_DIR, projectDir: dir, project, stateDir, ownerDir, prepare, env: engineEnv };
+  const place = {
+    images,
+    imagesDir: IMAGES_DIR,
+    projectDir: dir,
+    project,
+    stateDir,
+    ownerDir,
+    prepare,
+    env: engineEnv,
+  };
+  return { ...place, ...present({ isImplied }) };
 }
 
 export interface OpenOptions {

@@ -14,8 +14,9 @@ import { MAX_TIMER_MS } from "../../platform/within.ts";
 import { canRead, parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { isLooser } from "../../sandbox/approval.ts";
 import { lesserNetwork } from "../../sandbox/network/rule.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { grantedSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import { ROOT } from "../../sandbox/virtual-path.ts";
+import { present } from "../../text/present.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { RunConsent } from "../model/environment.ts";
@@ -90,7 +91,22 @@ function inMemoryOf(plan: Plan): string[] {
   return plan.tmpfs.map((tmpfs) => tmpfs.path);
 }
 
-function refuseHosts({ network: only }: ExecToolRequest, { network }: Sandbox): void {
+/** Its registries as hosts. */
+function withPackages({ packages, ...request }: ExecToolRequest, { network }: Sandbox): ExecToolRequest {
+  if (packages === undefined) return request;
+  const rules = typeof network === "boolean" ? [] : network.allow;
+  const hosts = packages.flatMap((kind) => {
+    const ofKind = rules.filter((rule) => rule.packages?.kind === kind).map(({ to }) => to);
+    if (ofKind.length > 0) return ofKind;
+    const reason =
+      network === true ? "it has the whole network, and no list of hosts" : "its network has no such preset";
+    throw new ToolRefusal("BAD_NETWORK", `A command cannot be limited to the registries of \`${kind}\`: ${reason}.`);
+  });
+  return { ...request, network: [...new Set([...(request.network ?? []), ...hosts])] };
+}
+
+function refuseHosts({ network: only, granted }: ExecToolRequest, sandbox: Sandbox): void {
+  const { network } = grantedSandbox(sandbox, granted);
   const lesser = only === undefined ? null : lesserNetwork(network, only);
   if (lesser === null || lesser.ok) return;
   const allowed = typeof network === "boolean" ? [] : network.allow.map(({ to }) => to);
@@ -157,12 +173,14 @@ export function shellConsent(request: ExecToolRequest, rules: ShellRules): LineD
     ),
     ...(stdin === "" ? [] : [byDefault("input", "standard input")]),
   ];
-  const decision = decisions.reduce((worst, one) => (isLooser(worst.consent, one.consent) ? one : worst));
-  return { ...decision, runs: line.runs };
+  const { consent, because } = decisions.reduce((worst, one) => (isLooser(worst.consent, one.consent) ? one : worst));
+  // With variables or input, the same words may do anything.
+  const isPlain = stdin === "" && Object.keys(env).length === 0;
+  return { consent, because, runs: line.runs, ...(isPlain ? present({ grants: line.grants }) : {}) };
 }
 
 /** All of a request in one text for the question: consent to one request is not consent to another. */
-export function shownCommand({ command, cwd, env = {}, stdin = "", network }: ExecToolRequest): string {
+export function shownCommand({ command, cwd, env = {}, stdin = "", network, granted }: ExecToolRequest): string {
   const assignments = Object.entries(env).map(([name, value]) => `${name}=${quoted(value)}`);
   const beside = [
     ...(cwd === undefined ? [] : [`in ${quoted(cwd)}`]),
@@ -171,6 +189,9 @@ export function shownCommand({ command, cwd, env = {}, stdin = "", network }: Ex
     ...(network === undefined
       ? []
       : [`reaching only ${network.length === 0 ? "nothing" : network.map(quoted).join(", ")}`]),
+    ...(granted === undefined
+      ? []
+      : [`reaching also ${granted === true ? "all of its worker's hosts" : granted.map(quoted).join(", ")}`]),
   ];
   // Otherwise a command that ends like such a note could be confused with another command that has this note.
   if (beside.length === 0) return command.includes("\n(") ? `${command}\n(nothing beside it)` : command;
@@ -192,18 +213,19 @@ function quoted(text: string): string {
  * blocked, or that needs consent and does not get it. `refuseUnfit` is called before a person is asked.
  */
 export async function agreedCommand(
-  asked: ExecToolRequest,
-  rules: ShellRules,
+  wanted: ExecToolRequest,
+  { rules, sandbox }: { readonly rules: ShellRules; readonly sandbox: Sandbox },
   ask: AskConsent,
-  refuseUnfit: () => Promise<void>,
+  refuseUnfit: (request: ExecToolRequest) => Promise<void>,
   signal: AbortSignal,
 ): Promise<ExecToolRequest> {
+  const asked = withPackages(wanted, sandbox);
   const decision = shellConsent(asked, rules);
-  const request = { ...asked, command: decision.runs };
+  const request = { ...asked, command: decision.runs, granted: decision.grants?.network };
   const why = describeShellDecision(decision);
   if (decision.consent === "blocked") throw new ToolRefusal("COMMAND_BLOCKED", why);
   if (decision.consent !== "ask") return request;
-  await refuseUnfit();
+  await refuseUnfit(request);
   const what = { operations: ["exec"], paths: [], command: shownCommand(request), line: request.command } as const;
   await ask(what, { sentence: why }, signal);
   return request;

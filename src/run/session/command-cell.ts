@@ -11,7 +11,7 @@ import { canStartCommands } from "../../isolation/plan/plan-for.ts";
 import type { SessionCell } from "../../isolation/port/cell.ts";
 import { EngineAbsent, EngineTrouble } from "../../isolation/port/driver.ts";
 import { within } from "../../platform/within.ts";
-import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
+import { commandSandbox, grantedSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { type ExecFacts, hintsFor } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
@@ -132,16 +132,25 @@ export class CommandCell implements Commands, AsyncDisposable {
     const bounds = { id: String(this.#commandCount), leftMs: job.deadline - begunAt, onOutput };
     const command = checkedCommand(request, stage.sandbox, opened.plan, bounds);
     const limit = request.network ?? null;
-    using _ = network.limitTo(limit);
+    // What earlier commands left there would have the hosts too.
+    if (request.granted !== undefined && !(await opened.cell.signalAll("SIGKILL")))
+      return await this.#withoutOthers(request, signal, onOutput);
+    using _ = network.limitTo(limit, request.granted);
     const ended = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
     const result = (await opened.isOverDisk()) ? { ...ended, status: "disk_limit" as const, cellUsable: false } : ended;
     if (result.trouble !== null) this.#tell(result.trouble);
     if (!result.cellUsable) await this.#close();
     const cellReplaced = replaced || !result.cellUsable;
     // Hosts may have been granted or revoked since the cell was opened, and this command may have fewer.
-    const { sandbox } = stage;
+    const sandbox = grantedSandbox(stage.sandbox, request.granted);
     const facts = { ...opened.facts, network: (limit === null ? sandbox : commandSandbox(sandbox, limit)).network };
     return answerOf(result, facts, { cellReplaced, durationMs: Math.round(env.now() - begunAt) });
+  }
+
+  /** In a cell in which nothing can be left. */
+  async #withoutOthers(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
+    await this.#close();
+    return { ...(await this.#execNow(request, signal, onOutput)), cellReplaced: true };
   }
 
   /** Removes a cell that has ended by itself since the last command, or is out of date. True if it did. */

@@ -277,8 +277,10 @@ export class SessionHands implements Hands, Disposable {
   ): Promise<ExecToolAnswer> {
     const { job, env, cell, over } = this.#request;
     const volumes = async () => (await knownFacts(job.worker, env).catch(() => null))?.volumes ?? [];
-    const refuse = () => refuseUnfit(asked, this.#request.stage.sandbox, volumes);
-    const request = await agreedCommand(asked, job.worker.shellRules, this.#ask, refuse, signal);
+    const { sandbox } = this.#request.stage;
+    const refuse = (request: ExecToolRequest) => refuseUnfit(request, sandbox, volumes);
+    const under = { rules: job.worker.shellRules, sandbox };
+    const request = await agreedCommand(asked, under, this.#ask, refuse, signal);
     const stopped = AbortSignal.any([signal, job.signal, over]);
     await env.grants.look();
     return await cell.exec(request, stopped, onOutput);
