@@ -24,6 +24,8 @@ export type { Plan } from "./isolation/plan/plan.ts";
 export { EngineTrouble } from "./isolation/port/driver.ts";
 export { EngineUnavailableError, type UnavailableReason } from "./isolation/port/engine.ts";
 export { ImageBuildError } from "./isolation/port/images.ts";
+// Documents without a project.
+export { type Converted, type ConvertRequest, convert } from "./library/convert.ts";
 export type { FileSandbox } from "./library/file-sandbox.ts";
 export type { OpenedProject, PolicyChoice, ProjectMap, ProjectRun, WorkerPlan } from "./library/opened-project.ts";
 // Begin here.
@@ -53,6 +55,7 @@ export type {
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
 export type { Approval, ApprovalAnswer } from "./operations/approvals.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
+export type { ConvertedFile } from "./operations/convert/converted.ts";
 export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
 export type {
   AppliedChangeset,

@@ -72,6 +72,8 @@ export type RequestErrorCode =
   | "UNKNOWN_VALUE"
   /** A file to attach does not exist, or is not a regular file. */
   | "ATTACHMENT"
+  /** What is to be converted is not there, or the folder of the results does not fit. */
+  | "CONVERSION"
   /** The worker takes no arguments. */
   | "ARGUMENTS"
   /** The worker may not have what its file asks for. */
@@ -100,8 +102,14 @@ export class RequestError extends Error {
   /** Every violation, in code and in words; empty if no sandbox rule is the reason. */
   readonly violations: readonly DescribedViolation[];
 
-  constructor(code: RequestErrorCode, asked: string, message: string, violations: readonly DescribedViolation[] = []) {
-    super(message);
+  constructor(
+    code: RequestErrorCode,
+    asked: string,
+    message: string,
+    violations: readonly DescribedViolation[] = [],
+    options: ErrorOptions = {},
+  ) {
+    super(message, options);
     this.code = code;
     this.asked = asked;
     this.violations = violations;

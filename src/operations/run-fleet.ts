@@ -10,8 +10,9 @@ import { type FleetEvent, type FleetSummary, type FleetTotals, totalsOf } from "
 import { type DryRun, dryRun } from "../fleet/running/fleet-parts.ts";
 import { itemRequests } from "../fleet/running/item-result.ts";
 import { inFleetSpan, openTracing } from "../platform/tracing.ts";
+import type { Emit } from "../run/model/events.ts";
 import { describeAll } from "../run/model/result.ts";
-import type { Corral } from "../run/open/corral.ts";
+import { type Corral, openCorralFor } from "../run/open/corral.ts";
 import { openPreview } from "../run/open/preview.ts";
 import { present } from "../text/present.ts";
 import type { FleetStart } from "./fleet-start.ts";
@@ -97,6 +98,34 @@ export async function dryRunFleet(
   const outcome = await dryRun({ spec, items, paths: pathsIn(requests.template), shown, signal }, environment);
   if (!outcome.ok) throw refusalOf(spec.worker, outcome);
   return outcome.dryRun;
+}
+
+/**
+ * Runs a fleet of a project that is opened for it alone, to its end or until it is stopped, for those who show no screen.
+ *
+ * @throws RequestError FLEET_REFUSED if nothing was run, EngineUnavailableError
+ */
+export async function ranAlone(
+  project: Project,
+  start: FleetStart,
+  {
+    machine,
+    emit,
+    onResult,
+    ...options
+  }: Pick<FleetRunOptions, "onEvent" | "stop"> & {
+    readonly machine: MachinePlace;
+    readonly emit?: Emit;
+    readonly onResult: (result: ItemResult) => void;
+  },
+): Promise<FleetSummary> {
+  await using corral = await openCorralFor(project, { ...machine, ...present({ emit }) });
+  const results = runFleet(corral, start, options);
+  for (;;) {
+    const next = await results.next();
+    if (next.done) return next.value;
+    onResult(next.value);
+  }
 }
 
 /** A new fleet in a program's words. What is absent is as on the command line. */

@@ -28,6 +28,7 @@ import type { Log } from "./logging/log.ts";
 import { type MeasuredProject, Metrics } from "./metrics/metrics.ts";
 import { loadPageFiles } from "./page/page-files.ts";
 import { projectNames, ServedProject, ServedProjects } from "./projects/served-project.ts";
+import { ServiceConversions } from "./work/conversions.ts";
 import { OpenSessions } from "./work/open-sessions.ts";
 import { ServiceFleets } from "./work/started-fleets.ts";
 import { StartedRuns } from "./work/started-runs.ts";
@@ -118,6 +119,10 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   );
   const fleets = new ServiceFleets({ logs, record: new FleetRecord(stateDir), log, metrics, hide, over: over.signal });
   const sessions = new OpenSessions(log, over.signal);
+  // Their files are on this machine, and no queue has their fleets.
+  const local = { stateDir, engineEnv: { ...env, CORRAL_QUEUE: "" } };
+  const converting = { machine: local, log, metrics, hide, over: over.signal };
+  const conversions = opening.use(await ServiceConversions.open(converting));
   const unended = await unendedOf(opened, fleets, log);
   await logs.prepare({ type: "interrupted" }, new Set([...unended.values()].flat()));
   const served = {
@@ -127,6 +132,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     runs,
     fleets,
     sessions,
+    conversions,
     logs,
     uploads,
     uploadShares,
@@ -160,7 +166,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const removal = setInterval(() => void endRemoved(listener, tokens), REMOVED_MS).unref();
   opening.defer(() => clearInterval(removal));
   // After a service that was killed its containers are removed, and its fleets continue.
-  void resume(unended, fleets, { stateDir, engineEnv: env }, log);
+  void resume(unended, { fleets, conversions }, { stateDir, engineEnv: env }, log);
   const rest = opening.move();
   return {
     address: listener.address,
@@ -169,7 +175,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     async [Symbol.asyncDispose]() {
       await using _ = rest;
       over.abort(new Error("the service is being stopped"));
-      await Promise.all([listener.close(GRACE_MS), sessions.end(), runs.idle(), fleets.idle()]);
+      await Promise.all([listener.close(GRACE_MS), sessions.end(), runs.idle(), fleets.idle(), conversions.idle()]);
     },
   };
 }
@@ -196,7 +202,7 @@ async function unendedOf(projects: readonly ServedProject[], fleets: ServiceFlee
 
 async function resume(
   unended: Unended,
-  fleets: ServiceFleets,
+  { fleets, conversions }: { readonly fleets: ServiceFleets; readonly conversions: ServiceConversions },
   machine: Parameters<typeof reapCells>[0],
   log: Log,
 ): Promise<void> {
@@ -206,6 +212,7 @@ async function resume(
     log.warn({ error: (error as Error).name }, "the Engine does not answer: runs will be refused until it does");
   }
   for (const [project, ids] of unended) await fleets.resume(project, ids);
+  await conversions.removeLeft();
 }
 
 /** Each folder once. Their files are checked now, so that a service does not begin with projects that cannot run. */

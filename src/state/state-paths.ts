@@ -41,6 +41,8 @@ export function statePaths(stateDir: string) {
     inbox: join(stateDir, "inbox"),
     /** Tokens, events and fleets of `corral serve`. */
     service: join(stateDir, "service"),
+    /** The project of the conversions of `corral serve`. It has no files: those of its clients are elsewhere. */
+    conversions: join(stateDir, "service", "conversions"),
     /** Node's compile cache of the command line. */
     compiled: join(stateDir, "compiled"),
   };

@@ -79,6 +79,8 @@ describe("corral convert", () => {
     ]);
     const byFile = (all: readonly Line[]) => all.map(({ file, verdict }) => `${file} ${verdict}`).toSorted();
     expect(byFile(linesOf(stdout))).toEqual(byFile(lines));
+    expect(stderr).toContain("corral: bomb.gz not possible: bomb: it unpacks to more bytes than its limit\n");
+    expect(stderr).not.toContain("exit code");
     expect(stderr).toContain("7 files done, 3 not possible (2 damaged, 1 bomb); out/report.html has each");
     expect((await readdir(join(folder.dir, "out"))).toSorted()).toEqual([
       "caf%E9",
@@ -101,12 +103,17 @@ describe("corral convert", () => {
     expect((await folder.corral(["changes", "ls"])).stdout).not.toContain("bomb");
   });
 
-  it("runs again only what was not done", async () => {
+  it("runs again only what is new, and with --retry what was not possible", async () => {
     await writeFile(join(folder.dir, "in/later"), "later\n");
-    const { stderr } = await folder.corral(TEXT);
-    const lines = linesOf(await words("out/results.jsonl"));
-    const ran = lines.filter(({ cached }) => !cached).map(({ file }) => file);
-    expect(ran, stderr).toEqual(["bomb.gz", "broken.docx", "later", "only-header.pdf"]);
+    const ran = async (more: readonly string[]) => {
+      const { status, stderr } = await folder.corral([...TEXT, ...more]);
+      expect(status, stderr).toBe(1);
+      const lines = linesOf(await words("out/results.jsonl"));
+      expect(lines.map(({ reason }) => reason).filter((reason) => reason !== null)).toHaveLength(3);
+      return lines.filter(({ cached }) => !cached).map(({ file }) => file);
+    };
+    expect(await ran([])).toEqual(["later"]);
+    expect((await ran(["--retry"])).toSorted()).toEqual(["bomb.gz", "broken.docx", "only-header.pdf"]);
   });
 
   it("builds a PDF of pixels, of what another container has read", async () => {

@@ -448,6 +448,128 @@ class ChangesetList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    id: str
+    """The id of a conversion."""
+    to: Literal["text", "pdf", "safe-pdf", "png", "parts", "facts"] | str
+    state: Literal["running", "done", "stopped"] | str
+    """stopped: it ended before its files were converted."""
+    started_at: str
+    """ISO 8601, UTC."""
+    ended_at: str | None
+    why: str | None
+    """Why it has stopped."""
+    counts: ConversionCounts
+    """Of its files; what is in none of the others waits or runs."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Conversion")
+        return cls(
+            id=d.as_text(o.get("id"), "Conversion.id"),
+            to=d.as_text(o.get("to"), "Conversion.to"),
+            state=d.as_text(o.get("state"), "Conversion.state"),
+            started_at=d.as_text(o.get("startedAt"), "Conversion.startedAt"),
+            ended_at=d.optional(d.as_text)(o.get("endedAt"), "Conversion.endedAt"),
+            why=d.optional(d.as_text)(o.get("why"), "Conversion.why"),
+            counts=ConversionCounts.read(o.get("counts"), "Conversion.counts"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionCounts:
+    total: int
+    done: int
+    not_possible: int
+    refused: int
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ConversionCounts")
+        return cls(
+            total=d.as_integer(o.get("total"), "ConversionCounts.total"),
+            done=d.as_integer(o.get("done"), "ConversionCounts.done"),
+            not_possible=d.as_integer(o.get("notPossible"), "ConversionCounts.notPossible"),
+            refused=d.as_integer(o.get("refused"), "ConversionCounts.refused"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+class ConversionOrder(TypedDict, total=False):
+    to: Required[Literal["text", "pdf", "safe-pdf", "png", "parts", "facts"]]
+    """What to make of each file."""
+    ocr: NotRequired[str]
+    """Read pictures too, in this language."""
+    dpi: NotRequired[int]
+    """Pixels an inch."""
+    passwords: NotRequired[list[str]]
+    """Tried for what is encrypted; each container gets all."""
+    timeoutMs: NotRequired[int]
+    """Of one file; absent: grows with its size."""
+    memoryBytes: NotRequired[int]
+    """As timeoutMs."""
+    diskBytes: NotRequired[int]
+    """As timeoutMs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertedFile:
+    file: str
+    """Its name, as it was sent."""
+    folder: str
+    """The folder of its results."""
+    verdict: Literal["done", "not possible", "refused"] | str | None
+    """Null: it waits or runs."""
+    reason: str | None
+    """encrypted, damaged, unknown type, bomb, timed out, …."""
+    words: str | None
+    type: str | None
+    files: list[str]
+    """What is in the folder, at most 100: `path` of conversions.file is FOLDER/FILE."""
+    pages: int | None
+    notes: list[str]
+    duration_ms: float
+    memory_bytes_peak: float | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ConvertedFile")
+        return cls(
+            file=d.as_text(o.get("file"), "ConvertedFile.file"),
+            folder=d.as_text(o.get("folder"), "ConvertedFile.folder"),
+            verdict=d.optional(d.as_text)(o.get("verdict"), "ConvertedFile.verdict"),
+            reason=d.optional(d.as_text)(o.get("reason"), "ConvertedFile.reason"),
+            words=d.optional(d.as_text)(o.get("words"), "ConvertedFile.words"),
+            type=d.optional(d.as_text)(o.get("type"), "ConvertedFile.type"),
+            files=d.list_of(d.as_text)(o.get("files"), "ConvertedFile.files"),
+            pages=d.optional(d.as_integer)(o.get("pages"), "ConvertedFile.pages"),
+            notes=d.list_of(d.as_text)(o.get("notes"), "ConvertedFile.notes"),
+            duration_ms=d.as_number(o.get("durationMs"), "ConvertedFile.durationMs"),
+            memory_bytes_peak=d.optional(d.as_number)(o.get("memoryBytesPeak"), "ConvertedFile.memoryBytesPeak"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeniedTraffic:
     to: str
     count: int
@@ -1991,6 +2113,44 @@ class SettledSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownConversion:
+    id: str
+    """The id of a conversion."""
+    to: Literal["text", "pdf", "safe-pdf", "png", "parts", "facts"] | str
+    state: Literal["running", "done", "stopped"] | str
+    """stopped: it ended before its files were converted."""
+    started_at: str
+    """ISO 8601, UTC."""
+    ended_at: str | None
+    why: str | None
+    """Why it has stopped."""
+    counts: ConversionCounts
+    """Of its files; what is in none of the others waits or runs."""
+    files: list[ConvertedFile]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ShownConversion")
+        return cls(
+            id=d.as_text(o.get("id"), "ShownConversion.id"),
+            to=d.as_text(o.get("to"), "ShownConversion.to"),
+            state=d.as_text(o.get("state"), "ShownConversion.state"),
+            started_at=d.as_text(o.get("startedAt"), "ShownConversion.startedAt"),
+            ended_at=d.optional(d.as_text)(o.get("endedAt"), "ShownConversion.endedAt"),
+            why=d.optional(d.as_text)(o.get("why"), "ShownConversion.why"),
+            counts=ConversionCounts.read(o.get("counts"), "ShownConversion.counts"),
+            files=d.list_of(ConvertedFile.read)(o.get("files"), "ShownConversion.files"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFleet:
     id: str
     """The id of a fleet."""
@@ -2074,6 +2234,26 @@ class ShownItem:
             result=d.optional(ItemResult.read)(o.get("result"), "ShownItem.result"),
             streams=d.as_object(o.get("streams"), "ShownItem.streams"),
             attempts=d.list_of(EarlierAttempt.read)(o.get("attempts"), "ShownItem.attempts"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedConversion:
+    conversion: str
+    """The id of a conversion."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "StartedConversion")
+        return cls(
+            conversion=d.as_text(o.get("conversion"), "StartedConversion.conversion"),
             raw=o,
         )
 

@@ -15,6 +15,7 @@ export function addConvert({ does, terminal, verb }: Frame): void {
     .option("--disk <size>", "let a file become at most this much (grows with its size, from 1g)")
     .option("--concurrency <n>", "convert so many files at once, or auto")
     .option("--no-cache", "convert every file, even if its result is there")
+    .option("--retry", "convert again what was not possible or refused the last time")
     .option("--init <dir>", "write the workers and programs that do all this as a project, and convert nothing")
     .addOption(policy())
     .addOption(driver())
@@ -40,7 +41,8 @@ facts     what it is and has, as JSON
 
 OUT/results.jsonl and OUT/report.html say of each file: done,
 not possible and why, or refused. The same command again
-converts what is new or was not done.
+converts what is new or has changed, and what ran out of
+time, failed or was refused.
 
 Exit status:
   0    every file is done

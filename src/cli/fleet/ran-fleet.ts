@@ -191,6 +191,8 @@ export interface WatchOptions extends ElsewhereOptions {
 export interface FleetFollower {
   /** With `json`, what is printed of a result, with its line break; empty: nothing. */
   readonly lineOf?: (result: ItemResult) => string;
+  /** What people are shown of a result; absent: as it is. */
+  readonly shownAs?: (result: ItemResult) => ItemResult;
   /** In place of the summary on the screen. */
   readonly onEnded?: (summary: FleetSummary) => void;
 }
@@ -204,13 +206,13 @@ export async function ranFleet(
   options: WatchOptions,
   terminal: Terminal,
   start: FleetStart,
-  { onEnded, lineOf = jsonLine }: FleetFollower = {},
+  { onEnded, lineOf = jsonLine, shownAs }: FleetFollower = {},
 ): Promise<number> {
   const { json, events: target, notify, junit } = options;
   if (json && target === "-") throw new UsageError("--json and --events - cannot both write to standard output");
   const command = notify === undefined ? null : commandWords(notify);
   await using report = junit === undefined ? null : await openJunitFile(junit, terminal);
-  using screen = await fleetScreenFor(terminal, options, lineOf);
+  using screen = await fleetScreenFor(terminal, options, { lineOf, ...present({ shownAs }) });
   const lost = (why: string): void => screen.tell(`corral: warning: --events ${target}: ${why}`);
   await using events = target === undefined ? null : new EventLines(EventSink.open(target, terminal, lost));
   const [drain, stop] = [new AbortController(), new AbortController()];
@@ -320,26 +322,19 @@ async function writeJunit(file: FileHandle, fleet: string, place: FleetPlace): P
 export async function fleetScreenFor(
   terminal: Terminal,
   { json, events }: { readonly json?: boolean; readonly events?: string },
-  lineOf: (result: ItemResult) => string = jsonLine,
+  { lineOf = jsonLine, shownAs = (result) => result }: Pick<FleetFollower, "lineOf" | "shownAs"> = {},
 ): Promise<FleetScreen> {
-  if (!json && events !== "-") return await screenForPeople(terminal);
+  const isForPeople = !json && events !== "-";
   // Lines that scroll through the same terminal would tear a drawing apart.
-  const people = terminal.stdout.isTTY ? new PlainFleetScreen(terminal) : await screenForPeople(terminal);
-  return json ? jsonScreen(terminal, people, lineOf) : people;
-}
-
-async function screenForPeople(terminal: Terminal): Promise<FleetScreen> {
-  if (!terminal.stderr.isTTY) return new PlainFleetScreen(terminal);
-  const { LiveFleetScreen } = await import("./live-screen.ts");
-  return new LiveFleetScreen(terminal);
-}
-
-/** One line of JSON on standard output for each result that counts, and nothing else there; people have another screen. */
-function jsonScreen({ stdout }: Terminal, people: FleetScreen, lineOf: (result: ItemResult) => string): FleetScreen {
+  const isPlain = !terminal.stderr.isTTY || (!isForPeople && terminal.stdout.isTTY);
+  const people = isPlain
+    ? new PlainFleetScreen(terminal)
+    : new (await import("./live-screen.ts")).LiveFleetScreen(terminal);
   return {
     see(event) {
-      if (event.type === "settled" && event.retryInMs === null) stdout.write(lineOf(event.result));
-      people.see(event);
+      if (event.type !== "settled") return people.see(event);
+      if (json && event.retryInMs === null) terminal.stdout.write(lineOf(event.result));
+      people.see({ ...event, result: shownAs(event.result) });
     },
     tell: (line) => people.tell(line),
     end: (summary) => people.end(summary),

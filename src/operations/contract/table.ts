@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { approvalOperations } from "./approvals.ts";
 import { changesetOperations } from "./changesets.ts";
+import { conversionOperations } from "./conversions.ts";
 import { fleetOperations } from "./fleets.ts";
 import type { Offered, Shown } from "./operation.ts";
 import { hostOperations, projectOperations, sessionOperations } from "./projects.ts";
@@ -13,6 +14,7 @@ export const CONTRACT = {
   ...projectOperations,
   ...runOperations,
   ...fleetOperations,
+  ...conversionOperations,
   ...changesetOperations,
   ...approvalOperations,
   ...sessionOperations,

@@ -36,10 +36,10 @@ export function inSizeClasses(
 /** What a user may say beside the target. */
 export interface ConversionOptions {
   readonly to: ConversionTarget;
-  /** As in a worker's file; absent: what the size of a file allows. */
-  readonly timeout?: string;
-  readonly memory?: string;
-  readonly disk?: string;
+  /** Of one file; absent: what its size allows. */
+  readonly timeoutMs?: number;
+  readonly memoryBytes?: number;
+  readonly diskBytes?: number;
   /** Languages of tesseract: `eng+deu`. */
   readonly ocr?: string;
   readonly dpi?: number;
@@ -72,8 +72,10 @@ export async function conversionTexts(
 /** The folder of the project below `templates/`. */
 export const PROJECT = "convert";
 
-function limitsFor({ limits }: SizeClass, { timeout, memory, disk }: ConversionOptions) {
-  return { ...limits, ...present({ timeout, memory, disk }) };
+/** As a worker's file has them. */
+function limitsFor({ limits }: SizeClass, { timeoutMs, memoryBytes, diskBytes }: ConversionOptions) {
+  const timeout = timeoutMs === undefined ? undefined : `${timeoutMs}ms`;
+  return { ...limits, ...present({ timeout, memory: memoryBytes, disk: diskBytes }) };
 }
 
 export interface FilesToConvert {
@@ -124,7 +126,8 @@ export function conversionStart(
     // Without it an item would read the results of the others.
     allowRead: ["/program", "{folder}"],
     allowWrite: ["{folder}"],
-    input: { folder: "{folder}", seconds, max_bytes: unpackedBytes, ...present({ ocr, dpi }) },
+    // A verdict that would be the same again is a result, so that it is not found out again.
+    input: { folder: "{folder}", seconds, max_bytes: unpackedBytes, verdict_is_result: true, ...present({ ocr, dpi }) },
   };
   return {
     kind: "new",

@@ -87,6 +87,15 @@ export function convertedFile(result: ItemResult): ConvertedFile | null {
   return { ...none, verdict: "not possible", reason, words: lineOf(said.words, MAX_WORDS) };
 }
 
+/** The result as a person reads it while files are converted: one from which nothing could be made is no success, whichever way its container ended. */
+export function shownResult(result: ItemResult): ItemResult {
+  const file = convertedFile(result);
+  if (file === null || file.verdict !== "not possible") return result;
+  const { reason, words } = file;
+  const message = [reason, words].flatMap((one) => one ?? []).join(": ");
+  return { ...result, status: "not_possible", error: { code: reason ?? "other", message } };
+}
+
 const NO_VERDICT = "the program that reads it ended without a verdict";
 
 /** What Corral says of how a cell ended; null if its program has said more. */

@@ -6,6 +6,12 @@ export const TARGETS = ["text", "pdf", "safe-pdf", "png", "parts", "facts"] as c
 
 export type ConversionTarget = (typeof TARGETS)[number];
 
+/** Languages of tesseract: `eng`, `eng+deu`. */
+export const OCR_LANGUAGES = /^[A-Za-z_]{2,20}(\+[A-Za-z_]{2,20}){0,9}$/;
+
+/** Pixels an inch. */
+export const DPI = { least: 36, most: 600 } as const;
+
 /** A name on the disk has at most 255 bytes, and what is written beside it may add some. */
 const MAX_NAME_BYTES = 200;
 const KEPT_NAME_BYTES = 120;

@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import tar from "tar-stream";
 import {
   type Approval,
   decideApproval,
@@ -16,6 +14,7 @@ import { showRun } from "../../operations/runs.ts";
 import type { LiveGrant } from "../../state/live-grants.ts";
 import { present } from "../../text/present.ts";
 import type { Handlers } from "../http/router.ts";
+import { tarOf } from "../http/tar.ts";
 import type { Served } from "./owned.ts";
 
 export function changesetHandlers({ projects, changesets }: Served): Handlers<"changesets"> {
@@ -62,52 +61,6 @@ export function changesetHandlers({ projects, changesets }: Served): Handlers<"c
       return { id: changeset, outcome: "discarded" };
     },
   };
-}
-
-/** A regular file or a directory of an archive. */
-interface TarEntry {
-  readonly path: string;
-  readonly type: "file" | "directory";
-  readonly bytes: number;
-  readonly mode: number;
-  readonly content: AsyncIterable<Buffer>;
-}
-
-/** Packs entries as they are read. Paths are relative and none leads up; users, groups and times are left out. */
-async function* tarOf(entries: AsyncIterable<TarEntry>): AsyncGenerator<Buffer, void, undefined> {
-  const pack = tar.pack();
-  const packing = fill(pack, entries);
-  // It is reported by the end of the pack, at the latest.
-  packing.catch((error: Error) => pack.destroy(error));
-  try {
-    for await (const piece of pack) yield piece as Buffer;
-    await packing;
-  } finally {
-    pack.destroy();
-    await packing.catch(() => {});
-  }
-}
-
-async function fill(pack: tar.Pack, entries: AsyncIterable<TarEntry>): Promise<void> {
-  for await (const { path, type, bytes, mode, content } of entries) {
-    const name = path
-      .split("/")
-      .filter((part) => part !== "" && part !== "." && part !== "..")
-      .join("/");
-    // Not even a setuid bit; what was executable stays it.
-    const about = { name, mode: mode & 0o755, mtime: new Date(0), type, size: bytes };
-    if (type === "directory") {
-      pack.entry(about);
-      continue;
-    }
-    const entry = pack.entry(about);
-    for await (const piece of content) {
-      if (pack.destroyed) return;
-      if (!entry.write(piece)) await Promise.race([once(entry, "drain"), once(entry, "close"), once(pack, "close")]);
-    }
-    entry.end("");
-  }
-  pack.finalize();
 }
 
 const DEFAULT_LISTED = 100;

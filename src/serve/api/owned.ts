@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { RunRecord } from "../../history/run-record.ts";
 import type { Changesets } from "../../operations/changesets.ts";
 import { findFleet, type ListedFleet, type QueueMachines } from "../../operations/fleets.ts";
@@ -11,7 +12,7 @@ import { ServiceFault } from "../http/fault.ts";
 import { permits, type Sent, type ServiceCaller } from "../http/router.ts";
 import type { Shares } from "../http/shares.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { Fleets, Runs, Sessions } from "../model/work.ts";
+import type { Conversions, Fleets, Runs, Sessions } from "../model/work.ts";
 import type { ServedProject, ServedProjects } from "../projects/served-project.ts";
 
 /* Ids of other projects of the same state directory are unknown here, as if there were no such thing. */
@@ -58,6 +59,14 @@ export function refusePolicy(policy: string | undefined, caller: ServiceCaller):
     throw new ServiceFault(403, "FORBIDDEN", "another policy than the project's needs a token with the role admin");
 }
 
+/** Until something has ended, the client has gone, or so many seconds have passed. */
+export async function waited(ending: Promise<void>, seconds: number, gone: AbortSignal): Promise<void> {
+  const timer = new AbortController();
+  const signal = AbortSignal.any([gone, timer.signal]);
+  await Promise.race([ending.catch(() => {}), sleep(seconds * 1000, undefined, { signal }).catch(() => {})]);
+  timer.abort();
+}
+
 /** The events of a run or a fleet, after the last one that the client has. It ends with the last. Null: there are no more. */
 export async function eventsOf(
   id: string,
@@ -97,6 +106,7 @@ export interface Served {
   readonly runs: Runs;
   readonly fleets: Fleets;
   readonly sessions: Sessions;
+  readonly conversions: Conversions;
   readonly logs: EventLogs;
   readonly uploads: UploadFolder;
   /** Bytes of uploads on the disk. */

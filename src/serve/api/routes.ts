@@ -12,6 +12,7 @@ import { type Handlers, permits, type Route } from "../http/router.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 import { approvalHandlers, changesetHandlers, grantHandlers } from "./consent.ts";
+import { conversionHandlers } from "./conversions.ts";
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
 import type { Served } from "./owned.ts";
@@ -27,6 +28,7 @@ export function routesOf(served: Served, engineEnv: Env, version: string): Route
     ...projectHandlers(served, engineEnv),
     ...runHandlers(served),
     ...fleetHandlers(served),
+    ...conversionHandlers(served),
     ...changesetHandlers(served),
     ...approvalHandlers(served),
     ...grantHandlers(served),

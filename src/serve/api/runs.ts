@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { RecordedCall, RunRecord } from "../../history/run-record.ts";
 import { runOperations } from "../../operations/contract/runs.ts";
 import type { AnswerOf, Given } from "../../operations/contract/table.ts";
@@ -9,7 +8,7 @@ import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
 import { checkedInput, type Handlers } from "../http/router.ts";
 import { ownerOf } from "../http/shares.ts";
-import { eventsOf, ownedRun, refusePolicy, refuseStopping, type Served } from "./owned.ts";
+import { eventsOf, ownedRun, refusePolicy, refuseStopping, type Served, waited } from "./owned.ts";
 
 type Order = Given<"runs.start", "body">;
 
@@ -109,13 +108,6 @@ function shownRun({ owner: _, project: __, ...record }: RunRecord, project: stri
 /** Of the whole tree, without its root. */
 function countOf({ calls }: Pick<RecordedCall, "calls">): number {
   return calls.reduce((sum, call) => sum + 1 + countOf(call), 0);
-}
-
-async function waited(ending: Promise<void>, seconds: number, gone: AbortSignal): Promise<void> {
-  const timer = new AbortController();
-  const signal = AbortSignal.any([gone, timer.signal]);
-  await Promise.race([ending.catch(() => {}), sleep(seconds * 1000, undefined, { signal }).catch(() => {})]);
-  timer.abort();
 }
 
 async function* bytesOf(output: AsyncIterable<{ readonly bytes: Buffer; readonly missingBytes: number }>) {

@@ -93,6 +93,8 @@ export type ServiceCode =
   | "STOPPING"
   | "UNKNOWN_PROJECT"
   | "UNKNOWN_SESSION"
+  /** The service has removed it, or is another one since. */
+  | "UNKNOWN_CONVERSION"
   /** The service did not start it, or has removed its events. */
   | "NO_EVENTS"
   /** Its result is not there yet. */
@@ -141,6 +143,7 @@ const KNOWN: readonly (readonly [ErrorKind, Status, string])[] = [
 const STATUSES: Partial<Record<RequestErrorCode, Status>> = {
   AMBIGUOUS_ID: 400,
   ATTACHMENT: 400,
+  CONVERSION: 400,
   ARGUMENTS: 400,
   UNKNOWN_VALUE: 400,
   WRONG_ANSWER: 400,

@@ -1,7 +1,11 @@
+import type { ResultEntry } from "../../files/host/results-folder.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
+import type { ConversionOptions } from "../../operations/convert/conversion.ts";
+import type { SourceFile } from "../../operations/convert/source-files.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import type { Corral } from "../../run/open/corral.ts";
+import type { UploadBatch } from "../../state/service/upload-folder.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 
@@ -49,4 +53,33 @@ export interface Sessions {
   runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult>;
   /** Ends it, and applies the changes for which there is consent; null if there are none. @throws ServiceFault UNKNOWN_SESSION */
   finish(id: string): Promise<SettledChanges | null>;
+}
+
+/** The files are in the folder of the batch, which belongs to the conversion from now on. */
+export interface ConversionOrder extends Omit<ConversionOptions, "policy"> {
+  readonly files: readonly SourceFile[];
+  readonly batch: UploadBatch;
+}
+
+/** A conversion as clients see it. */
+export type ShownConversion = AnswerOf<"conversions.show">;
+
+/** The conversions of the service, as the routes use them. */
+export interface Conversions {
+  /** The newest first. */
+  readonly all: readonly ShownConversion[];
+  /** Before files come. @throws ServiceFault TOO_MANY */
+  refuseMore(): void;
+  /** Answers with its id when it has begun. */
+  start(order: ConversionOrder): Promise<string>;
+  /** @throws ServiceFault UNKNOWN_CONVERSION */
+  find(id: string): ShownConversion;
+  /** When it has ended; null: it has. @throws ServiceFault UNKNOWN_CONVERSION */
+  ending(id: string): Promise<void> | null;
+  /** @throws ServiceFault UNKNOWN_CONVERSION, NOT_FOUND */
+  file(id: string, path: string): ResultEntry;
+  /** @throws ServiceFault UNKNOWN_CONVERSION */
+  files(id: string): AsyncIterable<ResultEntry>;
+  /** Stops it, and removes its files. @throws ServiceFault UNKNOWN_CONVERSION */
+  remove(id: string): Promise<void>;
 }

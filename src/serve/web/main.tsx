@@ -17,6 +17,7 @@ import { KeyboardHelp } from "./components/dialog.tsx";
 import { EmptyState, type Toast, Toasts } from "./components/notes.tsx";
 import { Audit } from "./pages/audit/audit.tsx";
 import { ChangesetsPage } from "./pages/changesets/changesets.tsx";
+import { ConvertPage } from "./pages/convert/convert.tsx";
 import { FleetsPage } from "./pages/fleets/fleets.tsx";
 import { Inbox } from "./pages/inbox/inbox.tsx";
 import { MachinePage } from "./pages/machine/machine.tsx";
@@ -57,6 +58,7 @@ const PAGES: readonly PageEntry[] = [
   { name: "changesets", title: "Changesets", key: "c", Page: ChangesetsPage },
   { name: "fleets", title: "Fleets", key: "f", Page: FleetsPage },
   { name: "workers", title: "Workers", key: "w", Page: Workers },
+  { name: "convert", title: "Convert", key: "v", Page: ConvertPage },
   { name: "audit", title: "Audit", key: "a", Page: Audit },
   { name: "machine", title: "Machine", key: "m", Page: MachinePage },
 ];

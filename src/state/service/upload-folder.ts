@@ -80,6 +80,16 @@ export class UploadBatch implements AsyncDisposable {
     return path;
   }
 
+  /** The folder of its files. What is made of them may lie there too, below names that are no numbers, and goes with it. */
+  get dir(): string {
+    return this.#dir;
+  }
+
+  /** Counts what was made of them. False: there is no room for it. */
+  take(bytes: number): boolean {
+    return this.#room.take(bytes);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await rm(this.#dir, { recursive: true, force: true });
     this.#room[Symbol.dispose]();

@@ -26,6 +26,7 @@ class Work:
         self.file = file
         self.scratch = os.path.join(self.out, "%scratch")
         self.ocr = asked.get("ocr")
+        self.verdict_is_result = asked.get("verdict_is_result") is True
         self.dpi = int(asked.get("dpi") or 150)
         self.type = None
         self.notes = []

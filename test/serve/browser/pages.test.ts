@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
@@ -6,6 +7,9 @@ import { makeLargeFleet } from "../large-fleet.ts";
 import { startService, type TestService } from "../service-client.ts";
 import { NO_CHROMIUM, openBrowser } from "./chromium.ts";
 import { accessibilityFaults, overflow, signedIn, type TestPage, THEMES, WIDTHS } from "./page.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: what runs in the page has other types than what runs in Node.
+declare const window: any;
 
 let project: CliProject;
 let service: TestService;
@@ -69,6 +73,7 @@ const places = (): string[] => [
   `#/changesets/${run}`,
   "#/workers",
   `#/workers/${name}/caller`,
+  "#/convert",
   "#/audit",
   "#/machine",
   "#/nothing",
@@ -121,6 +126,40 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     await expect.poll(() => page.url()).toContain("search=%2F00012");
     await page.reload();
     await expect.poll(() => items.count()).toBe(10);
+  });
+
+  it("converts what is dropped on it, says what became of each file, and saves what was made as a file to save", async () => {
+    await shown.anew();
+    const { page } = shown;
+    await shown.go("#/convert");
+    const content = "<!doctype html><html><body><p>Words</p><script>top.taken = 1</script></body></html>";
+    const dropped = await page.evaluateHandle((html) => {
+      const transfer = new window.DataTransfer();
+      transfer.items.add(new File([html], "page.html"));
+      transfer.items.add(new File(["%PDF-1.4\n"], "broken.pdf"));
+      return transfer;
+    }, content);
+    await page.locator(".drop").dispatchEvent("drop", { dataTransfer: dropped });
+    await page.getByText("broken.pdf").waitFor();
+    await page.getByLabel("Make").selectOption("text");
+    await page.getByRole("button", { name: "Convert" }).click();
+    await page.getByText("1 done, 1 not possible, 0 refused").waitFor({ timeout: 60_000 });
+    await page.getByText("not possible: damaged").waitFor();
+    expect(await accessibilityFaults(page)).toEqual([]);
+    expect(await overflow(page)).toBeLessThanOrEqual(0);
+    const saving = page.waitForEvent("download");
+    await page.getByRole("button", { name: "text.txt" }).click();
+    const saved = await saving;
+    expect(saved.suggestedFilename()).toBe("text.txt");
+    expect(await readFile(await saved.path(), "utf8")).toContain("Words");
+    // Also by its own address it is only saved: nothing of it is shown in this place.
+    const [, id] = /#\/convert\/([0-9a-f]{12})/.exec(page.url()) ?? [];
+    const { headers } = await service.ask("GET", `/v1/conversions/${id}/file?path=report.html`);
+    expect(headers["content-disposition"]).toContain("attachment");
+    await page.getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByText("Nothing was converted yet.").waitFor();
+    expect(shown.troubles).toEqual([]);
   });
 
   it("paints no fleet with failures green, and names item, fleet and cause of changes that wait", async () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, AsyncIterator, Iterable, Literal, Mapping, Sequence, cast
 
 from .. import models
@@ -10,6 +11,7 @@ from .._request import Attachments, form_body, json_body, path_of, query_of
 from ..results import ItemResult, Listed, Result
 from .approvals import AsyncAnswering, AsyncApprovals, OnQuestion
 from .changesets import AsyncChangesets
+from .conversions import AsyncConversions, Target
 from .fleets import AsyncFleet, OnProgress
 from .runs import AsyncRun, OnEvent, OnOutput
 from .sessions import AsyncSession
@@ -42,6 +44,7 @@ class AsyncCorral:
         self.project = project
         self.approvals = AsyncApprovals(self)
         self.changesets = AsyncChangesets(self)
+        self.conversions = AsyncConversions(self)
 
     def __repr__(self) -> str:
         return f"AsyncCorral({str(self.wire.address)!r})"
@@ -271,6 +274,27 @@ class AsyncCorral:
         """Those that take part in the queue of the project, or of all projects: what each runs, and how fast."""
         answer = await self.wire.ask("GET", path_of("machines") + query_of(project=self.project_or(project)))
         return Listed.from_json(answer, "machines", models.QueueMachine.from_json)
+
+    # Conversions
+
+    async def convert(
+        self,
+        files: Attachments,
+        to: Target,
+        into: str | os.PathLike[str],
+        **how: Any,
+    ) -> models.ShownConversion:
+        """
+        Converts files, each in a container of its own, and writes the results into the folder `into`, which is made or is empty.
+        What became of each is in `files` of the answer; `how` is what `conversions.start` takes. The service keeps nothing of it.
+        """
+        id = await self.conversions.start(files, to, **how)
+        try:
+            shown = await self.conversions.wait(id)
+            await self.conversions.download(id, into)
+            return shown
+        finally:
+            await self.conversions.remove(id)
 
     # Sessions
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Iterator, Iterable, Literal, Mapping, Sequence, cast
 
 from .. import models
@@ -11,6 +12,7 @@ from .._request import Attachments, form_body, json_body, path_of, query_of
 from ..results import ItemResult, Listed, Result
 from .approvals import Answering, Approvals, OnQuestion
 from .changesets import Changesets
+from .conversions import Conversions, Target
 from .fleets import Fleet, OnProgress
 from .runs import Run, OnEvent, OnOutput
 from .sessions import Session
@@ -43,6 +45,7 @@ class Corral:
         self.project = project
         self.approvals = Approvals(self)
         self.changesets = Changesets(self)
+        self.conversions = Conversions(self)
 
     def __repr__(self) -> str:
         return f"Corral({str(self.wire.address)!r})"
@@ -272,6 +275,27 @@ class Corral:
         """Those that take part in the queue of the project, or of all projects: what each runs, and how fast."""
         answer = self.wire.ask("GET", path_of("machines") + query_of(project=self.project_or(project)))
         return Listed.from_json(answer, "machines", models.QueueMachine.from_json)
+
+    # Conversions
+
+    def convert(
+        self,
+        files: Attachments,
+        to: Target,
+        into: str | os.PathLike[str],
+        **how: Any,
+    ) -> models.ShownConversion:
+        """
+        Converts files, each in a container of its own, and writes the results into the folder `into`, which is made or is empty.
+        What became of each is in `files` of the answer; `how` is what `conversions.start` takes. The service keeps nothing of it.
+        """
+        id = self.conversions.start(files, to, **how)
+        try:
+            shown = self.conversions.wait(id)
+            self.conversions.download(id, into)
+            return shown
+        finally:
+            self.conversions.remove(id)
 
     # Sessions
 
