@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
@@ -61,7 +61,17 @@ export default defineConfig({
     // What a test waits for may come late on a busy machine; one that polls ends as soon as it is there.
     expect: { poll: { timeout: 30_000 } },
     projects: [
-      { extends: true, test: { name: "unit", include: unit, setupFiles: withoutEngine, sequence: { groupOrder: 0 } } },
+      {
+        extends: true,
+        test: {
+          name: "unit",
+          include: unit,
+          setupFiles: withoutEngine,
+          sequence: { groupOrder: 0 },
+          // They compute, and wait for little: each further process would only load and compile all modules once more.
+          maxWorkers: Math.min(4, availableParallelism()),
+        },
+      },
       // It stands for a server where there is none.
       ...(hasServer && !AT_LENGTH
         ? []

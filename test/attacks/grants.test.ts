@@ -6,7 +6,6 @@ import { makeHostFolder } from "../run/grants/host-folder.ts";
 import { type Person, personWho } from "../run/grants/person.ts";
 import { WORKER_UID } from "../run/project-fixture.ts";
 import { openSessionIn, type SessionFixture } from "../run/session/session-fixture.ts";
-import { isAgain } from "../tiers/again.ts";
 
 let host = "";
 let opened: SessionFixture | null = null;
@@ -119,7 +118,7 @@ describe("a directory that the project names, asked for by its place on the host
 });
 
 // Each is answered on the host.
-describe.skipIf(isAgain())("a worker that asks again and again", () => {
+describe("a worker that asks again and again", () => {
   it("is not asked about for ever", async () => {
     const person = personWho("no");
     const s = await open(person);

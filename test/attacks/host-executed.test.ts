@@ -15,6 +15,7 @@ import {
   WORKER_UID,
 } from "../run/project-fixture.ts";
 import { openSessionIn, type SessionFixture } from "../run/session/session-fixture.ts";
+import { isAgain } from "../tiers/again.ts";
 
 /*
  * A work tree of git is handed to a worker whose changes need no consent. Whatever it leaves there, the next program of the host
@@ -125,7 +126,8 @@ function person(answer: (request: ApprovalRequest) => boolean): Approver & { rea
   };
 }
 
-describe("what a worker leaves in a staged work tree", () => {
+// What is staged, and what tools write, the host judges: only mounts are another driver's.
+describe.skipIf(isAgain())("what a worker leaves in a staged work tree", () => {
   const rule = { approval: { rules: [{ decide: "approve", operation: ["write", "delete"], paths: ["/repo/**"] }] } };
   it.each([
     ["nobody is there", {}, {}],
@@ -300,7 +302,7 @@ exit 0
   });
 });
 
-describe("a file tool in a writable direct mount", () => {
+describe.skipIf(isAgain())("a file tool in a writable direct mount", () => {
   const files = { "repo/tree/.git/config": "", "repo/tree/a": "a", "repo/.mcp.json": "{}", "repo/plain/a": "a" };
   const open = async (options: OpenFixtureOptions): Promise<SessionFixture> =>
     await openSessionIn(spec(["true"], { isDirect: true, files }), options);
@@ -344,7 +346,7 @@ describe("a file tool in a writable direct mount", () => {
   });
 });
 
-it("a mount that is a repository's own directory is staged, whatever it says", async () => {
+it.skipIf(isAgain())("a mount that is a repository's own directory is staged, whatever it says", async () => {
   await using project = await openProject({
     ...spec(sh(`printf '${FSMONITOR.replaceAll("\n", "\\n")}' >> /hooks/x; echo 1 > /hooks/y`)),
     workers: {

@@ -138,7 +138,8 @@ describe("an image with something else in the place of", () => {
     ["a directory at /.corral/busybox", [dir(".corral"), dir(".corral/busybox")]],
     ["a symbolic link at /.corral/busybox", [dir(".corral"), link(".corral/busybox", "/bin/busybox")]],
   ];
-  it.each(isAgain() ? refused.slice(0, 6) : refused)("%s, is refused and named", async (text, entries) => {
+  // Images are looked at before a driver has a part in it.
+  it.each(isAgain() ? refused.slice(0, 1) : refused)("%s, is refused and named", async (text, entries) => {
     const project = await open(entries, LOOK);
     const result = await project.run("w");
     expect(result, `${result.stdout} ${JSON.stringify(result.error)}`).toMatchObject({
@@ -170,14 +171,14 @@ describe("an image with device nodes", () => {
     ["behind more harmless ones than are read", manyHarmless(), "more than 64 KiB of names"],
     ["beside a VOLUME", [dir("v"), dir("v2"), device("v2/con", 5, 1)], "/v2/con"],
   ];
-  it.each(hidden)("hidden %s, is refused", async (_, entries, named) => {
+  it.each(isAgain() ? [] : hidden)("hidden %s, is refused", async (_, entries, named) => {
     const project = await open(entries, LOOK, { Volumes: { "/v": {} } });
     const { status, violations } = await project.run("w");
     expect([status, violations]).toMatchObject(["refused", [{ code: "IMAGE_REFUSED" }]]);
     expect(JSON.stringify(violations)).toContain(named);
   });
 
-  it("is refused under a name of Corral's own, as `docker load` could bring one", async () => {
+  it.skipIf(isAgain())("is refused under a name of Corral's own, as `docker load` could bring one", async () => {
     await open([device("con", 5, 1)], LOOK);
     await using engine = await openEngine();
     const { plan } = await engine.plan({ command: ["true"], image: made.at(-1)?.tag ?? "" });
@@ -256,11 +257,14 @@ describe("an image's configuration", () => {
     },
   );
 
-  it.each(["/data/inner", "/", "/proc", "x/y"])("with a VOLUME at `%s` is refused", async (path) => {
-    const project = await open([], LOOK, { Volumes: { [path]: {} } });
-    const { status, violations } = await project.run("w");
-    const code = path === "/data/inner" ? "MOUNT_RESERVED" : "IMAGE_REFUSED";
-    expect([status, violations]).toMatchObject(["refused", [{ code }]]);
-    expect(await project.traces()).toEqual([]);
-  });
+  it.each(isAgain() ? ["/data/inner"] : ["/data/inner", "/", "/proc", "x/y"])(
+    "with a VOLUME at `%s` is refused",
+    async (path) => {
+      const project = await open([], LOOK, { Volumes: { [path]: {} } });
+      const { status, violations } = await project.run("w");
+      const code = path === "/data/inner" ? "MOUNT_RESERVED" : "IMAGE_REFUSED";
+      expect([status, violations]).toMatchObject(["refused", [{ code }]]);
+      expect(await project.traces()).toEqual([]);
+    },
+  );
 });

@@ -13,7 +13,6 @@ import type { RecordedRequest } from "../agent/servers/recorded-request.ts";
 import { cliProject } from "../cli/cli-project.ts";
 import { modelAt, type ServedAgents, servedAgents } from "../run/agent/served-agent.ts";
 import { sh, writable } from "../run/project-fixture.ts";
-import { isAgain } from "../tiers/again.ts";
 import { AT_LENGTH } from "../tiers/at-length.ts";
 import { onRunc } from "../tiers/on-runc.ts";
 import { type CanaryKey, canaryKey, tracesBelow } from "./canary-key.ts";
@@ -111,8 +110,8 @@ async function textsBelow(dir: string): Promise<string[]> {
 }
 
 // What a cell has of a key is the same whichever API the host speaks.
-describe.each(isAgain() ? APIS.slice(0, 1) : APIS)("the key of a provider of $api", (spoken) => {
-  it.each(AT_LENGTH || (spoken === APIS[0] && !isAgain()) ? (["env", "command"] as const) : (["env"] as const))(
+describe.each(APIS)("the key of a provider of $api", (spoken) => {
+  it.each(AT_LENGTH || spoken === APIS[0] ? (["env", "command"] as const) : (["env"] as const))(
     "is nowhere but at its server, which repeats it in every way it can (from: %s)",
     async (from) => {
       const canary = canaryKey();
@@ -159,7 +158,7 @@ describe.each(isAgain() ? APIS.slice(0, 1) : APIS)("the key of a provider of $ap
   );
 });
 
-describe.skipIf(isAgain()).each(APIS)("the key of a provider of $api, on the host", (spoken) => {
+describe.each(APIS)("the key of a provider of $api, on the host", (spoken) => {
   it("is in no JSON that an agent answers with, however its escapes spell it", async () => {
     const canary = canaryKey();
     await using agents = await servedAgents(
@@ -320,7 +319,7 @@ describe.skipIf(isAgain()).each(APIS)("the key of a provider of $api, on the hos
   });
 });
 
-describe.skipIf(isAgain())("keys of Corral's own environment", () => {
+describe("keys of Corral's own environment", () => {
   const NAMES = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
 
   /** The packages of the providers read the process's own environment, if they are let. */
@@ -373,7 +372,7 @@ describe.skipIf(isAgain())("keys of Corral's own environment", () => {
   });
 });
 
-describe.skipIf(isAgain())("corral run", () => {
+describe("corral run", () => {
   // Both streams and what is kept are the same whichever API the host speaks.
   it.each(AT_LENGTH ? APIS : APIS.slice(0, 1))(
     "tells no key of $api on its two streams, nor keeps one",

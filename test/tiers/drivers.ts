@@ -23,6 +23,13 @@ const JUDGED_ON_HOST =
 
 const TOOLS_ON_HOST =
   "calls tools by the socket of a cell, which Corral answers on the host; `attacks/swap-race` and `run/lost` use it in cells of the Engine";
+const SAME_INSIDE =
+  "attacks from the inside of a cell, without the driver: `isolation/runc/like-the-engine` compares what is inside for each policy, `attacks/escape` and `attacks/exec` are on both";
+const DERIVED_ON_HOST =
+  "attacks what a run is given, which is derived on the host; `agreement/agreement` compares that with the mounts of both drivers";
+const SCRUBBED = "attacks what a machine does between items; `attacks/scrubbed` is on both";
+const NEVER_IN_CELLS =
+  "looks for a secret that no cell is given; `attacks/secrets` looks for those of the host, and `secrets/delivery` for those of a cell, on both";
 
 /** Of these, the files that run once, each with its reason. */
 export const ONCE: Readonly<Record<string, string>> = {
@@ -39,18 +46,24 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/egress/http.test.ts": JUDGED_ON_HOST,
   "test/attacks/egress/lock-files.test.ts": JUDGED_ON_HOST,
   "test/attacks/egress/names.test.ts": JUDGED_ON_HOST,
+  "test/attacks/egress/secrets.test.ts": NEVER_IN_CELLS,
   "test/attacks/egress/slow.test.ts": JUDGED_ON_HOST,
   "test/attacks/egress/tls.test.ts": JUDGED_ON_HOST,
   "test/attacks/fleet-review.test.ts": ON_HOST,
   "test/attacks/git.test.ts": ON_HOST,
+  "test/attacks/grants.test.ts": DERIVED_ON_HOST,
   "test/attacks/held-up.test.ts": ON_HOST,
   "test/attacks/history.test.ts": ON_HOST,
   "test/attacks/host-grants.test.ts": ON_HOST,
   "test/attacks/hostile-archive.test.ts": ON_HOST,
   "test/attacks/inbox.test.ts": ON_HOST,
+  "test/attacks/keys.test.ts": NEVER_IN_CELLS,
+  "test/attacks/machines/forged-requests.test.ts": DERIVED_ON_HOST,
+  "test/attacks/machines/shared-cells.test.ts": SCRUBBED,
   "test/attacks/mcp.test.ts": ON_HOST,
   "test/attacks/obeying-model/calls.test.ts": ON_HOST,
   "test/attacks/obeying-model/consent.test.ts": ON_HOST,
+  "test/attacks/obeying-model/exec.test.ts": SAME_INSIDE,
   "test/attacks/obeying-model/exhaustion.test.ts": ON_HOST,
   "test/attacks/obeying-model/links.test.ts": ON_HOST,
   "test/attacks/obeying-model/paths.test.ts": ON_HOST,
@@ -61,15 +74,19 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/service/contents.test.ts": ON_HOST,
   "test/attacks/service/hostile-clients.test.ts": ON_HOST,
   "test/attacks/service/hostile-texts.test.ts": ON_HOST,
-  "test/attacks/service/unseen.test.ts": ON_HOST,
   "test/attacks/service/other-sites.test.ts": NO_CELL,
   "test/attacks/service/page-policy.test.ts": NO_CELL,
   "test/attacks/service/requests.test.ts": ON_HOST,
+  "test/attacks/service/unseen.test.ts": ON_HOST,
   "test/attacks/shell-rules.test.ts": ON_HOST,
   "test/attacks/staged-changes.test.ts": ON_HOST,
   "test/attacks/without-project.test.ts": ON_HOST,
   "test/run/session/consent.test.ts": ON_HOST,
+  "test/run/session/constraints.test.ts": DERIVED_ON_HOST,
+  "test/run/session/limits.test.ts": SAME_INSIDE,
+  "test/run/session/narrow.test.ts": DERIVED_ON_HOST,
   "test/run/session/socket.test.ts": TOOLS_ON_HOST,
+  "test/run/session/write-room.test.ts": ON_HOST,
 };
 
 const ENGINE_ITSELF =

@@ -1,6 +1,7 @@
 import { type Profiler, Session } from "node:inspector";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
+import { isAgain } from "./again.ts";
 
 /*
  * Set-up of the tests in test/attacks/: a test fails if Corral held up the one thread while it ran. The time is that of the thread's
@@ -120,7 +121,8 @@ function shareOfCorral(profile: Profiler.Profile | null, fromMs: number, toMs: n
 
 const isAttack = expect.getState().testPath?.startsWith(join(import.meta.dirname, "../attacks/")) ?? false;
 
-if (isAttack) {
+// The other driver has no part in what the host computes.
+if (isAttack && !isAgain()) {
   // To start and to read a profile takes long, so there is one for all tests of a file. One for all files of a process missed hold-ups of later ones.
   let watch: LoopWatch | null = null;
   beforeAll(() => {

@@ -2,7 +2,6 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { describe, expect, it } from "vitest";
-import { isAgain } from "../../tiers/again.ts";
 import { type Call, obey } from "./obeyed.ts";
 
 const run = (...commands: string[]): Call[] => commands.map((command): Call => ["exec", { command }]);
@@ -120,7 +119,7 @@ describe("a model that runs commands in its container", () => {
 });
 
 // Commands are judged on the host.
-describe.skipIf(isAgain())("shell rules, for a model that words a blocked command in other ways", () => {
+describe("shell rules, for a model that words a blocked command in other ways", () => {
   it("run none of its spellings, and what hides what it runs is held to the strictest of them", async () => {
     const spellings = [
       "touch /out/pwned",

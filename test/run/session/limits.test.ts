@@ -1,13 +1,12 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { isAgain } from "../../tiers/again.ts";
 import { openHandySession, type SessionFixture } from "./session-fixture.ts";
 
 const MEBIBYTE = 1024 * 1024;
 /** All of it goes through the Engine, which takes several times as long as a pipe does. */
-const LONG_OUTPUT_MB = isAgain() ? 16 : 64;
-const SLOW_OUTPUT = isAgain() ? 10_000_000 : 40_000_000;
+const LONG_OUTPUT_MB = 64;
+const SLOW_OUTPUT = 40_000_000;
 /** What may pass between a limit and the end of everything, on a machine that others use as well. */
 const LATE_MS = 5000;
 
@@ -46,7 +45,7 @@ describe("the time limit of a command", () => {
   });
 
   // The host chooses the limit.
-  it.skipIf(isAgain())("is the worker's own where more is asked for", async () => {
+  it("is the worker's own where more is asked for", async () => {
     await using s = await openHandySession({ limits: { timeout: "500ms" } });
     const answer = await s.exec("sleep 30", { timeoutMs: 60_000 });
     expect(answer.status).toBe("timed_out");
