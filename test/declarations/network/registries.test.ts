@@ -152,7 +152,8 @@ describe("cargo", () => {
   });
 
   it("follows what replaces crates.io", async () => {
-    const settings = `[source.crates-io]\nreplace-with = "one"\n[source]\none = { replace-with = "two" }\n[registries.two]\nindex = "sparse+https://cargo.example/index/"\n`;
+    const others = `[env]\nNOTE = """two\nlines"""\nAT = 2025-01-31T12:00:00Z\nMASK = 0xff\n`;
+    const settings = `${others}[source.crates-io]\nreplace-with = "one"\n[source]\none = { replace-with = "two" }\n[registries.two]\nindex = "sparse+https://cargo.example/index/"\n`;
     const found = await read("crates", { "~/.cargo/config.toml": settings });
     expect(found.registries).toEqual([
       { kind: "crates", url: "https://cargo.example/index/", use: ["sparse+http://cargo.example/index/"] },
