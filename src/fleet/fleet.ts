@@ -192,7 +192,7 @@ export async function retryFleet(id: string, spec: FleetSpec, env: FleetEnvironm
   const { store, onEvent } = env;
   const allowed = await permitted(spec, env);
   if (!("job" in allowed)) return allowed;
-  const taken = await store.takeOverToRetry(id);
+  const taken = await store.takeOver(id, { retries: true });
   if (!taken.ok) return { ok: false, reason: taken.reason };
   try {
     const applying = taken.running.length + taken.applying.length > 0 ? await fenceOff(taken, env) : [];

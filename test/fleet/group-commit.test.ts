@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { GroupCommit } from "../../../src/fleet/postgres/writes.ts";
+import { GroupCommit } from "../../src/fleet/stored/group-commit.ts";
 
 let groups: string[] = [];
 let writes: GroupCommit<string>;
@@ -50,4 +50,19 @@ it("commits what waits before it is flushed, and before it is closed", async () 
   await settled();
   await writes.close();
   expect(groups).toEqual(["a", "b"]);
+});
+
+it("tries each write alone if their group failed, so that one that is wrong does not take the others with it", async () => {
+  const picky = new GroupCommit<string>(async (group) => {
+    groups.push(group.join(" "));
+    if (group.includes("wrong")) throw new RangeError(group.join(" "));
+    return group.map((value) => ({ value }));
+  });
+  const all = await Promise.allSettled(["a", "wrong", "b"].map((write) => picky.add(write)));
+  expect(all.map((one) => (one.status === "fulfilled" ? one.value : String(one.reason)))).toEqual([
+    "a",
+    "RangeError: wrong",
+    "b",
+  ]);
+  expect(groups).toEqual(["a wrong b", "a", "wrong", "b"]);
 });

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FleetSpec, ItemResult } from "../model/item.ts";
+import type { FleetSpec } from "../model/item.ts";
 import type { ItemCounts } from "../model/queue.ts";
 import {
   type ApplyingItem,
@@ -11,8 +11,7 @@ import {
   whyNotTaken,
 } from "../model/store.ts";
 import { readStatement, SQLITE } from "../stored/dialects.ts";
-import { streamsFrom } from "../stored/request-batches.ts";
-import { type FleetRow, itemCounts, recordOf } from "../stored/rows.ts";
+import { type ApplyingRow, applyingFrom, type FleetRow, itemCounts, recordOf } from "../stored/rows.ts";
 import type { Database } from "./database.ts";
 
 /** A pause between two chunks, so that other processes can write. */
@@ -120,18 +119,14 @@ interface TakeOverOptions {
   readonly self: string;
   readonly isDead: (owner: string) => boolean;
   /** To retry items: a fleet that is done can be taken over too, and one that is cancelled cannot. */
-  readonly retries?: boolean;
+  readonly retries: boolean;
 }
 
 /**
  * Makes `self` the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds. A
  * cancelled fleet that has not ended can be taken over too and stays cancelled, so that its owner can end it.
  */
-export function takeOverFleet(
-  db: Database,
-  name: string,
-  { self, isDead, retries = false }: TakeOverOptions,
-): TakenOver {
+export function takeOverFleet(db: Database, name: string, { self, isDead, retries }: TakeOverOptions): TakenOver {
   return db.transaction(() => {
     const fleet = fleetRow(db, name);
     if (fleet === undefined) return unknownFleet(name);
@@ -154,15 +149,6 @@ export function takeOverFleet(
   });
 }
 
-interface ApplyingRow extends Omit<ApplyingItem, "intent"> {
-  readonly json: string;
-  readonly cacheKey: string | null;
-  readonly printed: number;
-  readonly stdout: Uint8Array | null;
-  readonly stderr: Uint8Array | null;
-  readonly fields: string | null;
-}
-
 function applyingIn(db: Database, fleet: number): ApplyingItem[] {
   const rows = db.all<ApplyingRow>(
     `SELECT position AS "index", key, attempt, run, intents.json, intents.cache_key AS cacheKey, printed, stdout, stderr,
@@ -171,12 +157,7 @@ function applyingIn(db: Database, fleet: number): ApplyingItem[] {
      WHERE fleet = ? AND state = 'running' ORDER BY position`,
     fleet,
   );
-  return rows.map(({ json, cacheKey, printed, fields, stdout, stderr, ...item }) => {
-    const kept = JSON.parse(json) as Omit<ItemResult, "fields">;
-    const result: ItemResult = { ...kept, fields: JSON.parse(fields ?? "{}") as ItemResult["fields"] };
-    const streams = printed === 1 ? streamsFrom({ stdout, stderr }, result.output) : null;
-    return { ...item, intent: { result, cacheKey, streams } };
-  });
+  return rows.map(applyingFrom);
 }
 
 export function endCacheKeys(

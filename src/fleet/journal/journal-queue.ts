@@ -12,9 +12,10 @@ import {
   type Settlement,
   type Taken,
 } from "../model/queue.ts";
+import type { GroupCommit } from "../stored/group-commit.ts";
 import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
 import { boundedResult, type FleetRow, fencedOff, msOf, takenFrom } from "../stored/rows.ts";
-import type { Database, GroupedWrites } from "./database.ts";
+import type { Database, JournalWrite } from "./database.ts";
 import { countsOf } from "./fleets.ts";
 
 /** The streams of one fleet, within its budget. */
@@ -59,7 +60,7 @@ const CANCEL_CHUNK = 5000;
 
 interface JournalQueueOptions {
   readonly db: Database;
-  readonly writes: GroupedWrites;
+  readonly writes: GroupCommit<JournalWrite>;
   /** The fleet's row number in the database. */
   readonly fleet: number;
   /** The claiming process. */
@@ -80,8 +81,7 @@ export class JournalQueue implements FleetQueue {
   }
 
   async claim(count: number, newAttempt: () => NewAttempt): Promise<Claim> {
-    const { writes } = this.#options;
-    return await writes.add(() => {
+    return await this.#add((): Claim => {
       const fleet = this.#standing();
       if (fleet !== "running") return { items: [], nextAtMs: null, elsewhere: 0, fleet };
       const nowMs = this.#now();
@@ -91,7 +91,7 @@ export class JournalQueue implements FleetQueue {
   }
 
   async begin(index: number, attempt: number, { result, cacheKey, streams }: IntendedSettlement): Promise<Taken> {
-    const { db, writes, fleet } = this.#options;
+    const { db, fleet } = this.#options;
     const { json, isWhole } = boundedResult(result);
     const [stdout, stderr] =
       streams === null ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
@@ -104,13 +104,13 @@ export class JournalQueue implements FleetQueue {
       );
       return begun === 1 ? { ok: true } : this.#fencedOff(index, attempt);
     };
-    const taken = await writes.add(begin, true);
+    const taken = await this.#add(begin, true);
     if (taken.ok && streams !== null) this.#printed.add(index);
     return taken;
   }
 
   async settle(index: number, attempt: number, { result, cacheKey, streams }: Settlement): Promise<Taken> {
-    const { db, writes, fleet } = this.#options;
+    const { db, fleet } = this.#options;
     const failed = isFailure(result.status) ? 1 : 0;
     const code = result.error?.code ?? "";
     const endedAt = msOf(result.endedAt);
@@ -121,7 +121,7 @@ export class JournalQueue implements FleetQueue {
     const isPrinted = this.#printed.delete(index);
     const printed =
       streams === null || isPrinted ? NOTHING : this.#streams.encoded(streams, isWhole ? result.output : null);
-    return await writes.add(() => {
+    return await this.#add((): Taken => {
       if (!this.#isOwner()) return this.#takenFrom(index, attempt);
       const item = db.get<{ id: number; earlier: number }>(
         `UPDATE items SET state = 'done', status = ?, code = ?, failed = ?, ended_at = ?, duration_ms = ?, cache_key = ?,
@@ -146,8 +146,8 @@ export class JournalQueue implements FleetQueue {
     notBeforeMs: number,
     why: "failed" | "withdrawn" = "failed",
   ): Promise<Taken> {
-    const { db, writes, fleet } = this.#options;
-    return await writes.add(() => {
+    const { db, fleet } = this.#options;
+    return await this.#add((): Taken => {
       if (!this.#isOwner()) return this.#takenFrom(index, attempt);
       const changed = db.run(
         `UPDATE items SET state = 'queued', not_before = ?, run = NULL, cell = NULL, owner = NULL, earlier = earlier + ?
@@ -166,7 +166,7 @@ export class JournalQueue implements FleetQueue {
 
   async cancelQueued(why: string): Promise<number> {
     const { db, writes, fleet } = this.#options;
-    writes.flush();
+    await writes.flushed();
     // The state changes first, so that nothing is claimed between the chunks.
     db.durably(() =>
       db.run(
@@ -183,6 +183,10 @@ export class JournalQueue implements FleetQueue {
       cancelled += some;
       await turn();
     }
+  }
+
+  #add<T>(write: () => T, isDurable = false): Promise<T> {
+    return this.#options.writes.add<T>({ write, isDurable });
   }
 
   #cancelSome(): number {

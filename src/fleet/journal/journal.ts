@@ -17,9 +17,10 @@ import type {
 } from "../model/store.ts";
 import { SQLITE } from "../stored/dialects.ts";
 import { FleetReads } from "../stored/fleet-reads.ts";
+import { GroupCommit } from "../stored/group-commit.ts";
 import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
 import { type FleetRow, outputKey, pathOf, reviewedResult } from "../stored/rows.ts";
-import { Database, GroupedWrites, migrate } from "./database.ts";
+import { commitToJournal, Database, type JournalWrite, migrate } from "./database.ts";
 import {
   createFleet,
   deleteOutputs,
@@ -101,7 +102,7 @@ export class FleetJournal extends FleetReads implements FleetStore {
   readonly database = null;
   readonly work = null;
   readonly #db: Database;
-  readonly #writes: GroupedWrites;
+  readonly #writes: GroupCommit<JournalWrite>;
   readonly #options: Required<JournalOptions>;
 
   private constructor(db: Database, options: JournalOptions) {
@@ -113,7 +114,7 @@ export class FleetJournal extends FleetReads implements FleetStore {
       query: async <Row>(text: string, values: readonly unknown[]) => db.all<Row>(text, ...(values as SQLInputValue[])),
     });
     this.#db = db;
-    this.#writes = new GroupedWrites(db);
+    this.#writes = new GroupCommit((writes) => commitToJournal(db, writes));
     this.#options = { ...options, now };
   }
 
@@ -152,7 +153,7 @@ export class FleetJournal extends FleetReads implements FleetStore {
   }
 
   async shrink(): Promise<void> {
-    this.#writes.flush();
+    await this.#writes.flushed();
     this.#db.shrink();
   }
 
@@ -162,14 +163,9 @@ export class FleetJournal extends FleetReads implements FleetStore {
     return new JournalQueue({ db: this.#db, writes: this.#writes, fleet: id, owner: self, now });
   }
 
-  async takeOver(fleet: string): Promise<TakenOver> {
-    this.#writes.flush();
-    return takeOverFleet(this.#db, fleet, this.#options);
-  }
-
-  async takeOverToRetry(fleet: string): Promise<TakenOver> {
-    this.#writes.flush();
-    return takeOverFleet(this.#db, fleet, { ...this.#options, retries: true });
+  async takeOver(fleet: string, { retries } = { retries: false }): Promise<TakenOver> {
+    await this.#writes.flushed();
+    return takeOverFleet(this.#db, fleet, { ...this.#options, retries });
   }
 
   async retryFailed(fleet: string): Promise<number> {
@@ -181,31 +177,31 @@ export class FleetJournal extends FleetReads implements FleetStore {
   }
 
   async pause(fleet: string, why: string): Promise<boolean> {
-    this.#writes.flush();
+    await this.#writes.flushed();
     return pauseFleet(this.#db, fleet, this.#options.self, why);
   }
 
   async end(fleet: string): Promise<FleetState | null> {
-    this.#writes.flush();
+    await this.#writes.flushed();
     return endFleet(this.#db, fleet, this.#options.self, this.#options.now());
   }
 
   async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
-    this.#writes.flush();
+    await this.#writes.flushed();
     endCacheKeys(this.#db, rowOf(this.#db, fleet).id, how);
   }
 
   async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
-    this.#writes.flush();
+    await this.#writes.flushed();
     return recordReviewed(this.#db, items);
   }
 
   protected async flushed(): Promise<void> {
-    this.#writes.flush();
+    await this.#writes.flushed();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#writes.close();
+    await this.#writes.close();
     this.#db[Symbol.dispose]();
   }
 }

@@ -47,10 +47,8 @@ export interface FleetStore extends AsyncDisposable {
 
   /** The items of a fleet that this process loaded or took over. For other fleets it can only cancel and count. */
   queue(fleet: string): Promise<FleetQueue>;
-  /** Makes this process the owner of the fleet, if no living process is. */
-  takeOver(fleet: string): Promise<TakenOver>;
-  /** The same for a fleet whose failed items are to be retried in place; it may be done. */
-  takeOverToRetry(fleet: string): Promise<TakenOver>;
+  /** Makes this process the owner of the fleet, if no living process is. `retries`: its failed items are to be retried in place, and it may be done. */
+  takeOver(fleet: string, how?: { readonly retries: boolean }): Promise<TakenOver>;
   /** Queues the failed items of a fleet that this process took over, and returns their number. */
   retryFailed(fleet: string): Promise<number>;
   /** Records that nothing is left of that attempt, so its item can be claimed again. */

@@ -10,8 +10,7 @@ import {
   whyNotTaken,
 } from "../model/store.ts";
 import { ACTIVE, POSTGRES, readStatement } from "../stored/dialects.ts";
-import { streamsFrom } from "../stored/request-batches.ts";
-import { type FleetRow, itemCounts, recordOf, reviewedResult } from "../stored/rows.ts";
+import { type ApplyingRow, applyingFrom, type FleetRow, itemCounts, recordOf, reviewedResult } from "../stored/rows.ts";
 import { type Scope, type Statements, tally } from "./connection.ts";
 
 const CHUNK = 5000;
@@ -275,29 +274,15 @@ export async function hasOwnerEnded({ isDead, isAlive }: Scope, db: Statements, 
   return living.length === 0;
 }
 
-interface ApplyingRow extends Omit<ApplyingItem, "intent"> {
-  readonly json: string;
-  readonly cacheKey: string | null;
-  readonly isPrinted: boolean;
-  readonly stdout: Uint8Array | null;
-  readonly stderr: Uint8Array | null;
-  readonly fields: string | null;
-}
-
 async function applyingIn(db: Statements, fleet: number): Promise<ApplyingItem[]> {
   const rows = await db.query<ApplyingRow>(
-    `SELECT i.position AS "index", i.key, i.attempt, i.run, t.json, t.cache_key AS "cacheKey", t.is_printed AS "isPrinted",
+    `SELECT i.position AS "index", i.key, i.attempt, i.run, t.json, t.cache_key AS "cacheKey", t.is_printed AS printed,
        t.stdout, t.stderr, r.fields
      FROM corral.items i JOIN corral.intents t USING (fleet, position) LEFT JOIN corral.requests r USING (fleet, position)
      WHERE i.fleet = $1 AND i.state = 'applying' ORDER BY i.position`,
     [fleet],
   );
-  return rows.map(({ json, cacheKey, isPrinted, fields, stdout, stderr, ...item }) => {
-    const kept = JSON.parse(json) as Omit<ItemResult, "fields">;
-    const result: ItemResult = { ...kept, fields: JSON.parse(fields ?? "{}") as ItemResult["fields"] };
-    const streams = isPrinted ? streamsFrom({ stdout, stderr }, result.output) : null;
-    return { ...item, intent: { result, cacheKey, streams } };
-  });
+  return rows.map(applyingFrom);
 }
 
 export async function endCacheKeys(

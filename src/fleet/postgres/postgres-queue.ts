@@ -12,11 +12,12 @@ import {
   type Taken,
   type Urgency,
 } from "../model/queue.ts";
+import type { GroupCommit } from "../stored/group-commit.ts";
 import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
 import { boundedResult, msOf } from "../stored/rows.ts";
 import { cancelFleetItems, type Scope, type Statements } from "./connection.ts";
 import { countsOf } from "./fleets.ts";
-import type { GroupCommit, Write } from "./writes.ts";
+import type { Write } from "./writes.ts";
 
 /** How much the streams of one fleet may still take. */
 export class StreamBudget {

@@ -9,6 +9,7 @@ import type { FleetQueue, Taken, WhileAway } from "../model/queue.ts";
 import type { FencedItem, FleetState, FleetStore, LoadedItems, LoadOptions, TakenOver } from "../model/store.ts";
 import { POSTGRES } from "../stored/dialects.ts";
 import { FleetReads } from "../stored/fleet-reads.ts";
+import { GroupCommit } from "../stored/group-commit.ts";
 import { processOf } from "../stored/rows.ts";
 import {
   type Connection,
@@ -38,7 +39,7 @@ import { migrate } from "./migrate.ts";
 import { BegunLog, PostgresQueue, StreamBudget } from "./postgres-queue.ts";
 import { connectServer } from "./server.ts";
 import { PostgresWork } from "./work.ts";
-import { commitWrites, GroupCommit, type Write } from "./writes.ts";
+import { commitWrites, type Write } from "./writes.ts";
 
 /** Items in one transaction, with their results in memory. */
 const CHUNK = 200;
@@ -227,15 +228,7 @@ export class PostgresStore extends FleetReads implements FleetStore {
     });
   }
 
-  async takeOver(fleet: string): Promise<TakenOver> {
-    return await this.#takeOver(fleet, false);
-  }
-
-  async takeOverToRetry(fleet: string): Promise<TakenOver> {
-    return await this.#takeOver(fleet, true);
-  }
-
-  async #takeOver(fleet: string, retries: boolean): Promise<TakenOver> {
+  async takeOver(fleet: string, { retries } = { retries: false }): Promise<TakenOver> {
     await this.#writes.flushed();
     await this.#lease.begin();
     const begun = this.#begun.again(fleet);

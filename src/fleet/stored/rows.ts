@@ -1,6 +1,7 @@
 import type { FleetSpec, ItemResult, Reviewed, StoredItem } from "../model/item.ts";
 import type { ItemCounts, NotTaken } from "../model/queue.ts";
-import type { FleetRecord, FleetState, Pace } from "../model/store.ts";
+import type { ApplyingItem, FleetRecord, FleetState, Pace } from "../model/store.ts";
+import { streamsFrom } from "./request-batches.ts";
 
 /** `away`: a machine runs it; `delivered`: it waits for its coordinator; `applying`: its effect has begun. */
 export function outerState(state: string): StoredItem["state"] {
@@ -108,6 +109,24 @@ export function resultFrom(row: ResultRow): ItemResult {
     durationMs: 0,
     memoryBytesPeak: null,
   };
+}
+
+/** An item whose effect has begun, with its intent. */
+export interface ApplyingRow extends Omit<ApplyingItem, "intent"> {
+  readonly json: string;
+  readonly cacheKey: string | null;
+  readonly printed: boolean | number;
+  readonly stdout: Uint8Array | null;
+  readonly stderr: Uint8Array | null;
+  readonly fields: string | null;
+}
+
+export function applyingFrom(row: ApplyingRow): ApplyingItem {
+  const { json, cacheKey, printed, fields, stdout, stderr, ...item } = row;
+  const kept = JSON.parse(json) as Omit<ItemResult, "fields">;
+  const result: ItemResult = { ...kept, fields: JSON.parse(fields ?? "{}") as ItemResult["fields"] };
+  const streams = printed ? streamsFrom({ stdout, stderr }, result.output) : null;
+  return { ...item, intent: { result, cacheKey, streams } };
 }
 
 /** The result of a pending item after a person's decision. */

@@ -34,7 +34,7 @@ async function halfFailed(): Promise<string> {
 describe("failed items that are retried in place", () => {
   it("wait in the same fleet, and keep their results until each new attempt ends", async () => {
     const fleet = await halfFailed();
-    expect(await journal.takeOverToRetry(fleet)).toMatchObject({ ok: true, running: [] });
+    expect(await journal.takeOver(fleet, { retries: true })).toMatchObject({ ok: true, running: [] });
     expect(await journal.retryFailed(fleet)).toBe(2);
     expect(await journal.find(fleet)).toMatchObject({ state: "running", endedAt: null });
     expect(await counts(fleet)).toMatchObject({ total: 4, done: 2, queued: 2, failed: 0 });
@@ -63,7 +63,7 @@ describe("failed items that are retried in place", () => {
 
   it("count attempts on, and further retries from the last one in place", async () => {
     const fleet = await halfFailed();
-    await journal.takeOverToRetry(fleet);
+    await journal.takeOver(fleet, { retries: true });
     await journal.retryFailed(fleet);
     const { items } = await (await journal.queue(fleet)).claim(1, attempts());
     expect(items).toMatchObject([{ attempt: 2, earlier: 1 }]);
@@ -73,10 +73,10 @@ describe("failed items that are retried in place", () => {
     const fleet = await loadedFleet(journal, 2);
     await run(await journal.queue(fleet), 1, () => "x");
     await using other = await fixture.open("other");
-    expect(await other.takeOverToRetry(fleet)).toMatchObject({ ok: false, code: "owned" });
+    expect(await other.takeOver(fleet, { retries: true })).toMatchObject({ ok: false, code: "owned" });
     await (await journal.queue(fleet)).cancelQueued("enough");
     await journal.end(fleet);
-    expect(await journal.takeOverToRetry(fleet)).toMatchObject({ ok: false, code: "cancelled" });
+    expect(await journal.takeOver(fleet, { retries: true })).toMatchObject({ ok: false, code: "cancelled" });
     expect((await journal.find(fleet))?.state).toBe("cancelled");
   });
 
@@ -84,7 +84,7 @@ describe("failed items that are retried in place", () => {
     const fleet = await halfFailed();
     {
       await using dead = await fixture.open("dead one");
-      expect(await dead.takeOverToRetry(fleet)).toMatchObject({ ok: true });
+      expect(await dead.takeOver(fleet, { retries: true })).toMatchObject({ ok: true });
       await dead.retryFailed(fleet);
       await (await dead.queue(fleet)).claim(1, attempts());
     }
@@ -99,7 +99,7 @@ describe("failed items that are retried in place", () => {
 
   it("have their earlier results again if they are cancelled", async () => {
     const fleet = await halfFailed();
-    await journal.takeOverToRetry(fleet);
+    await journal.takeOver(fleet, { retries: true });
     await journal.retryFailed(fleet);
     expect(await (await journal.queue(fleet)).cancelQueued("enough")).toBe(2);
     expect(await journal.end(fleet)).toBe("cancelled");
@@ -110,7 +110,7 @@ describe("failed items that are retried in place", () => {
 
   it("show no result twice while they wait again, after an attempt that was withdrawn", async () => {
     const fleet = await halfFailed();
-    await journal.takeOverToRetry(fleet);
+    await journal.takeOver(fleet, { retries: true });
     await journal.retryFailed(fleet);
     const queue = await journal.queue(fleet);
     await queue.claim(1, attempts());
@@ -125,7 +125,7 @@ describe("failed items that are retried in place", () => {
   it("keep at most five earlier attempts", async () => {
     const fleet = await halfFailed();
     for (let round = 2; round < 10; round += 1) {
-      await journal.takeOverToRetry(fleet);
+      await journal.takeOver(fleet, { retries: true });
       await journal.retryFailed(fleet);
       await run(await journal.queue(fleet), 10, () => `round ${round}`);
       expect(await journal.end(fleet)).toBe("done");

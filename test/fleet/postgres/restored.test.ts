@@ -57,7 +57,7 @@ describe("a database that was restored to an earlier state", () => {
     expect(claimed?.request.index).toBe(1);
     expect((await over.requeue(1, 1, 0, "withdrawn")).ok).toBe(true);
     await expect(guarded.takeOver(fleet)).rejects.toThrow(older);
-    await expect(guarded.takeOverToRetry(fleet)).rejects.toThrow(older);
+    await expect(guarded.takeOver(fleet, { retries: true })).rejects.toThrow(older);
     const twice = (await guarded.queue(fleet)).begin(1, 1, settlementOf(1, { run: "again", attempt: 1 }));
     await expect(twice).rejects.toThrow(older);
     await expect(guarded.failed(fleet).next()).rejects.toThrow(older);

@@ -31,7 +31,7 @@ describe("a fleet in a database", () => {
       await using two = await openFleetStore(join(base, "two"), projectDir, env);
       expect([await two.find(fleet), await two.list(), await two.like(fleet, 9)]).toEqual([null, [], []]);
       expect(await two.takeOver(fleet)).toMatchObject({ ok: false, code: "unknown" });
-      expect(await two.takeOverToRetry(fleet)).toMatchObject({ ok: false, code: "unknown" });
+      expect(await two.takeOver(fleet, { retries: true })).toMatchObject({ ok: false, code: "unknown" });
       expect(await two.reviewed([{ fleet, item: 0, run: "00000000000a", counts: { discarded: 1 } }])).toEqual([]);
       expect([await two.forget(fleet), await two.discard(fleet)]).toEqual([false, false]);
       await expect(pendingItems(place("two"), "latest")).rejects.toMatchObject({ code: "UNKNOWN_FLEET" });
