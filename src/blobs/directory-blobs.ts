@@ -53,14 +53,13 @@ function unusable(path: string, cause?: unknown): Error {
  */
 export class DirectoryBlobs implements BlobStore {
   readonly #root: string;
-  readonly maxBytes: number;
+  readonly maxBytes = MAX_BYTES;
   /** Of the 256 folders, those that have new names since the last flush: once for many blobs takes half of the time. */
   readonly #unflushed = new Set<string>();
 
   /** `root`: an absolute path without symbolic links. */
-  constructor(root: string, maxBytes = MAX_BYTES) {
+  constructor(root: string) {
     this.#root = root;
-    this.maxBytes = maxBytes;
   }
 
   async has(digests: readonly Digest[]): Promise<ReadonlySet<Digest>> {

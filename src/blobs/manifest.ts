@@ -123,11 +123,11 @@ export function pathFromText({ path, path64 }: { readonly path?: string; readonl
  * Reads a manifest that another machine may have forged. Throws `TreeRefused` for anything that could not be a directory: a path
  * that leaves it, a name twice, something below what is no directory, more than the limits.
  */
-export function parseManifest(manifest: Uint8Array, limits: TreeLimits = TREE_LIMITS): Tree {
-  if (manifest.length > limits.manifestBytes)
-    throw new TreeRefused(`the manifest is refused: it has more than ${limits.manifestBytes} bytes`);
+export function parseManifest(manifest: Uint8Array): Tree {
+  if (manifest.length > TREE_LIMITS.manifestBytes)
+    throw new TreeRefused(`the manifest is refused: it has more than ${TREE_LIMITS.manifestBytes} bytes`);
   if (!isUtf8(manifest)) throw new TreeRefused("the manifest is refused: it is not UTF-8");
-  const reader = new Reader(limits);
+  const reader = new Reader();
   let line = 0;
   for (let at = 0; at < manifest.length; line += 1) {
     const end = manifest.indexOf(0x0a, at);
@@ -142,19 +142,14 @@ export function parseManifest(manifest: Uint8Array, limits: TreeLimits = TREE_LI
 }
 
 class Reader {
-  readonly #limits: TreeLimits;
   readonly #folders = new Set<RawPath>();
   readonly #entries: TreeEntry[] = [];
   #rootMode: number | null | undefined;
   #bytes = 0;
 
-  constructor(limits: TreeLimits) {
-    this.#limits = limits;
-  }
-
   take(line: number, text: string): void {
     const refuse = (why: string): TreeRefused => new TreeRefused(`the manifest is refused: line ${line + 1} ${why}`);
-    if (line > this.#limits.entries) throw refuse(`is one of more than ${this.#limits.entries} entries`);
+    if (line > TREE_LIMITS.entries) throw refuse(`is one of more than ${TREE_LIMITS.entries} entries`);
     const raw = jsonOf(text);
     if (line === 0) {
       const said = header.safeParse(raw);
@@ -167,7 +162,7 @@ class Reader {
     const path = pathFromText(said.data);
     if (path === null) throw refuse("has no valid path");
     const at = `('${shownPath(path)}')`;
-    const fault = pathFault(path, this.#limits);
+    const fault = pathFault(path, TREE_LIMITS);
     if (fault !== null) throw refuse(`${at} is refused: ${fault}`);
     const before = this.#entries.at(-1);
     if (before !== undefined && path <= before.path) throw refuse(`${at} is there twice, or not in its order`);
@@ -194,7 +189,7 @@ class Reader {
         return;
       default:
         this.#bytes += said.bytes;
-        if (this.#bytes > this.#limits.bytes) throw refuse(`is one of more than ${this.#limits.bytes} bytes`);
+        if (this.#bytes > TREE_LIMITS.bytes) throw refuse(`is one of more than ${TREE_LIMITS.bytes} bytes`);
         this.#entries.push({ path, mode, type: "file", bytes: said.bytes, digest: said.sha256 as Digest });
     }
   }

@@ -81,13 +81,13 @@ export async function showRun(place: ProjectPlace, asked: string): Promise<RunRe
  *
  * @throws RequestError UNKNOWN_RUN, AMBIGUOUS_ID
  */
-export async function stopRun(place: ProjectPlace, asked: string, waitMs = STOP_MS): Promise<StoppedRun> {
+export async function stopRun(place: ProjectPlace, asked: string): Promise<StoppedRun> {
   const { dir, record } = await foundRun(place, asked);
   const { id: run, status } = record;
   if (status !== "running") return { run, outcome: "ended", status };
   await stopLiveRun(statePaths(place.stateDir).live, currentOwner(), run);
   const { isDead } = lockOwner();
-  const until = performance.now() + waitMs;
+  const until = performance.now() + STOP_MS;
   for (;;) {
     const now = (await readRun(dir, isDead))?.status ?? status;
     if (now !== "running") return { run, outcome: "stopped", status: now };

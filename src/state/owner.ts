@@ -22,8 +22,8 @@ export interface Owner {
 /** Throws if the kernel cannot be asked: an owner without its boot or its start would look dead to others, or others to it. */
 export function currentOwner(): Owner {
   return {
-    machine: `${readOr("/etc/machine-id", "")}@${hostname()}`,
-    boot: readOr("/proc/sys/kernel/random/boot_id", ""),
+    machine: `${textOrNone("/etc/machine-id")}@${hostname()}`,
+    boot: textOrNone("/proc/sys/kernel/random/boot_id"),
     pidNamespace: readlinkSync("/proc/self/ns/pid"),
     pid: process.pid,
     startTicks: startTicksOf(process.pid) ?? "",
@@ -84,16 +84,17 @@ export function lockOwner(): LockOwner {
 
 /** Null if no such process runs. A zombie has ended too. */
 function startTicksOf(pid: number): string | null {
-  const stat = readOr(`/proc/${pid}/stat`, "");
+  const stat = textOrNone(`/proc/${pid}/stat`);
   const [state, ...fields] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return stat === "" || state === "Z" || state === "X" ? null : (fields[18] ?? null);
 }
 
-function readOr(path: string, otherwise: string): string {
+/** Empty if there is none. */
+function textOrNone(path: string): string {
   try {
     return readFileSync(path, "utf8").trim();
   } catch (error) {
-    if (hasCode(error, "ENOENT", "ESRCH")) return otherwise;
+    if (hasCode(error, "ENOENT", "ESRCH")) return "";
     throw error;
   }
 }

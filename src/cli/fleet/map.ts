@@ -167,8 +167,8 @@ function specOf(worker: string, options: MapOptions, source: string, otherwise: 
     concurrency: own ?? concurrency,
     reuse: options.reuse ?? reuse,
     timeoutMs: options.timeout === undefined ? timeoutMs : durationOf("--timeout", options.timeout),
-    retries: options.retries === undefined ? retries : count("--retries", options.retries, 0),
-    maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures, 0),
+    retries: options.retries === undefined ? retries : count("--retries", options.retries),
+    maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures),
     cache: options.cache && (otherwise.cache ?? true),
     source,
     machines,
@@ -194,7 +194,7 @@ function priorityOf(text: string): number {
 }
 
 function concurrencyOf({ concurrency }: MapOptions): number | "auto" | undefined {
-  return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency, 0);
+  return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency);
 }
 
 function durationOf(option: string, text: string): number {
@@ -205,9 +205,8 @@ function durationOf(option: string, text: string): number {
 
 const MAX_COUNT = 1_000_000;
 
-function count(option: string, text: string, least: number): number {
-  const number = Number(text);
-  if (!/^\d+$/.test(text) || number < least || number > MAX_COUNT)
-    throw new UsageError(`${option} must be a whole number from ${least} to ${MAX_COUNT}`);
-  return number;
+function count(option: string, text: string): number {
+  if (!/^\d+$/.test(text) || Number(text) > MAX_COUNT)
+    throw new UsageError(`${option} must be a whole number from 0 to ${MAX_COUNT}`);
+  return Number(text);
 }

@@ -24,7 +24,7 @@ const EVERY_PERCENT = 10;
 /** Where standard error is no terminal: how far it is every 10 % or 10 seconds, the first failures, and how it ended. */
 export class PlainFleetScreen implements FleetScreen {
   readonly #terminal: Terminal;
-  readonly #witness: FleetWitness;
+  readonly #witness = new FleetWitness();
   readonly #timer: NodeJS.Timeout;
   readonly #failures = new Quota(MAX_FAILURES);
   readonly #troubles = new Quota(MAX_TROUBLES);
@@ -33,10 +33,8 @@ export class PlainFleetScreen implements FleetScreen {
   /** In tenths of the whole. */
   #toldTenth = 0;
 
-  /** `now`: milliseconds of a clock that only goes forward. */
-  constructor(terminal: Terminal, now?: () => number) {
+  constructor(terminal: Terminal) {
     this.#terminal = terminal;
-    this.#witness = new FleetWitness(now);
     this.#timer = setInterval(() => this.#tick(), EVERY_MS);
     this.#timer.unref();
   }

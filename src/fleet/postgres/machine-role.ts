@@ -52,15 +52,14 @@ export function machineGrants(role: string, schema = SCHEMA): string[] {
  * one transaction. A role that could do more than the owner of the tables wants is refused, also if it can by a group, by all users, or by
  * another user's grant.
  */
-export function machineRoleScript(role: string, version: string, schema = SCHEMA): string {
-  const grants = machineGrants(role, schema);
-  return schemaTexts(schema)(
-    filledIn(textBeside(import.meta.url, "sql/machine-role.sql"), {
-      ...{ ROLE: role, VERSION: version, CONNECTIONS, POOLER_SETTINGS },
-      GRANTS: grants.map((grant) => `${grant};`).join("\n"),
-      FUNCTIONS: FUNCTIONS.map((name) => `'${name}'::regprocedure`).join(", "),
-    }),
-  );
+export function machineRoleScript(role: string, version: string): string {
+  return filledIn(textBeside(import.meta.url, "sql/machine-role.sql"), {
+    ...{ ROLE: role, VERSION: version, CONNECTIONS, POOLER_SETTINGS },
+    GRANTS: machineGrants(role)
+      .map((grant) => `${grant};`)
+      .join("\n"),
+    FUNCTIONS: FUNCTIONS.map((name) => `'${name}'::regprocedure`).join(", "),
+  });
 }
 
 /** What the user of this connection lacks of what machines need, in words for the owner of the tables. */

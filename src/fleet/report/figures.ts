@@ -12,20 +12,20 @@ import {
 } from "./measures/statistics.ts";
 
 /** The width of every figure; the page scales it. */
-export const WIDTH = 960;
-export const LEFT = 56;
-export const RIGHT = 20;
-export const TOP = 14;
-export const BOTTOM = 30;
+const WIDTH = 960;
+const LEFT = 56;
+const RIGHT = 20;
+const TOP = 14;
+const BOTTOM = 30;
 /** The width between the margins. */
-export const INNER = WIDTH - LEFT - RIGHT;
+const INNER = WIDTH - LEFT - RIGHT;
 
 /** A number for an attribute, with two decimals. */
-export function at(value: number): string {
+function at(value: number): string {
   return String(Number(value.toFixed(2)));
 }
 
-export interface FigureFrame {
+interface FigureFrame {
   /** Unique in the page. */
   readonly id: string;
   /** A text alternative for screen readers. */
@@ -36,7 +36,7 @@ export interface FigureFrame {
 }
 
 /** The start of a figure; {@link FIGURE_END} ends it. */
-export function figureStart({ id, title, description, height }: FigureFrame): string {
+function figureStart({ id, title, description, height }: FigureFrame): string {
   const whole = height + TOP + BOTTOM;
   return `<svg viewBox="0 0 ${WIDTH} ${whole}" role="img" aria-labelledby="${id}-title ${id}-description" xmlns="http://www.w3.org/2000/svg">
 <title id="${id}-title">${escaped(title)}</title>
@@ -44,16 +44,16 @@ export function figureStart({ id, title, description, height }: FigureFrame): st
 `;
 }
 
-export const FIGURE_END = "</svg>\n";
+const FIGURE_END = "</svg>\n";
 
-export interface Tick {
+interface Tick {
   /** From 0 to 1 of the axis. */
   readonly share: number;
   readonly label: string;
 }
 
 /** Horizontal grid lines with their values on the left. */
-export function valueAxis(ticks: readonly Tick[], height: number): string {
+function valueAxis(ticks: readonly Tick[], height: number): string {
   return ticks
     .map(({ share, label }) => {
       const y = at(TOP + height * (1 - share));
@@ -63,7 +63,7 @@ export function valueAxis(ticks: readonly Tick[], height: number): string {
 }
 
 /** The horizontal axis with marks and values. */
-export function baseAxis(ticks: readonly Tick[], height: number): string {
+function baseAxis(ticks: readonly Tick[], height: number): string {
   const y = TOP + height;
   const marks = ticks.map(({ share, label }) => {
     const x = at(LEFT + INNER * share);
@@ -75,13 +75,13 @@ export function baseAxis(ticks: readonly Tick[], height: number): string {
 }
 
 /** Milliseconds since 1970. */
-export interface TimeSpan {
+interface TimeSpan {
   readonly fromMs: number;
   readonly toMs: number;
 }
 
 /** A time span on the horizontal axis. */
-export class TimeAxis {
+class TimeAxis {
   readonly #fromMs: number;
   readonly #spanMs: number;
 

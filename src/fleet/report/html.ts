@@ -37,18 +37,6 @@ function classOf(kind: string): string {
   return kind === "" ? "" : ` class="${kind}"`;
 }
 
-function reasonsTable(reasons: readonly Reason[]): Iterable<string> {
-  return table("Reasons", REASON_COLUMNS, reasons);
-}
-
-function slowestTable(items: readonly ReportItem[]): Iterable<string> {
-  return table("The slowest items", SLOWEST_COLUMNS, items);
-}
-
-function failuresTable(items: readonly ReportItem[]): Iterable<string> {
-  return table("Failures", FAILURE_COLUMNS, items);
-}
-
 const REASON_COLUMNS: readonly Column<Reason>[] = [
   { head: "Items", kind: "number", cell: ({ count }) => countText(count) },
   { head: "Last line", kind: "message", cell: ({ text }) => `<bdi>${escaped(text)}</bdi>` },
@@ -244,11 +232,8 @@ function* throughputSection({ span, ended }: Gathered): Generator<string> {
 
 function* slowestSection({ slowest }: Gathered): Generator<string> {
   if (slowest.length === 0) return;
-  yield* section(
-    "Slowest items",
-    `The ${counted(slowest.length, "item")} with the longest duration.`,
-    slowestTable(slowest),
-  );
+  const note = `The ${counted(slowest.length, "item")} with the longest duration.`;
+  yield* section("Slowest items", note, table("The slowest items", SLOWEST_COLUMNS, slowest));
 }
 
 function* failuresSection({ failed, failures, reasons, done }: Gathered, { id }: ReportFleet): Generator<string> {
@@ -256,13 +241,14 @@ function* failuresSection({ failed, failures, reasons, done }: Gathered, { id }:
     yield* section("Failures", done === 0 ? "No item has ended." : "None.", []);
     return;
   }
-  yield* section("Reasons", `Why ${counted(failed, "item")} did not succeed.`, reasonsTable(reasons));
+  const why = `Why ${counted(failed, "item")} did not succeed.`;
+  yield* section("Reasons", why, table("Reasons", REASON_COLUMNS, reasons));
   const all = `<code>corral fleet results ${escaped(id, LONGEST.word)} --jsonl</code> lists all`;
   const note =
     failed > failures.length
       ? `The first ${countText(failures.length)} of ${countText(failed)}; ${all}.`
       : `${counted(failed, "item")} that did not succeed.`;
-  yield* section("Failures", note, failuresTable(failures));
+  yield* section("Failures", note, table("Failures", FAILURE_COLUMNS, failures));
 }
 
 /** The fleet and its totals. */

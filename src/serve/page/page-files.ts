@@ -29,7 +29,8 @@ const FOREVER = "public, max-age=31536000, immutable";
  * Reads the page that the build has made. What is asked for later is looked up among these files, so no path of a request is
  * ever one of the disk. Without a build there is no page, and the service has only its API.
  */
-export async function loadPageFiles(dir = join(PACKAGE_ROOT, "dist/web")): Promise<PageFiles> {
+export async function loadPageFiles(): Promise<PageFiles> {
+  const dir = join(PACKAGE_ROOT, "dist/web");
   const assets = (await readdir(join(dir, "assets")).catch(nullFor("ENOENT"))) ?? [];
   const named = [["/", "index.html"], ...assets.map((name) => [`/assets/${name}`, `assets/${name}`])] as const;
   const files = new Map<string, PageFile>();
