@@ -93,12 +93,12 @@ export async function fleetNamed(
   const { fleetsDir } = project;
   if (fleetsDir === null) throw unnamed(join(shownDir, "corral.yaml"));
   const file = join(shownDir, relative(project.dir, fleetsDir), `${name}.yaml`);
-  const read = readFleet(await textOf(fleetsDir, name, file), file, project.fleet);
+  const read = readFleet(await readFleetFile(fleetsDir, name, file), file, project.fleet);
   if (!read.ok) throw new DeclarationError(read.problems);
   const { fleet, document } = read.value;
   const problemOf: NamedFleet["problemOf"] = (about, fault) => {
     const text = about.split(" ").slice(1).join(" ");
-    return document.problemAt(placeOf(about, document), text === "" ? fault : `${text}: ${fault}`);
+    return document.problemAt(templatePlace(about, document), text === "" ? fault : `${text}: ${fault}`);
   };
   if (project.workers.has(fleet.worker)) return { ...fleet, problemOf };
   const known = [...project.workers.keys()];
@@ -115,7 +115,7 @@ function unnamed(file: string): DeclarationError {
   return new DeclarationError([{ file, line: 1, column: 1, path: "fleets", message }]);
 }
 
-async function textOf(fleetsDir: string, name: string, file: string): Promise<string> {
+async function readFleetFile(fleetsDir: string, name: string, file: string): Promise<string> {
   const wrong = (message: string) => new DeclarationError([{ file, line: 1, column: 1, path: "", message }]);
   const fault = nameFault(name);
   if (fault !== null) throw wrong(`a fleet's name ${fault}`);
@@ -205,7 +205,7 @@ function definitionOf(yaml: FleetYaml, file: string, defaults: FleetManner): Fle
 }
 
 /** The key of a template, and its place in the list if the file has one. */
-function placeOf(about: string, { raw }: YamlDocument): (string | number)[] {
+function templatePlace(about: string, { raw }: YamlDocument): (string | number)[] {
   const [kind = "", ...words] = about.split(" ");
   const templates = (raw as Readonly<Record<string, unknown>>)[kind];
   const index = Array.isArray(templates) ? templates.indexOf(words.join(" ")) : -1;

@@ -64,7 +64,7 @@ export interface MirrorOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-type Asked = Partial<Pick<GitCommand, "input" | "maxOutputBytes" | "env">>;
+type GitOptions = Partial<Pick<GitCommand, "input" | "maxOutputBytes" | "env">>;
 
 const LOCAL_TIMEOUT_MS = 2 * 60_000;
 const REMOTE_TIMEOUT_MS = 10 * 60_000;
@@ -117,12 +117,12 @@ export class Mirror {
   }
 
   /** Runs git on the mirror only: nothing leaves the machine. */
-  async local(args: readonly string[], asked: Asked, signal: AbortSignal): Promise<GitEnd> {
+  async local(args: readonly string[], asked: GitOptions, signal: AbortSignal): Promise<GitEnd> {
     return await this.#run({ args, ...asked, signal, timeoutMs: LOCAL_TIMEOUT_MS });
   }
 
   /** The output of git on the mirror. Throws if git fails, or the output is too long. */
-  async output(args: readonly string[], asked: Asked, signal: AbortSignal): Promise<Buffer> {
+  async output(args: readonly string[], asked: GitOptions, signal: AbortSignal): Promise<Buffer> {
     const end = await this.local(args, asked, signal);
     if (end.status === 0) return end.stdout;
     throw this.failure(end, "could not be processed");
@@ -163,7 +163,7 @@ export class Mirror {
   }
 
   async #run(
-    command: Asked & Pick<GitCommand, "args" | "signal" | "timeoutMs" | "settings">,
+    command: GitOptions & Pick<GitCommand, "args" | "signal" | "timeoutMs" | "settings">,
     gitDir = this.#options.gitDir,
   ): Promise<GitEnd> {
     const { protocol } = this.repo;

@@ -159,7 +159,7 @@ class ProgramFiles implements SandboxFiles {
   }
 
   async read(path: string, options: WholeReadOptions = {}): Promise<string> {
-    return textOf(path, await this.#bytes(path, options));
+    return decodedText(path, await this.#bytes(path, options));
   }
 
   async readBytes(path: string, options: WholeReadOptions = {}): Promise<Uint8Array> {
@@ -325,7 +325,7 @@ const MAX_GRANTS = 100;
 
 const STAGED = "its changes are staged, which only a run of a project can do. Use `openProject`.";
 
-function textOf(path: string, content: Buffer): string {
+function decodedText(path: string, content: Buffer): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
   } catch (cause) {

@@ -135,10 +135,10 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   return await settledRun(job, await networked(parts), stage, env);
 }
 
-type Parts = Pick<SessionParts, "job" | "grantee" | "stage"> & { readonly env: RunEnvironment };
+type CellRunParts = Pick<SessionParts, "job" | "grantee" | "stage"> & { readonly env: RunEnvironment };
 
 /** Its network, which closes with it. The result says what there was. */
-async function networked(parts: Parts): Promise<RunResult> {
+async function networked(parts: CellRunParts): Promise<RunResult> {
   const { job, grantee, env } = parts;
   await using network = await openRunNetwork(job, grantee, env);
   const { agent } = job.worker;
@@ -149,7 +149,7 @@ async function networked(parts: Parts): Promise<RunResult> {
 }
 
 /** Step 3 for an agent: it acts on the host's side of its sandbox, and gets a cell with its first command. */
-async function asAgent({ job, grantee, stage, env }: Parts, agent: AgentDefinition, network: RunNetwork) {
+async function asAgent({ job, grantee, stage, env }: CellRunParts, agent: AgentDefinition, network: RunNetwork) {
   const { agentRun } = await import("./agent/agent-run.ts");
   return await agentRun(job, agent, {
     grantee,
@@ -162,7 +162,7 @@ async function asAgent({ job, grantee, stage, env }: Parts, agent: AgentDefiniti
 }
 
 /** Step 3 for a command: a verified cell, released when it is this job's turn, and supervised until it ends. */
-async function planned({ job, grantee, stage, env }: Parts, network: RunNetwork): Promise<RunResult> {
+async function planned({ job, grantee, stage, env }: CellRunParts, network: RunNetwork): Promise<RunResult> {
   const owner = identityOf(job);
   const unread = await readingRefused(grantee, surroundingsOf(job, env), job.signal);
   if (unread.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, unread);

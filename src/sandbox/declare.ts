@@ -129,7 +129,7 @@ export interface Ceilings {
 }
 
 /** A declaration as far as a policy allows it, with what exceeds the policy. */
-export function withinCeilings(asked: Asked, policy: Policy): Ceilings {
+export function withinCeilings(asked: AskedOfPolicy, policy: Policy): Ceilings {
   const by = `policy ${policy.name}`;
   const exceeding = networkExcesses(asked.network, policy.network, "policy");
   return {
@@ -163,7 +163,7 @@ export function deriveCeilings(parent: Sandbox, needs: Needs): Ceilings {
   };
 }
 
-interface Asked {
+interface AskedOfPolicy {
   readonly network: Network;
   readonly limits: Limits;
 }

@@ -52,11 +52,11 @@ const execTool = defineTool({
   effects: { readOnly: false, destructive: true, idempotent: false, openWorld: true },
   async run({ command, cwd, env, stdin, network, packages, timeout_ms }, hands, signal) {
     const answer = await hands.exec({ command, cwd, env, stdin, network, packages, timeoutMs: timeout_ms }, signal);
-    return { text: textOf(answer), data: { ...answer } };
+    return { text: execText(answer), data: { ...answer } };
   },
 });
 
-function textOf({ status, exitCode, signal, stdout, stderr, hints, cellReplaced }: ExecToolAnswer): string {
+function execText({ status, exitCode, signal, stdout, stderr, hints, cellReplaced }: ExecToolAnswer): string {
   const end = exitCode !== null ? `exit code ${exitCode}` : (signal ?? "no exit code");
   return [
     stdout,

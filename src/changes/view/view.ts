@@ -108,7 +108,7 @@ export async function openView({ mount, mounts, dir, overlays, lentTo, signal }:
   if (target === null) return null;
   const only = single ? rawNameOf(basename(mount.host)) : null;
   const closed = mounts.map(({ path }) => path).filter((path) => path !== mount.path && covers(mount.path, path));
-  const pathOf = (names: readonly RawName[]): VirtualPath | null => placeOf(mount.path, single ? [] : names);
+  const pathOf = (names: readonly RawName[]): VirtualPath | null => pathBelow(mount.path, single ? [] : names);
   const held = [target];
   let overlay: Overlay | null = null;
   const close = async (): Promise<void> => {
@@ -168,7 +168,7 @@ export async function openView({ mount, mounts, dir, overlays, lentTo, signal }:
   }
 }
 
-function placeOf(at: VirtualPath, names: readonly RawName[]): VirtualPath | null {
+function pathBelow(at: VirtualPath, names: readonly RawName[]): VirtualPath | null {
   const texts = names.map(nameText);
   return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
 }

@@ -56,7 +56,7 @@ export async function listApprovalsVerb(
 export async function showApprovalVerb(id: string, options: JsonOption, terminal: Terminal): Promise<number> {
   const approval = await showApproval(stateDirFrom(terminal.env), id);
   if (options.json) printJson(terminal, approval);
-  else terminal.stdout.write(`${textOf(approval, terminal)}\n`);
+  else terminal.stdout.write(`${approvalText(approval, terminal)}\n`);
   return 0;
 }
 
@@ -137,7 +137,7 @@ async function decidedElsewhere(id: string, stateDir: string, signal: AbortSigna
   return false;
 }
 
-function textOf(approval: Approval, terminal: Terminal): string {
+function approvalText(approval: Approval, terminal: Terminal): string {
   const { id, project, askedAt, digest, state, answers } = approval;
   const { above, message } = textsOf(approval, terminal, colorsFor(terminal.stdout, terminal.env));
   const end =

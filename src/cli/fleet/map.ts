@@ -66,7 +66,7 @@ export async function mapVerb(name: string | undefined, options: MapOptions, ter
   }
 }
 
-interface Asked {
+interface AskedFleet {
   readonly spec: FleetSpec;
   readonly requests: RequestsOf;
   readonly cwd: string;
@@ -75,7 +75,7 @@ interface Asked {
   readonly mistakes: (error: TemplateError) => Error;
 }
 
-function fromOptions(name: string | undefined, project: Project, options: MapOptions, terminal: Terminal): Asked {
+function fromOptions(name: string | undefined, project: Project, options: MapOptions, terminal: Terminal): AskedFleet {
   if (name === undefined) throw new UsageError("name a worker, or use --fleet NAME");
   workerNamed(name, project);
   const source = sourceOf(options, terminal);
@@ -106,7 +106,7 @@ function inOptions({ problems }: TemplateError): UsageError {
 }
 
 /** Options of the command line override the file. */
-function fromFile(fleet: NamedFleet, name: string | undefined, project: Project, options: MapOptions): Asked {
+function fromFile(fleet: NamedFleet, name: string | undefined, project: Project, options: MapOptions): AskedFleet {
   if (name !== undefined) throw new UsageError("use either a worker or --fleet NAME, which names its own");
   if (options.over !== undefined || options.manifest !== undefined)
     throw new UsageError("--fleet NAME defines the items: omit --over and --manifest");

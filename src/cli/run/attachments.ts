@@ -34,12 +34,12 @@ function parse(text: string, source: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    const { line, column } = placeOf(text, jsonFaultOffset(text, (error as Error).message));
+    const { line, column } = lineAndColumn(text, jsonFaultOffset(text, (error as Error).message));
     throw new UsageError(`${source}:${line}:${column}: this is not JSON: ${(error as Error).message}`);
   }
 }
 
-function placeOf(text: string, offset: number): { line: number; column: number } {
+function lineAndColumn(text: string, offset: number): { line: number; column: number } {
   const before = text.slice(0, offset).split("\n");
   return { line: before.length, column: (before.at(-1) ?? "").length + 1 };
 }

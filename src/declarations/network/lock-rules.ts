@@ -199,7 +199,8 @@ function readEntry(key: string, entry: Entry, registries: NpmRegistries): ReadEn
   if (typeof digests === "string") return digests;
   const { resolved, version } = entry;
   if (resolved !== undefined) {
-    const place = typeof resolved === "string" ? placeOf(resolved, registries) : "has a `resolved` that is no text";
+    const place =
+      typeof resolved === "string" ? registryPlace(resolved, registries) : "has a `resolved` that is no text";
     return typeof place === "string" ? place : { file: { ...place, digests }, index: null };
   }
   if (typeof version !== "string" || !/^[0-9A-Za-z.+-]{1,256}$/.test(version)) return "has no `version`";
@@ -210,7 +211,7 @@ function readEntry(key: string, entry: Entry, registries: NpmRegistries): ReadEn
   return { file: { registry, path, digests }, index: { registry, path: base } };
 }
 
-function placeOf(resolved: string, registries: NpmRegistries): { registry: string; path: string } | string {
+function registryPlace(resolved: string, registries: NpmRegistries): { registry: string; path: string } | string {
   if (/^git|^github:|\.git(#|$)/.test(resolved))
     return "comes from git, and a lock file has no digest for it; publish it in a registry, or allow the host of git";
   const url = URL.canParse(resolved) ? new URL(resolved) : null;

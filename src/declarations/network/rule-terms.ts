@@ -95,7 +95,7 @@ export function privateAddressFault(rule: NetworkRule): string | null {
 
 /** The rules that would be at a place in the cell where another one is already. */
 export function placeFaults(rules: readonly NetworkRule[]): { readonly index: number; readonly fault: string }[] {
-  const places = rules.map(placeOf);
+  const places = rules.map(targetPlace);
   return places.flatMap((place, index) => {
     const isTaken = (other: Place): boolean => other.host === place.host && other.port !== place.port;
     const before = place.host === null ? undefined : places.slice(0, index).find(isTaken);
@@ -113,7 +113,7 @@ interface Place {
 }
 
 /** Which host's port 80 of the cell a rule takes: its own, or that of the looked-into port 443. */
-function placeOf(rule: NetworkRule): Place {
+function targetPlace(rule: NetworkRule): Place {
   const target = targetOf(rule.to);
   const port = target?.port ?? 0;
   const takes = port === 80 || (port === 443 && isLookedInto(rule));

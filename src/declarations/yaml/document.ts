@@ -66,7 +66,7 @@ export function parseYaml(text: string, file: string, firstLine = 1): ParsedYaml
   if (refused.length > 0) return { ok: false, problems: refused };
 
   const problemAt: YamlDocument["problemAt"] = (path, message, at = "value") =>
-    problem(placeOf(parsed.contents, path, at), path, message);
+    problem(offsetOf(parsed.contents, path, at), path, message);
   return { ok: true, document: { file, raw: parsed.toJS({ maxAliasCount: 0 }), problemAt } };
 }
 
@@ -85,7 +85,7 @@ function refusedSyntax(contents: Node | null): [offset: number, message: string]
 }
 
 /** Where a value begins. The last node that the path reaches is the best place when the rest of it is missing. */
-function placeOf(contents: Node | null, path: KeyPath, at: "key" | "value"): number {
+function offsetOf(contents: Node | null, path: KeyPath, at: "key" | "value"): number {
   let node: unknown = contents;
   for (const [depth, segment] of path.entries()) {
     const pair = isMap(node) ? node.items.find((candidate) => keyOf(candidate) === String(segment)) : undefined;

@@ -76,16 +76,16 @@ function digests(facts: ReadonlyMap<string, unknown>, projectDir: string): Recor
   const named = [...facts].toSorted(([a], [b]) => (a < b ? -1 : 1));
   const [first, rest] = [named.slice(0, MAX_FACTS), named.slice(MAX_FACTS)];
   const all = rest.length === 0 ? first : [...first, ["other declarations", rest] as const];
-  return Object.fromEntries(all.map(([name, fact]) => [name, sha256(textOf(fact, projectDir))]));
+  return Object.fromEntries(all.map(([name, fact]) => [name, sha256(canonicalText(fact, projectDir))]));
 }
 
 /** SHA-256 of all that a machine agreed to, which it names with each delivery: what its attempts read. */
 export function agreementDigest({ declarations, images, trees }: Agreement): string {
-  return sha256(textOf([declarations, images, trees], "/"));
+  return sha256(canonicalText([declarations, images, trees], "/"));
 }
 
 /** The same text for the same value, whatever the order of its keys. Paths in the project do not say where it is. */
-function textOf(value: unknown, projectDir: string): string {
+function canonicalText(value: unknown, projectDir: string): string {
   return (
     JSON.stringify(value, (_, each: unknown) => {
       if (typeof each === "string") return withoutProject(each, projectDir);

@@ -84,8 +84,8 @@ export class PostgresMembership implements Membership {
     const rows = await this.#ask<OfferRow>("SELECT * FROM corral.machine_offers($1)", [this.id]);
     return rows.map(({ spec, agreement, has_more: hasMore, ...offer }) => ({
       ...offer,
-      spec: saidIn(spec),
-      agreement: saidIn(agreement),
+      spec: foreignJson(spec),
+      agreement: foreignJson(agreement),
       hasMore,
     }));
   }
@@ -109,7 +109,7 @@ export class PostgresMembership implements Membership {
       { onSent },
     );
     return rows.flatMap(({ request: json, ...claimed }) => {
-      const request = saidIn(json) as ItemRequest | undefined;
+      const request = foreignJson(json) as ItemRequest | undefined;
       if (!Number.isInteger(request?.index) || request === undefined) return [];
       const { fleet, attempt } = claimed;
       this.#held.set(nameOf(fleet, request.index, attempt), { fleet, index: request.index, attempt });
@@ -266,7 +266,7 @@ function nameOf(fleet: string, index: number, attempt: number): string {
 }
 
 /** What another process wrote into the database; undefined if it is no JSON, or too much. What cannot be read does not keep others from being read. */
-export function saidIn(json: string): unknown {
+export function foreignJson(json: string): unknown {
   // An output is nested in its result.
   const parsed = parseJson(json, 2 * MAX_JSON_VALUES, 2 * MAX_JSON_DEPTH);
   return parsed.ok ? parsed.value : undefined;

@@ -22,7 +22,7 @@ import { boundedResult, msOf } from "../stored/rows.ts";
 import type { Scope } from "./connection.ts";
 import { idOf } from "./fleets.ts";
 import { replaceFailed } from "./load.ts";
-import { answerTo, PostgresMembership, questionsOf, saidIn, textsOf } from "./membership.ts";
+import { answerTo, foreignJson, PostgresMembership, questionsOf, textsOf } from "./membership.ts";
 
 /** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each, and JSON takes many times its bytes in memory. */
 const MAX_TAKEN_BYTES = 32 * 1024 ** 2;
@@ -164,9 +164,9 @@ export class PostgresWork implements WorkStore {
     );
     return rows.map(({ json, stdout, stderr, more, ...delivered }) => ({
       ...delivered,
-      result: saidIn(json),
+      result: foreignJson(json),
       streams: stdout === null || stderr === null ? null : { stdout, stderr },
-      more: saidIn(more),
+      more: foreignJson(more),
     }));
   }
 

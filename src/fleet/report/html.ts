@@ -272,16 +272,16 @@ function tiles({ items }: ReportFleet, gathered: Gathered): string {
     ["not successful", countText(failed)],
     ["first start to last end", span === null ? null : durationText(wallMs)],
     ["throughput", wallMs === 0 ? null : rateText((done * 1000) / wallMs)],
-    ["median", textOf(durations.quantile(0.5), durationText)],
-    ["p99", textOf(durations.quantile(0.99), durationText)],
-    ["peak memory of a cell", textOf(memoryBytesPeak, roughBytesText)],
+    ["median", valueText(durations.quantile(0.5), durationText)],
+    ["p99", valueText(durations.quantile(0.99), durationText)],
+    ["peak memory of a cell", valueText(memoryBytesPeak, roughBytesText)],
   ];
   const tile = ([name, value]: readonly [string, string | null]): string =>
     `<div class="tile"><dt>${name}</dt><dd>${value ?? "–"}</dd></div>\n`;
   return `<dl class="tiles">\n${entries.map(tile).join("")}</dl>\n`;
 }
 
-function textOf(value: number | null, words: (value: number) => string): string | null {
+function valueText(value: number | null, words: (value: number) => string): string | null {
   return value === null ? null : words(value);
 }
 

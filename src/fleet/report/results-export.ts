@@ -19,7 +19,7 @@ const COLUMNS: readonly (readonly [string, (result: ItemResult) => string | numb
   ["ended_at", ({ endedAt }) => endedAt],
   ["duration_ms", ({ durationMs }) => durationMs],
   ["memory_bytes_peak", ({ memoryBytesPeak }) => memoryBytesPeak],
-  ["output", ({ output }) => textOf(output)],
+  ["output", ({ output }) => cellText(output)],
   ["stderr_line", ({ stderrLine }) => stderrLine],
 ];
 
@@ -37,12 +37,12 @@ export async function* resultsCsv(
 ): AsyncGenerator<string> {
   yield line([...COLUMNS.map(([name]) => name), ...fields.map((name) => `${FIELD_PREFIX}${name}`)]);
   for await (const result of results) {
-    const own = fields.map((name) => (Object.hasOwn(result.fields, name) ? textOf(result.fields[name]) : null));
+    const own = fields.map((name) => (Object.hasOwn(result.fields, name) ? cellText(result.fields[name]) : null));
     yield line([...COLUMNS.map(([, cellOf]) => cellOf(result)), ...own]);
   }
 }
 
-function textOf(value: unknown): string | null {
+function cellText(value: unknown): string | null {
   return typeof value === "string" || value === null || value === undefined ? (value ?? null) : JSON.stringify(value);
 }
 

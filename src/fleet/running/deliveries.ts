@@ -284,7 +284,7 @@ function isPossible(output: unknown, worker: Pick<WorkerDefinition, "output">): 
   return !isTooDeep(output) && !hasMoreValues(output, MAX_JSON_VALUES);
 }
 
-interface Parts {
+interface DeliveryParts {
   /** The fleet, which this process owns. */
   readonly id: string;
   readonly work: WorkStore;
@@ -318,7 +318,7 @@ const AT_ONCE = 16;
 
 /** What machines run of a fleet: takes what they deliver, answers what they ask, and queues again what dead ones ran. */
 class ItemsElsewhere {
-  readonly #parts: Parts;
+  readonly #parts: DeliveryParts;
   readonly #ended = new AbortController();
   readonly #settling = new PQueue({ concurrency: AT_ONCE });
   /** By index and attempt, so that none is taken twice. */
@@ -328,7 +328,7 @@ class ItemsElsewhere {
   #isTroubled = false;
   #runnersAt = Number.NEGATIVE_INFINITY;
 
-  constructor(parts: Parts) {
+  constructor(parts: DeliveryParts) {
     this.#parts = parts;
     this.#questions = new QuestionsElsewhere(parts);
     this.#watching = this.#watch();

@@ -205,7 +205,7 @@ export function decidedHere(job: FleetJob, onTrouble: (detail: string) => void) 
   };
 }
 
-interface Parts {
+interface QuestionParts {
   /** The fleet, which this process owns. */
   readonly id: string;
   readonly work: Pick<WorkStore, "questions" | "readQuestions" | "answer">;
@@ -231,12 +231,12 @@ interface Open {
 
 /** Questions of runs on machines: each is decided on here once, and withdrawn here if its run does not wait any more. */
 export class QuestionsElsewhere {
-  readonly #parts: Parts;
+  readonly #parts: QuestionParts;
   readonly #open = new Map<string, Open>();
   readonly #answering = new Set<Promise<void>>();
   #looks = 0;
 
-  constructor(parts: Parts) {
+  constructor(parts: QuestionParts) {
     this.#parts = parts;
   }
 
@@ -246,11 +246,11 @@ export class QuestionsElsewhere {
     this.#looks += 1;
     const look = this.#looks;
     const waiting = await work.questions(id, MAX_OPEN);
-    this.#see(new Map(waiting.map((one) => [textOf(one), one])), look);
+    this.#see(new Map(waiting.map((one) => [questionKey(one), one])), look);
     const next = this.#next(waiting);
     if (next.length === 0) return;
-    const sizes = new Map(next.map((one) => [textOf(one), one.bytes]));
-    for (const asked of await work.readQuestions(id, next)) this.#begin(asked, sizes.get(textOf(asked)) ?? 0);
+    const sizes = new Map(next.map((one) => [questionKey(one), one.bytes]));
+    for (const asked of await work.readQuestions(id, next)) this.#begin(asked, sizes.get(questionKey(asked)) ?? 0);
   }
 
   /** Withdraws what is open, and waits for that. Machines wait for the next owner of the fleet, as long as they may. */
@@ -278,7 +278,7 @@ export class QuestionsElsewhere {
     for (const open of this.#open.values()) bytes += open.bytes;
     const next: UnreadQuestion[] = [];
     for (const one of waiting) {
-      if (this.#open.has(textOf(one))) continue;
+      if (this.#open.has(questionKey(one))) continue;
       if (count >= MAX_OPEN || (count > 0 && bytes + one.bytes > MAX_OPEN_BYTES)) break;
       next.push(one);
       count += 1;
@@ -289,7 +289,7 @@ export class QuestionsElsewhere {
 
   #begin(asked: AskedElsewhere, bytes: number): void {
     const open: Open = { bytes, ends: new AbortController(), answer: null, isSending: false, sentIn: 0 };
-    this.#open.set(textOf(asked), open);
+    this.#open.set(questionKey(asked), open);
     this.#track(this.#answer(asked, open));
   }
 
@@ -306,7 +306,7 @@ export class QuestionsElsewhere {
       return { outcome: "denied", scope: "once", reason: "an internal error of its coordinator" };
     });
     // The next owner of the fleet decides on it.
-    if (signal.aborted) return void this.#open.delete(textOf(asked));
+    if (signal.aborted) return void this.#open.delete(questionKey(asked));
     open.answer = answerText(asked.json, decision);
     const { fleet, index, attempt, number } = asked;
     await this.#send({ fleet, index, attempt, number }, open, open.answer);
@@ -326,6 +326,6 @@ export class QuestionsElsewhere {
   }
 }
 
-function textOf({ index, attempt, number }: QuestionName): string {
+function questionKey({ index, attempt, number }: QuestionName): string {
   return `${index}:${attempt}:${number}`;
 }

@@ -127,7 +127,7 @@ export class AskingCoordinator implements Approver {
   async #asked(name: QuestionName, json: string, place: AskedPlace, signal: AbortSignal): Promise<Decision> {
     const { questions, lost } = place.membership;
     const { promise, resolve, reject } = Promise.withResolvers<Decision>();
-    this.#waiting.set(textOf(name), { json, answer: resolve });
+    this.#waiting.set(questionKey(name), { json, answer: resolve });
     using _ended = onAbort(signal, () => reject(signal.reason));
     using _lost = onAbort(lost, () => resolve(denied("the lease of this machine has ended")));
     const most = Math.min(this.#options.timeoutMs + GRACE_MS, MAX_TIMER_MS);
@@ -140,7 +140,7 @@ export class AskingCoordinator implements Approver {
       return await promise.finally(() => void asking.then(() => questions.unask(name)).catch(() => {}));
     } finally {
       clearTimeout(timer);
-      this.#waiting.delete(textOf(name));
+      this.#waiting.delete(questionKey(name));
       if (this.#waiting.size === 0) this.#looking?.abort();
     }
   }
@@ -164,7 +164,7 @@ export class AskingCoordinator implements Approver {
   }
 
   #take({ json, ...name }: Answered): void {
-    const waiting = this.#waiting.get(textOf(name));
+    const waiting = this.#waiting.get(questionKey(name));
     waiting?.answer(parsedAnswer(waiting.json, json) ?? denied(FORGED));
   }
 }
@@ -174,7 +174,7 @@ function isChangeOfItem({ run, root, operations }: ApprovalRequest): boolean {
   return run === root && operations.every((operation) => operation === "write" || operation === "delete");
 }
 
-function textOf({ fleet, index, attempt, number }: QuestionName): string {
+function questionKey({ fleet, index, attempt, number }: QuestionName): string {
   return `${fleet}:${index}:${attempt}:${number}`;
 }
 

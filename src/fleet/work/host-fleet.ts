@@ -107,7 +107,7 @@ export function hostFleets({ run, version, blobs, mirrorsFor, mirrorsDir, slots,
     const [spec, agreement] = [offeredSpec(offer.spec), offeredAgreement(offer.agreement)];
     if (spec === null || agreement === null) return refused("another version of Corral wrote its declaration");
     const permission = await fleetPermission({ ...spec, reuse: "fresh" }, run);
-    if (!permission.ok) return refused("reason" in permission ? permission.reason : textOf(permission));
+    if (!permission.ok) return refused("reason" in permission ? permission.reason : violationText(permission));
     const { worker, sandbox } = permission;
     const why = whyDifferent(await agreedFacts(permission, run, { version, signal }), agreement);
     if (why !== null) return refused(why);
@@ -173,7 +173,7 @@ function refused(why: string): Hosting {
   return { ok: false, why };
 }
 
-function textOf({ violations }: { readonly violations: Parameters<typeof describeAll>[0] }): string {
+function violationText({ violations }: { readonly violations: Parameters<typeof describeAll>[0] }): string {
   return describeAll(violations)
     .map(({ message }) => message)
     .join("; ");
@@ -311,7 +311,7 @@ function claimedRequest(raw: unknown): ItemRequest | null {
   return parsed.success ? (parsed.data as ItemRequest) : null;
 }
 
-interface Parts {
+interface HostedParts {
   readonly fleet: string;
   readonly job: FleetJob;
   readonly cells: ItemExecutor;
@@ -330,7 +330,15 @@ const RUN_ID = /^[0-9a-f]{12}$/;
 const UNWELL: ReadonlySet<string> = new Set(["HOST_TROUBLE", "ENGINE_TROUBLE"]);
 
 /** How items of one fleet run on this machine. */
-export function attemptWith({ fleet, job, cells, troubles, sent, questions, agreed }: Parts): HostedFleet["attempt"] {
+export function attemptWith({
+  fleet,
+  job,
+  cells,
+  troubles,
+  sent,
+  questions,
+  agreed,
+}: HostedParts): HostedFleet["attempt"] {
   return async (item, { signal, turn }) => {
     const { run } = item;
     const refused = (message: string): Brought => {

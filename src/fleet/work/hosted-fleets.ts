@@ -17,7 +17,7 @@ type Place =
   | { readonly state: "open"; readonly agreed: string; readonly fleet: HostedFleet; running: number; isOver: boolean }
   | { readonly state: "refused"; readonly agreed: string; readonly why: string; readonly atMs: number };
 
-interface Parts {
+interface HostingParts {
   readonly membership: Pick<Membership, "refuses">;
   readonly host: HostFleet;
   readonly onEvent: OnWorkEvent;
@@ -29,12 +29,12 @@ interface Parts {
 
 /** The fleets of others that this machine knows: those whose items it takes, and those that differ from what is declared here. */
 export class HostedFleets implements AsyncDisposable {
-  readonly #parts: Parts;
+  readonly #parts: HostingParts;
   readonly #places = new Map<string, Place>();
   /** What is being opened or closed. */
   readonly #pending = new Set<Promise<void>>();
 
-  constructor(parts: Parts) {
+  constructor(parts: HostingParts) {
     this.#parts = parts;
   }
 

@@ -4,7 +4,7 @@ import type { AttemptDelivery, ClaimedWork, Membership, Withdrawn, WorkStore } f
 import { Semaphore } from "../running/fleet-parts.ts";
 import { type AttemptName, type HostedFleet, HostedFleets, type HostFleet, type OnWorkEvent } from "./hosted-fleets.ts";
 
-interface Parts {
+interface MachineParts {
   readonly item: ClaimedWork;
   /** Null: it was closed while the item was claimed. */
   readonly fleet: HostedFleet | null;
@@ -31,13 +31,13 @@ const AGAIN_MS = 500;
 class WorkedAttempt {
   /** Never rejects. */
   readonly done: Promise<EndedAttempt>;
-  readonly #parts: Parts;
+  readonly #parts: MachineParts;
   readonly #name: AttemptName;
   readonly #ends = new AbortController();
   #begunAtMs: number | null = null;
   #why: string | null = null;
 
-  constructor(parts: Parts) {
+  constructor(parts: MachineParts) {
     this.#parts = parts;
     const { fleet, request, attempt } = parts.item;
     this.#name = { fleet, index: request.index, key: request.key, attempt };

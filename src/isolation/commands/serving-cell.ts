@@ -81,14 +81,14 @@ function asServingCell(cell: Cell, write: (text: string) => void, answers: Servi
   };
 }
 
-interface Answer {
+interface ItemAnswer {
   readonly code: number;
   readonly killed: number;
   /** What could not be cleaned; null if the cell is clean. */
   readonly what: string | null;
 }
 
-function parseAnswer(line: string, id: string): Answer {
+function parseAnswer(line: string, id: string): ItemAnswer {
   const [, of, code, killed, what] =
     /^(?:ended|dirty(?=.* [a-z]+$)) (\S+) (\d{1,3}) (\d+)(?: ([a-z]+))?$/.exec(line) ?? [];
   if (of !== id) throw new EngineTrouble("a serving cell answered for another item than the one it was given");

@@ -39,7 +39,7 @@ const PATROL_MS = 1000;
 /** What the Engine answers to a wait; with `Error` if it could not find out how the container ended. */
 const WaitAnswer = z.object({ StatusCode: z.int(), Error: z.object({ Message: z.string() }).nullish() });
 
-interface Parts {
+interface DockerCellParts {
   readonly docker: Docker;
   readonly container: Docker.Container;
   readonly attachment: AttachedStreams;
@@ -53,7 +53,16 @@ interface Parts {
 }
 
 /** A verified container whose worker waits behind the gate. */
-export function dockerCell({ docker, container, attachment, wait, enforcement, ahead, listen, remove }: Parts): Cell {
+export function dockerCell({
+  docker,
+  container,
+  attachment,
+  wait,
+  enforcement,
+  ahead,
+  listen,
+  remove,
+}: DockerCellParts): Cell {
   const sampler = new UsageSampler(() => measureOf(container));
   let killed = false;
   const first = firstProcessOf(container.id);

@@ -187,12 +187,12 @@ async function reapedAtLast(options: StartOptions, after: Promise<unknown> | und
 }
 
 /** Beside the verified cell, what each kind of cell is made from. */
-interface Parts {
+interface VerifiedParts {
   readonly container: Docker.Container;
   readonly attachment: AttachedStreams;
 }
 
-function writeTo({ attachment }: Parts, text: string): void {
+function writeTo({ attachment }: VerifiedParts, text: string): void {
   attachment.write(text);
 }
 
@@ -219,10 +219,14 @@ type Input = Parameters<typeof attach>[2]["input"];
  * Nothing of the worker has run before its cell is verified. So a start that failed is undone and made again, whatever
  * failed: a lost answer, a broken connection, a report that cannot be read.
  */
-async function started(options: StartOptions, request: StartRequest, input: Input): Promise<StartedCell<Parts>> {
+async function started(
+  options: StartOptions,
+  request: StartRequest,
+  input: Input,
+): Promise<StartedCell<VerifiedParts>> {
   for (let attempt = 1; ; attempt += 1) {
     const remains = new CellRemains(options, request.plan.run);
-    let made: StartedCell<Parts>;
+    let made: StartedCell<VerifiedParts>;
     try {
       made = await startVerified(options, request, input, remains);
     } catch (error) {
@@ -237,7 +241,11 @@ async function started(options: StartOptions, request: StartRequest, input: Inpu
 }
 
 /** Cleans up after a start that failed. Null if it may be made again. */
-async function failed(error: unknown, request: StartRequest, remains: CellRemains): Promise<StartedCell<Parts> | null> {
+async function failed(
+  error: unknown,
+  request: StartRequest,
+  remains: CellRemains,
+): Promise<StartedCell<VerifiedParts> | null> {
   const isRefusal = (statusCodeOf(error) ?? 500) < 500;
   if (isRefusal || request.signal.aborted) remains.isDoubtful = true;
   else remains.doubt();
@@ -265,7 +273,7 @@ async function startVerified(
   request: StartRequest,
   input: Input,
   remains: CellRemains,
-): Promise<StartedCell<Parts>> {
+): Promise<StartedCell<VerifiedParts>> {
   const { plan, signal } = request;
   const name = containerName(plan);
   signal.throwIfAborted();

@@ -174,7 +174,7 @@ export class ExaminedImages {
   }
 
   /** What a script of the gate prints in the image; null: the Engine has no such image. Rejects with `EngineTrouble` if it does not end well. */
-  async #answer(plan: Plan, script: string, words: readonly string[]): Promise<Answer | null> {
+  async #answer(plan: Plan, script: string, words: readonly string[]): Promise<LookAnswer | null> {
     const { docker, maker } = this.#request;
     const facts = await imageFacts(docker, plan.image.id);
     if (facts === null) return null;
@@ -253,14 +253,14 @@ function usersIn(answer: string, file: "passwd" | "group"): string | null {
   return base64 === null || Buffer.from(base64, "base64").length > MAX_USERS_BYTES ? null : base64;
 }
 
-interface Answer {
+interface LookAnswer {
   readonly text: string;
   /** False if there is more of it. */
   readonly isWhole: boolean;
 }
 
 /** Its standard output, up to a bound. Resolves at its end. */
-async function collected(output: Duplex): Promise<Answer> {
+async function collected(output: Duplex): Promise<LookAnswer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   const streams = new Demultiplexer((name, chunk) => {

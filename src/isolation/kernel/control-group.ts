@@ -83,25 +83,26 @@ function heldIn(dir: string, whole: string, unneeded: string): number | null {
 }
 
 function numbersOf(file: string): number[] {
-  const lines = textOf(file)?.split("\n").slice(0, MAX_PROCESSES) ?? [];
+  const lines = kernelText(file)?.split("\n").slice(0, MAX_PROCESSES) ?? [];
   return lines.filter((line) => line !== "").map(Number);
 }
 
 function numberIn(file: string): number | null {
-  const text = textOf(file)?.trim() ?? "";
+  const text = kernelText(file)?.trim() ?? "";
   return /^\d+$/.test(text) ? Number(text) : null;
 }
 
 /** `usage_usec 1234` among other lines. */
 function fieldIn(file: string, name: string): number | null {
-  const line = textOf(file)
+  const line = kernelText(file)
     ?.split("\n")
     .find((each) => each.startsWith(`${name} `));
   const value = line?.slice(name.length + 1) ?? "";
   return /^\d+$/.test(value) ? Number(value) : null;
 }
 
-function textOf(file: string): string | null {
+/** A file that the kernel makes; null if it is gone, or cannot be read. */
+export function kernelText(file: string): string | null {
   try {
     return readFileSync(file, "latin1");
   } catch {

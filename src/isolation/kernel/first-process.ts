@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import type { ControlGroup } from "./control-group.ts";
+import { type ControlGroup, kernelText } from "./control-group.ts";
 
 const GROUPS = "/sys/fs/cgroup";
 /** The last part is `ID`, or with systemd's names `docker-ID.scope`. */
@@ -118,7 +118,7 @@ export async function endedFromOutside<T>(first: FirstProcess | null, engine: ()
  * Synchronous: these files are in memory.
  */
 export function findFirstProcess(group: ControlGroup | null): FirstProcess | null {
-  const pid = group?.processes().find((each) => /^NSpid:.*\t1$/m.test(textOf(`/proc/${each}/status`) ?? ""));
+  const pid = group?.processes().find((each) => /^NSpid:.*\t1$/m.test(kernelText(`/proc/${each}/status`) ?? ""));
   const begun = pid === undefined ? null : statOf(pid);
   if (pid === undefined || begun === null) return null;
   const isAlive = (): boolean => {
@@ -138,18 +138,10 @@ function signalled(pid: number, name: NodeJS.Signals): void {
 
 /** The program's name is in parentheses and may contain anything; the numbers follow it. */
 function statOf(pid: number): { readonly flags: number; readonly startTime: string } | null {
-  const text = textOf(`/proc/${pid}/stat`);
+  const text = kernelText(`/proc/${pid}/stat`);
   const fields = text?.slice(text.lastIndexOf(")") + 2).split(" ");
   // Fields 3 (state), 9 (flags) and 22 (start time) of proc(5).
   const [state, flags, startTime] = [fields?.[0], fields?.[6], fields?.[19]];
   if (state === undefined || flags === undefined || startTime === undefined || /[ZX]/.test(state)) return null;
   return { flags: Number(flags), startTime };
-}
-
-function textOf(file: string): string | null {
-  try {
-    return readFileSync(file, "latin1");
-  } catch {
-    return null;
-  }
 }

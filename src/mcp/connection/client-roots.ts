@@ -16,13 +16,13 @@ export interface RootPlaces {
 
 /** Looks each root up once. A root that is not a directory grants nothing: roots only restrict. */
 async function rootPlaces(uris: readonly string[]): Promise<RootPlaces> {
-  const places = await Promise.all(uris.slice(0, MAX_ROOTS).map(placeOf));
+  const places = await Promise.all(uris.slice(0, MAX_ROOTS).map(rootPath));
   const hosts = [...new Set(places.filter((place) => place !== null))].sort();
   const usable = places.filter((place) => place !== null).length;
   return { hosts, unusable: uris.length - usable };
 }
 
-async function placeOf(uri: string): Promise<string | null> {
+async function rootPath(uri: string): Promise<string | null> {
   const path = uri.length > MAX_URI_CHARS ? null : pathOf(uri);
   if (path === null) return null;
   // A root that cannot be looked up for any other reason is ignored too.

@@ -43,12 +43,12 @@ export type Answering<Kind extends "output" | "events" | "bytes"> = {
 }[OperationName];
 
 /** Numbers and booleans of a query may be given as what they are. */
-type Asked<S extends z.ZodType> = {
+type AskedParts<S extends z.ZodType> = {
   readonly [Member in keyof z.input<S>]: z.input<S>[Member] | QueryOutput<S, Member>;
 };
 type QueryOutput<S extends z.ZodType, Member> = Member extends keyof z.output<S> ? z.output<S>[Member] : never;
 
-type Members<S extends z.ZodType> = S extends z.ZodUndefined ? unknown : Asked<S>;
+type Members<S extends z.ZodType> = S extends z.ZodUndefined ? unknown : AskedParts<S>;
 type Body<Name extends OperationName> = (typeof ROUTES)[Name] extends readonly [
   unknown,
   unknown,

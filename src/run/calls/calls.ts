@@ -38,7 +38,7 @@ export interface CallsRequest {
 }
 
 /** The answer to a caller, and if its own result will include it. */
-interface Answer {
+interface CallAnswer {
   readonly result: RunResult;
   readonly kept: boolean;
 }
@@ -55,7 +55,7 @@ export class Calls implements AsyncDisposable {
   readonly #over = new AbortController();
   readonly #queue: PQueue;
   /** In the order of the requests. */
-  readonly #answers = new Set<Promise<Answer>>();
+  readonly #answers = new Set<Promise<CallAnswer>>();
 
   constructor(request: CallsRequest) {
     const attachments = request.job.attachments.map((attachment) => {
@@ -93,7 +93,7 @@ export class Calls implements AsyncDisposable {
   }
 
   /** A refused call is answered at once; one that is allowed takes its turn. */
-  async #answer(run: string, request: CallRequest, hangUp: AbortSignal): Promise<Answer> {
+  async #answer(run: string, request: CallRequest, hangUp: AbortSignal): Promise<CallAnswer> {
     const judgement = await this.#judge(run, request, hangUp);
     if (!judgement.ok) return this.#refuse({ run, worker: request.worker }, judgement.violations);
     const result = await this.#queue.add(() => this.#performNow(judgement.job, request));
@@ -162,7 +162,7 @@ export class Calls implements AsyncDisposable {
     };
   }
 
-  #refuse(place: { run: string; worker: string }, violations: readonly Violation[]): Answer {
+  #refuse(place: { run: string; worker: string }, violations: readonly Violation[]): CallAnswer {
     const { job, env } = this.#request;
     if (!job.tree.keepsRefusal()) return { result: refusedResult(place, violations), kept: false };
     const at = { ...place, root: job.root, parent: job.run, attachments: [] };

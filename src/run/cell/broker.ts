@@ -168,12 +168,12 @@ function listen(server: Server, path: string): Promise<void> {
   });
 }
 
-interface Answer {
+interface BrokerAnswer {
   readonly status: number;
   readonly body: unknown;
 }
 
-const TOO_MANY: Answer = {
+const TOO_MANY: BrokerAnswer = {
   status: 503,
   body: {
     code: "TOO_MANY_REQUESTS",
@@ -182,12 +182,12 @@ const TOO_MANY: Answer = {
 };
 
 /** A bug must not end the orchestrator, nor reveal anything about the host to a worker. */
-const INTERNAL: Answer = {
+const INTERNAL: BrokerAnswer = {
   status: 500,
   body: { code: "INTERNAL", message: "Corral could not answer this request." },
 };
 
-async function sent(response: ServerResponse, answer: Answer): Promise<void> {
+async function sent(response: ServerResponse, answer: BrokerAnswer): Promise<void> {
   await nextTurn();
   if (response.destroyed) return;
   const { status, text } = written(answer);
@@ -196,7 +196,7 @@ async function sent(response: ServerResponse, answer: Answer): Promise<void> {
 }
 
 /** What a worker printed can be too long to be written as JSON: one byte may take six characters. */
-function written({ status, body }: Answer): { status: number; text: string } {
+function written({ status, body }: BrokerAnswer): { status: number; text: string } {
   try {
     return { status, text: `${JSON.stringify(body)}\n` };
   } catch {
@@ -216,7 +216,7 @@ async function answerTo(
   response: ServerResponse,
   pending: Promise<BrokerService>,
   { bodies, tools }: Room,
-): Promise<Answer> {
+): Promise<BrokerAnswer> {
   let taken = 0;
   const take = (bytes: number): boolean => {
     if (!bodies.take(bytes)) return false;
@@ -249,7 +249,7 @@ async function routed(
   service: BrokerService,
   signal: AbortSignal,
   { take, tools }: { readonly take: (bytes: number) => boolean; readonly tools: PQueue },
-): Promise<Answer> {
+): Promise<BrokerAnswer> {
   const route = `${request.method} ${request.url}`;
   if (route === "GET /v1/sandbox") return { status: 200, body: service.sandbox() };
   const tool = TOOL_ROUTE.exec(route)?.[1];
@@ -265,8 +265,8 @@ async function routed(
 }
 
 /** The place is taken until the answer has been read, or the connection is closed. `closed`: aborted then. */
-async function inPlace(places: PQueue, act: () => Promise<Answer>, closed: AbortSignal): Promise<Answer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+async function inPlace(places: PQueue, act: () => Promise<BrokerAnswer>, closed: AbortSignal): Promise<BrokerAnswer> {
+  const { promise, resolve, reject } = Promise.withResolvers<BrokerAnswer>();
   const untilRead = async (): Promise<void> => {
     await act().then(resolve, reject);
     if (!closed.aborted) await new Promise((read) => closed.addEventListener("abort", read, { once: true }));
@@ -275,21 +275,21 @@ async function inPlace(places: PQueue, act: () => Promise<Answer>, closed: Abort
   return await promise;
 }
 
-async function called(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+async function called(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<BrokerAnswer> {
   const call = parseCallBody(raw);
   if (typeof call === "string") return badRequest(call);
   const result = await service.call(call, signal);
   return result.status === "refused" || result.status === "denied" ? refusal(result) : { status: 200, body: result };
 }
 
-async function accessed(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+async function accessed(raw: unknown, service: BrokerService, signal: AbortSignal): Promise<BrokerAnswer> {
   const request = parseAccessBody(raw);
   if (typeof request === "string") return badRequest(request);
   const { granted, ...answer } = await service.access(request, signal);
   return granted ? { status: 200, body: { granted, ...answer } } : { status: 403, body: answer };
 }
 
-async function tooled(name: string, raw: unknown, service: BrokerService, signal: AbortSignal): Promise<Answer> {
+async function tooled(name: string, raw: unknown, service: BrokerService, signal: AbortSignal): Promise<BrokerAnswer> {
   const result = await service.tool(name, raw, signal);
   if (result.ok || isEndedCall(result)) return { status: 200, body: result };
   const status = { NO_SUCH_TOOL: 404, BAD_INPUT: 400, INTERNAL: 500 }[result.code] ?? 403;
@@ -301,11 +301,11 @@ function isEndedCall({ data }: ToolResult): boolean {
   return typeof data.status === "string" && data.status !== "refused" && data.status !== "denied";
 }
 
-function badRequest(message: string): Answer {
+function badRequest(message: string): BrokerAnswer {
   return { status: 400, body: { code: "BAD_REQUEST", message } };
 }
 
-function refusal(result: RunResult): Answer {
+function refusal(result: RunResult): BrokerAnswer {
   const { code, message } = result.error ?? { code: "REFUSED", message: "The call was refused." };
   return { status: 403, body: { code, message, violations: result.violations, run: result.run } };
 }

@@ -86,7 +86,7 @@ export async function supervise(cell: Cell, bounds: SupervisionBounds): Promise<
   }
 }
 
-interface Parts {
+interface OpenedParts {
   readonly cell: Cell;
   /** What it began with. */
   readonly planned: PlannedNetwork;
@@ -101,13 +101,13 @@ interface Parts {
  * place, at which every connection is refused: another host never takes it.
  */
 class GrowingNetwork implements AsyncDisposable {
-  readonly #parts: Parts;
+  readonly #parts: OpenedParts;
   readonly #listening = new Disposables();
   /** One after the other, as each place depends on those before. */
   readonly #turns = new PQueue({ concurrency: 1 });
   #places: NetworkPlaces;
 
-  constructor(parts: Parts) {
+  constructor(parts: OpenedParts) {
     this.#parts = parts;
     this.#places = parts.planned;
   }

@@ -78,13 +78,14 @@ export function meetPatterns(a: string, b: string): string | null {
   const met: string[] = [];
   for (let index = 0; index < Math.max(left.length, right.length); index++) {
     const [one, other] = [left[index], right[index]];
-    if (one === BELOW && other !== undefined) return other === "" ? null : textOf([...met, ...right.slice(index)]);
-    if (other === BELOW && one !== undefined) return one === "" ? null : textOf([...met, ...left.slice(index)]);
+    if (one === BELOW && other !== undefined)
+      return other === "" ? null : joinedSegments([...met, ...right.slice(index)]);
+    if (other === BELOW && one !== undefined) return one === "" ? null : joinedSegments([...met, ...left.slice(index)]);
     const both = one === other ? one : one === ONE ? other : other === ONE ? one : undefined;
     if (both === undefined || (both === "" && one !== other)) return null;
     met.push(both);
   }
-  return textOf(met);
+  return joinedSegments(met);
 }
 
 /**
@@ -95,7 +96,7 @@ export function splitPattern(pattern: string): string[] {
   const segments = segmentsOf(pattern);
   if (segments.at(-1) !== BELOW) return [];
   const above = segments.slice(0, -1);
-  return [[ONE], [ONE, ""], [ONE, BELOW]].map((end) => textOf([...above, ...end]));
+  return [[ONE], [ONE, ""], [ONE, BELOW]].map((end) => joinedSegments([...above, ...end]));
 }
 
 export function segmentCount(pattern: string): number {
@@ -106,6 +107,6 @@ function segmentsOf(path: string): string[] {
   return path.split("/").slice(1);
 }
 
-function textOf(segments: readonly string[]): string {
+function joinedSegments(segments: readonly string[]): string {
   return `/${segments.join("/")}`;
 }

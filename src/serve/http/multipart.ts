@@ -63,7 +63,7 @@ export async function readForm(
       throw wrong("the part `request` has no `filename`: it is JSON");
     if (begun === null) {
       if (about.name !== "request") throw wrong("the first part of the form is `request`, the JSON of the request");
-      begun = textOf(part, limits.requestBytes, take).then(begin);
+      begun = partText(part, limits.requestBytes, take).then(begin);
       begun.catch(fail);
       return;
     }
@@ -182,7 +182,7 @@ function utf8(bytes: string): string {
   }
 }
 
-async function textOf(part: AsyncIterable<Buffer>, maxBytes: number, take: (bytes: number) => void): Promise<string> {
+async function partText(part: AsyncIterable<Buffer>, maxBytes: number, take: (bytes: number) => void): Promise<string> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   for await (const piece of part) {

@@ -21,7 +21,7 @@ const MAX_FLEETS = 16;
 /** The newest of a project in which those to continue are looked for. */
 const MAX_LOOKED = 10_000;
 
-interface Parts {
+interface ServiceFleetParts {
   readonly logs: EventLogs;
   readonly record: FleetRecord;
   readonly log: Log;
@@ -41,7 +41,7 @@ export class ServiceFleets implements Fleets {
   readonly #hide: HidePaths;
   #count = 0;
 
-  constructor({ logs, record, log, metrics, hide, over }: Parts) {
+  constructor({ logs, record, log, metrics, hide, over }: ServiceFleetParts) {
     this.#hide = hide;
     this.#logs = logs;
     this.#record = record;

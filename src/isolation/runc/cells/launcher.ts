@@ -310,7 +310,7 @@ exit 1`;
 
 /** The 41st field of proc(5)'s `stat`, of which the second may contain anything. */
 function policyIsUsual(): boolean {
-  const fields = textOf("/proc/self/stat")
+  const fields = ownSetting("/proc/self/stat")
     .replace(/^.*\) /s, "")
     .split(" ");
   return fields[38] === "0";
@@ -318,24 +318,24 @@ function policyIsUsual(): boolean {
 
 /** The mask of all processors, if this process may not use all of them. */
 function affinity(): string[] {
-  const allowed = /^Cpus_allowed_list:\s*(\S+)$/m.exec(textOf("/proc/self/status"))?.[1];
-  const online = textOf("/sys/devices/system/cpu/online").trim();
+  const allowed = /^Cpus_allowed_list:\s*(\S+)$/m.exec(ownSetting("/proc/self/status"))?.[1];
+  const online = ownSetting("/sys/devices/system/cpu/online").trim();
   if (allowed === undefined || allowed === online) return [];
   const last = Number(/\d+$/.exec(online)?.[0] ?? 0);
   return ["f".repeat(Math.floor(last / 4) + 1)];
 }
 
 function personalityIsUsual(): boolean {
-  return Number.parseInt(textOf("/proc/self/personality"), 16) === 0;
+  return Number.parseInt(ownSetting("/proc/self/personality"), 16) === 0;
 }
 
 /** Also true on a kernel without it. */
 function loginIsUnknown(): boolean {
-  return ["", "4294967295"].includes(textOf("/proc/self/loginuid"));
+  return ["", "4294967295"].includes(ownSetting("/proc/self/loginuid"));
 }
 
 /** Empty if the kernel does not have this file. */
-function textOf(file: string): string {
+function ownSetting(file: string): string {
   try {
     return readFileSync(file, "latin1");
   } catch (error) {

@@ -290,7 +290,7 @@ function hasBegun(pid: number): boolean {
   }
 }
 
-interface Parts {
+interface RuncCellParts {
   readonly id: string;
   readonly process: RuncProcess;
   readonly first: FirstProcess;
@@ -305,7 +305,7 @@ interface Parts {
 }
 
 /** A verified cell whose worker waits behind the gate. */
-function runcCell(parts: Parts): Cell {
+function runcCell(parts: RuncCellParts): Cell {
   const { id, process, first, group, enforcement, ahead, namespace, network, remove } = parts;
   const sampler = new UsageSampler(() => ({ by: "files", read: () => group.usage() }));
   let killed = false;
@@ -339,7 +339,7 @@ function runcCell(parts: Parts): Cell {
 
 /** Whatever is not known for certain is lost: runc's answer alone is none. */
 async function ended(
-  { id, process, first, group }: Parts,
+  { id, process, first, group }: RuncCellParts,
   sampler: UsageSampler,
   killed: () => boolean,
 ): Promise<CellExit> {

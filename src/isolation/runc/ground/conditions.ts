@@ -12,6 +12,7 @@ import { writeAtomically } from "../../../platform/write-file.ts";
 import { projectSandbox } from "../../../sandbox/declare.ts";
 import { describeViolation } from "../../../sandbox/wording.ts";
 import { makeClosedDir } from "../../../state/state-dir.ts";
+import { kernelText } from "../../kernel/control-group.ts";
 import type { PlannedSource } from "../../plan/mounts.ts";
 import { type ImageFacts, planFor } from "../../plan/plan-for.ts";
 import { EngineTrouble } from "../../port/driver.ts";
@@ -95,18 +96,10 @@ const CGROUPS = "/sys/fs/cgroup";
 
 /** With version 2, those that the root group has; with version 1, each is a hierarchy of its own. */
 export function missingCgroups(root = CGROUPS): string | null {
-  const unified = textOf(join(root, "cgroup.controllers"))?.trim().split(" ");
+  const unified = kernelText(join(root, "cgroup.controllers"))?.trim().split(" ");
   const has = (name: string): boolean => unified?.includes(name) ?? existsSync(join(root, name, "cgroup.procs"));
   const missing = CONTROLLERS.filter((name) => !has(name));
   return missing.length === 0 ? null : `the kernel has no control groups for ${missing.join(", ")}`;
-}
-
-function textOf(file: string): string | null {
-  try {
-    return readFileSync(file, "utf8");
-  } catch {
-    return null;
-  }
 }
 
 /** Where an Engine finds the programs that it starts. */

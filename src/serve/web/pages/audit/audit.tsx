@@ -44,17 +44,17 @@ const MAX_CHARS = 240;
 /** The fields of a record in one line, those first that say most. */
 function summaryOf(record: Fields): string {
   const { status, tool, on, codes, outcome, paths, to, directory, messages } = record;
-  const first = [tool, status, outcome, codes, messages, on, paths, directory, to].flatMap(textOf);
+  const first = [tool, status, outcome, codes, messages, on, paths, directory, to].flatMap(textsIn);
   if (first.length > 0) return clipped(first.join(" · "), MAX_CHARS);
   const rest = Object.entries(record).filter(([field]) => !OWN.has(field));
-  const texts = rest.flatMap(([field, value]) => textOf(value).map((text) => `${field} ${text}`));
+  const texts = rest.flatMap(([field, value]) => textsIn(value).map((text) => `${field} ${text}`));
   return clipped(texts.join(" · "), MAX_CHARS);
 }
 
-function textOf(value: unknown): string[] {
+function textsIn(value: unknown): string[] {
   if (value === undefined || value === null || value === "") return [];
-  if (Array.isArray(value)) return value.length === 0 ? [] : [value.flatMap(textOf).join(", ")];
-  if (typeof value === "object") return Object.values(value).flatMap(textOf);
+  if (Array.isArray(value)) return value.length === 0 ? [] : [value.flatMap(textsIn).join(", ")];
+  if (typeof value === "object") return Object.values(value).flatMap(textsIn);
   return [String(value)];
 }
 

@@ -39,7 +39,7 @@ export function useItems(
   const [, draw] = useState(0);
   const [error, setError] = useState<ApiError | null>(null);
   const asked = askedBy(filter);
-  const query = textOf(asked);
+  const query = queryText(asked);
   const book = useRef<Book | null>(null);
   if (book.current === null || book.current.query !== query || book.current.fleet !== fleet) {
     book.current?.close();
@@ -94,7 +94,7 @@ class Book {
   readonly fleet: string;
   readonly pages = new Map<number, readonly FleetItem[]>();
   readonly #client: ServiceClient;
-  readonly #filter: Asked;
+  readonly #filter: ItemQuery;
   readonly #over = new AbortController();
   /** Where each page begins. */
   readonly #cursors = [0];
@@ -102,11 +102,11 @@ class Book {
   #loading: Promise<boolean> | null = null;
   #end: number | null = null;
 
-  constructor(client: ServiceClient, fleet: string, filter: Asked) {
+  constructor(client: ServiceClient, fleet: string, filter: ItemQuery) {
     this.#client = client;
     this.fleet = fleet;
     this.#filter = filter;
-    this.query = textOf(filter);
+    this.query = queryText(filter);
   }
 
   get isClosed(): boolean {
@@ -182,9 +182,9 @@ function afterDrawing(act: () => void): void {
   requestAnimationFrame(() => requestAnimationFrame(act));
 }
 
-type Asked = Omit<AskOf<"fleets.items">, "fleet" | "limit" | "cursor">;
+type ItemQuery = Omit<AskOf<"fleets.items">, "fleet" | "limit" | "cursor">;
 
-function askedBy({ search, show, alike }: Filter): Asked {
+function askedBy({ search, show, alike }: Filter): ItemQuery {
   const found = search === "" ? {} : { search };
   if (alike !== "") return { ...found, alike };
   if (show === "failures") return { ...found, failed: true };
@@ -194,6 +194,6 @@ function askedBy({ search, show, alike }: Filter): Asked {
 }
 
 /** Empty: all items are asked for. */
-function textOf(asked: Asked): string {
+function queryText(asked: ItemQuery): string {
   return Object.keys(asked).length === 0 ? "" : JSON.stringify(asked);
 }

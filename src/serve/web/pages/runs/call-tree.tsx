@@ -294,21 +294,21 @@ function Limits({ limits }: { readonly limits: readonly ComparedLimit[] }) {
           title={limit.callers === null ? undefined : `its caller may use ${amountText(limit.name, limit.callers)}`}
         >
           {isLower(limit) ? "↓ " : ""}
-          {textOf(limit)}
+          {limitText(limit)}
         </span>
       ))}
       {others.length === 0 ? null : (
-        <span class={`chip chip-${isRoot ? "kept" : "narrowed"}`} title={others.map(textOf).join(", ")}>
+        <span class={`chip chip-${isRoot ? "kept" : "narrowed"}`} title={others.map(limitText).join(", ")}>
           {isRoot ? "" : "↓ "}
           {others.length} more
-          <span class="unseen">: {others.map(textOf).join(", ")}</span>
+          <span class="unseen">: {others.map(limitText).join(", ")}</span>
         </span>
       )}
     </div>
   );
 }
 
-function textOf({ name, amount }: ComparedLimit): string {
+function limitText({ name, amount }: ComparedLimit): string {
   return `${LIMIT_NAMES[name]} ${amountText(name, amount)}`;
 }
 
