@@ -86,7 +86,6 @@ export interface ModelTokens {
 /** How a model's answer ended. */
 export type AnswerEnd = "stop" | "calls" | "length" | "declined";
 
-/** One answer of a model. */
 export interface ModelAnswer {
   readonly text: string;
   readonly calls: readonly AskedCall[];

@@ -5,7 +5,7 @@ import type { ProjectDeclaration } from "../sandbox/declare.ts";
 import type { DriverChoice } from "../sandbox/driver-choice.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { NetworkRule } from "../sandbox/network/rule.ts";
-import { covers, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { covers, holds, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env, SecretSource } from "../secrets/read-secret.ts";
 import { present } from "../text/present.ts";
 import type { ApprovalRuleYaml } from "./approval-rules.ts";
@@ -328,7 +328,7 @@ async function workersOf(
 /** `fleets/`, or null if a worker may write there, since the worker could have created it. */
 function unnamedFleets(projectDir: string, mounts: readonly Mount[]): string | null {
   const folder = join(projectDir, "fleets");
-  const writable = mounts.some(({ mode, host }) => mode === "rw" && (host === folder || folder.startsWith(`${host}/`)));
+  const writable = mounts.some(({ mode, host }) => mode === "rw" && holds(host, folder));
   return writable ? null : folder;
 }
 

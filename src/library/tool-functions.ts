@@ -46,7 +46,6 @@ export type ToolInputs = Omit<SchemaInputs, "write_file"> & {
   readonly write_file: Omit<SchemaInputs["write_file"], "content"> & { readonly content: string | Uint8Array };
 };
 
-/** Options of one tool call. */
 export interface ToolCallOptions {
   /** Cancels the call; the answer is then `CANCELLED`. */
   readonly signal?: AbortSignal;

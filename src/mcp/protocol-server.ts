@@ -111,7 +111,6 @@ const URI_TEMPLATE = `${PREFIX}{+path}`;
 
 type ResourcePath = { readonly ok: true; readonly path: VirtualPath } | { readonly ok: false; readonly reason: string };
 
-/** The URI of a virtual path. */
 export function resourceUri(path: VirtualPath): string {
   return PREFIX + path.slice(1).split("/").map(encodeURIComponent).join("/");
 }

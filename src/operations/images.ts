@@ -238,11 +238,6 @@ function withoutPrefix(raw: string): string {
   return raw.startsWith(`${IMAGE_PREFIX}/`) ? raw.slice(IMAGE_PREFIX.length + 1) : raw;
 }
 
-/** The packages that were prepared for the workers of all projects, the least recently used first. */
-export async function listEnvironments({ stateDir }: Pick<MachinePlace, "stateDir">): Promise<StoredEnvironment[]> {
-  return await storedEnvironments(stateDir);
-}
-
 /**
  * Removes those that no process has used for this long and that none uses now, and what dead processes left unfinished. A run
  * that needs one again prepares it again. Returns what was removed.

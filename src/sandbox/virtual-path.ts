@@ -31,9 +31,14 @@ export function parseVirtualPath(raw: string, context: PathContext = {}): PathPa
   return normalise(anchored.path);
 }
 
-/** True if `path` is `prefix` or below it, by whole components: `/data` does not cover `/data-evil`. */
+/** True if `inner` is `outer` or below it, by whole components: `/data` does not hold `/data-evil`. Both are absolute, of the host or of a sandbox. */
+export function holds(outer: string, inner: string): boolean {
+  return outer === inner || inner.startsWith(outer === ROOT ? ROOT : `${outer}/`);
+}
+
+/** The same of paths of one sandbox. */
 export function covers(prefix: VirtualPath, path: VirtualPath): boolean {
-  return prefix === ROOT || path === prefix || path.startsWith(`${prefix}/`);
+  return holds(prefix, path);
 }
 
 /** `path` relative to `prefix`, without a leading slash; empty if they are equal, null if it is not below. */

@@ -15,7 +15,7 @@ import {
 import { withArguments, workerNamed } from "../../operations/workers.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { policiesExist, policiesOf } from "../../run/open/options.ts";
-import { parseVirtualPath } from "../../sandbox/virtual-path.ts";
+import { holds, parseVirtualPath } from "../../sandbox/virtual-path.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -232,7 +232,7 @@ function told(
 
 /** A project's worker cannot write the folder that says what it may do. */
 function refuseOwnFolder({ dir, declaration }: Project, name: string): void {
-  const around = declaration.mounts.find(({ mode, host }) => mode === "rw" && `${dir}/`.startsWith(`${host}/`));
+  const around = declaration.mounts.find(({ mode, host }) => mode === "rw" && holds(host, dir));
   if (around === undefined) return;
   const advice = "give the command a folder below this one, or use --save in another folder";
   throw new UsageError(

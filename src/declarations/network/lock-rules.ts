@@ -124,7 +124,6 @@ async function lockText(projectDir: string, path: string): Promise<LockText> {
   }
 }
 
-/** The registries of npm. */
 interface NpmRegistries {
   readonly main: string;
   /** By scope, with its `@`. */

@@ -5,7 +5,7 @@ import { canonicalMounts, governingMount } from "../../sandbox/access.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { joinVirtual } from "../../sandbox/virtual-path.ts";
+import { holds, joinVirtual } from "../../sandbox/virtual-path.ts";
 import { foundProject } from "./found-project.ts";
 import { followed } from "./host-place.ts";
 
@@ -51,10 +51,6 @@ function shieldOf(mount: Mount, file: string): Mount | null {
   const [first = ""] = posix.relative(origin, file).split("/");
   const { view: _, ...shown } = mount;
   return { ...shown, path: joinVirtual(mount.path, first), host: posix.join(origin, first), mode: "ro" };
-}
-
-function holds(outer: string, inner: string): boolean {
-  return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
 }
 
 /**

@@ -2,6 +2,7 @@ import { lstat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Mode, Mount } from "../../sandbox/mount.ts";
 import type { Needs, PathNeed } from "../../sandbox/sandbox.ts";
+import { holds } from "../../sandbox/virtual-path.ts";
 import { type SecretSource, secretPlace } from "../../secrets/read-secret.ts";
 import type { RawNetwork } from "../network/rule-terms.ts";
 import { fileFault, followed, plantedLinkFault } from "../place/host-place.ts";
@@ -72,10 +73,6 @@ export async function exposureFault(path: string, writable: readonly string[]): 
   } catch (error) {
     return fileFault(error);
   }
-}
-
-function holds(outer: string, inner: string): boolean {
-  return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
 }
 
 /**

@@ -6,7 +6,6 @@ import type { MachineNeeds } from "../../declarations/fleet-yaml.ts";
 export interface FailureGroup {
   readonly count: number;
   readonly status: string;
-  /** The error code. */
   readonly code: string;
   /** The last line of standard error, or else the error's message, of one of them. */
   readonly text: string;

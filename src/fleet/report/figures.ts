@@ -80,7 +80,6 @@ interface TimeSpan {
   readonly toMs: number;
 }
 
-/** A time span on the horizontal axis. */
 class TimeAxis {
   readonly #fromMs: number;
   readonly #spanMs: number;

@@ -280,7 +280,6 @@ export interface Transport {
 
 /** What a fleet would run. */
 export interface DryRun {
-  /** The first items. */
   readonly first: readonly DryItem[];
   readonly items: number;
   /** Items of which no valid request can be made: they would be refused. */

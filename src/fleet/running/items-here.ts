@@ -297,7 +297,6 @@ export class ItemsHere {
     await this.#recorder.unlessTrouble(why, () => finish((result) => this.#recorder.tell(result)));
   }
 
-  /** One attempt at one item. */
   async #attempt(claimed: ClaimedItem): Promise<void> {
     const { stop, onEvent, job } = this.#fleet;
     const { draining } = this.#loop;

@@ -20,7 +20,7 @@ import {
 import { gateOf, type Plan } from "../plan/plan.ts";
 import { namedUsers, USER_PATHS } from "../plan/user.ts";
 import { EngineTrouble } from "../port/driver.ts";
-import type { SavedImage } from "../port/images.ts";
+import { HARMLESS_DEVICES, type SavedImage } from "../port/images.ts";
 import { labelsFor, type Maker } from "../port/labels.ts";
 import { asked, engineMessage, inTime, isGone, told, untilGone } from "./answers/asked.ts";
 import { Demultiplexer } from "./attachment.ts";
@@ -43,9 +43,6 @@ const MAX_NAMED = 5;
 const Looked = z.object({ devices: z.array(z.string()), passwd: z.string().nullable(), group: z.string().nullable() });
 type Looked = z.output<typeof Looked>;
 const Remembered = z.object({ recipe: z.literal(RECIPE), images: z.record(z.string(), Looked) });
-
-/** Characters 1:3 null, 1:5 zero, 1:7 full, 1:8 random, 1:9 urandom, 5:0 tty, 5:2 ptmx: every cell has them in /dev. In hexadecimal. */
-const HARMLESS: ReadonlySet<string> = new Set("1:3 1:5 1:7 1:8 1:9 5:0 5:2".split(" "));
 
 /** `find` does not enter what is mounted: of /dev, /proc and /sys a cell has its own. */
 const LOOK = `if ! [ -L /etc ] && { [ -d /etc ] || ! [ -e /etc ]; }; then
@@ -243,7 +240,7 @@ function devicesIn(answer: string): string[] {
   return answer.split("\n").flatMap((line) => {
     const [, number = "", kind, path = ""] =
       /^([0-9a-f]+:[0-9a-f]+) (character|block) special file (.*)$/s.exec(line) ?? [];
-    return path === "" || (kind === "character" && HARMLESS.has(number)) ? [] : [path];
+    return path === "" || (kind === "character" && HARMLESS_DEVICES.has(number)) ? [] : [path];
   });
 }
 

@@ -1,4 +1,5 @@
 import type { Violation } from "../../sandbox/violation.ts";
+import { holds } from "../../sandbox/virtual-path.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
@@ -145,7 +146,7 @@ function actualLines(plan: Plan, report: GateReport, inPlace: number): Enforceme
 
 /** True if no mount that was made later is at a directory around it: the kernel lists mounts in their order. */
 function isOnTop(mounts: readonly ReportedMount[], path: string): boolean {
-  const last = mounts.findLast((mount) => path === mount.path || path.startsWith(`${mount.path.replace(/\/$/, "")}/`));
+  const last = mounts.findLast((mount) => holds(mount.path, path));
   return last?.path === path;
 }
 

@@ -1,7 +1,7 @@
 import { join, normalize } from "node:path/posix";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
+import { holds, ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import { present } from "../../text/present.ts";
 import { type MountRequest, planMounts, serveCommand } from "./mounts.ts";
 import {
@@ -159,7 +159,7 @@ function keeperBeside(user: PlannedUser): PlannedUser {
 /** The directory from which relative paths of the sandbox start, if it is in the cell, also as a parent of a mount; else `/`. */
 function planWorkingDir(base: string, sandbox: Sandbox, mounts: Plan["mounts"]): string {
   const wanted = withoutSlash(join("/", base, sandbox.workingDir));
-  const exists = mounts.some(({ path }) => `${wanted}/`.startsWith(`${path}/`) || path.startsWith(`${wanted}/`));
+  const exists = mounts.some(({ path }) => holds(path, wanted) || holds(wanted, path));
   return exists ? wanted : "/";
 }
 

@@ -15,6 +15,7 @@ import {
 import type { Hardening } from "../../sandbox/policy.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { holds } from "../../sandbox/virtual-path.ts";
 
 /** What a pinned mount source was when it was opened: Linux device and inode numbers, in decimal. */
 export interface SourceIdentity {
@@ -284,7 +285,7 @@ export function refuseHiddenEnvironments(
 ): void {
   const places = environmentMounts(environments).map(([path]) => path);
   for (const { path } of rooted ? [] : mounts) {
-    if (places.some((place) => `${place}/`.startsWith(`${path}/`) || `${path}/`.startsWith(`${place}/`)))
+    if (places.some((place) => holds(path, place) || holds(place, path)))
       violations.push({ code: "MOUNT_RESERVED", path, because: "environment" });
   }
 }

@@ -1,5 +1,6 @@
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { holds } from "../../sandbox/virtual-path.ts";
 import type { MountRequest, PlannedSource } from "./mounts.ts";
 import { grantedMounts, type Plan, type PlannedMount, type PlannedUser } from "./plan.ts";
 
@@ -113,9 +114,7 @@ function withRow(
 ): Partial<ImageUsers> {
   const text = image[file];
   const place = USER_PATHS[file];
-  const isTaken = [...mounts, ...tmpfs].some(
-    ({ path }) => `${place}/`.startsWith(`${path}/`) || path.startsWith(`${place}/`),
-  );
+  const isTaken = [...mounts, ...tmpfs].some(({ path }) => holds(path, place) || holds(place, path));
   if (text === null || isTaken) return {};
   const rows = text.split("\n").map((line) => line.split(":"));
   if (rows.some(([, , number = ""]) => /^\d+$/.test(number) && Number(number) === id)) return {};

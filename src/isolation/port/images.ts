@@ -5,6 +5,12 @@ export const IMAGE_PREFIX = "corral";
 /** The image on which the others are built, and which holds the gate. */
 export const BASE_NAME = "base";
 
+/**
+ * Devices that an image may bring, since every cell has them in /dev: characters 1:3 null, 1:5 zero, 1:7 full, 1:8 random, 1:9 urandom,
+ * 5:0 tty, 5:2 ptmx. In hexadecimal.
+ */
+export const HARMLESS_DEVICES: ReadonlySet<string> = new Set("1:3 1:5 1:7 1:8 1:9 5:0 5:2".split(" "));
+
 /** The images of the engine: those that come with Corral, and those that a project's workers have of their own. */
 export interface EngineImages {
   /** Which images exist and are up to date. Asks the engine only: no registry is asked, nothing is built. */

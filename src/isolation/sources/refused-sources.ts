@@ -1,5 +1,6 @@
 import { readFileSync, realpathSync } from "node:fs";
 import { decodedMountField } from "../../files/host/descriptor.ts";
+import { holds } from "../../sandbox/virtual-path.ts";
 
 /** Host directories that no mount may be, contain, or be inside of. Made once for an engine and a state directory. */
 export interface RefusedSources {
@@ -126,10 +127,6 @@ export function refusalOf(host: string, refused: RefusedSources): string | null 
       return `it holds ${place.label}`;
   }
   return null;
-}
-
-function holds(outer: string, inner: string): boolean {
-  return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
 }
 
 function realOrSame(path: string): string {

@@ -9,7 +9,7 @@ import { consentOf, type Operation, strictest, strictOf } from "../../sandbox/ap
 import { expand, meetConstraints, stagingOf } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { hidesHome, isReserved, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { hidesHome, holds, isReserved, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { GrantMode, GrantRecord, RunGrants } from "../model/grantee.ts";
 
 /** One run of the chain that leads from the root to the run that asks. */
@@ -372,9 +372,4 @@ function met(plain: Mount, said: Mount): Mount {
       delete: blocked("delete"),
     },
   };
-}
-
-/** True if `inner` is `outer` or lies below it. */
-export function holds(outer: string, inner: string): boolean {
-  return outer === inner || inner.startsWith(outer === "/" ? "/" : `${outer}/`);
 }

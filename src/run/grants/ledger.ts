@@ -1,8 +1,8 @@
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
+import { holds } from "../../sandbox/virtual-path.ts";
 import { GrantFiles, type LiveGrant } from "../../state/live-grants.ts";
 import type { GrantedHost, GrantedPlace, Grantee, GrantRecord, RunGrants } from "../model/grantee.ts";
-import { holds } from "./judge.ts";
 
 /** More grants than this are not reported at the end of a run. */
 const MAX_TOLD = 1_000;

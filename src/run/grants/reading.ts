@@ -6,7 +6,7 @@ import { type DirectoryGrant, expand } from "../../sandbox/expand.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { covers, holds, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { describeViolation } from "../../sandbox/wording.ts";
 import { present } from "../../text/present.ts";
 import type { DirectoryGrantRecord, Grantee } from "../model/grantee.ts";
@@ -14,7 +14,6 @@ import {
   type GrantNeed,
   type GrantOutcome,
   type GrantSurroundings,
-  holds,
   NOT_FOR_ONE,
   NOT_RECORDED,
   type Refused,

@@ -1,7 +1,7 @@
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { listEnvironments, removeUnusedEnvironments } from "../../../src/operations/images.ts";
+import { removeUnusedEnvironments } from "../../../src/operations/images.ts";
 import { explain } from "../../../src/run/explain/explain.ts";
 import { openPreview } from "../../../src/run/open/preview.ts";
 import { storedEnvironments } from "../../../src/state/stored-environments.ts";
@@ -88,7 +88,7 @@ describe("packages of pip that are prepared", () => {
 
   it("are removed only if no process uses them", async () => {
     const { stateDir } = project;
-    const [stored] = await listEnvironments({ stateDir });
+    const [stored] = await storedEnvironments(stateDir);
     expect(stored).toMatchObject({ kind: "pip", name: "pip:requirements.txt" });
     expect(stored?.sizeBytes).toBeGreaterThan(1000);
     const later = { unusedMs: 1000, now: Date.now() + 60_000 };

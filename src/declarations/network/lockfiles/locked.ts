@@ -184,7 +184,6 @@ export function lockedDigest(algorithm: string, value: string, encoding: "hex" |
   return isExact && bytes.length === BYTES[algorithm] ? `${algorithm}-${bytes.toString("base64")}` : null;
 }
 
-/** The line at an offset. */
 export function lineAt(text: string, offset: number): number {
   return text.slice(0, Math.max(0, offset)).split("\n").length;
 }

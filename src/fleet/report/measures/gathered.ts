@@ -258,7 +258,6 @@ export interface ReportFleet {
   readonly createdAt: string;
   /** Null while it runs. */
   readonly endedAt: string | null;
-  /** The number of all items. */
   readonly items: number;
 }
 

@@ -6,6 +6,7 @@ import { pipeline } from "node:stream/promises";
 import type { Header, Pack } from "tar-stream";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
 import { hasCode } from "../../../platform/errno.ts";
+import { HARMLESS_DEVICES } from "../../port/images.ts";
 
 /** A layer that this driver does not bring to the disk. The Engine can start cells of the image. The message names no path of the host. */
 export class UnfitLayer extends Error {
@@ -119,9 +120,6 @@ export async function unpackLayer(
   return { sha256: hash.digest("hex"), bytes: filter.bytes };
 }
 
-/** Characters 1:3 null, 1:5 zero, 1:7 full, 1:8 random, 1:9 urandom, 5:0 tty, 5:2 ptmx: every cell has them. The root of a cell is `nodev`. */
-const HARMLESS: ReadonlySet<string> = new Set("1:3 1:5 1:7 1:8 1:9 5:0 5:2".split(" "));
-
 /** As it is passed on. */
 type Entry = Partial<Header> & Pick<Header, "name" | "type">;
 
@@ -212,7 +210,7 @@ function typeOf({ name, type, devmajor, devminor, pax }: Header): NonNullable<He
   if (Object.keys(pax ?? {}).some((key) => key.startsWith("GNU.sparse")))
     throw new UnfitLayer(`it has a sparse file: ${shown(name)}`);
   if (type === "contiguous-file") return "file";
-  if (type === "character-device" && HARMLESS.has(`${devmajor}:${devminor}`)) return type;
+  if (type === "character-device" && HARMLESS_DEVICES.has(`${devmajor}:${devminor}`)) return type;
   if (type === "file" || type === "link" || type === "symlink" || type === "directory" || type === "fifo") return type;
   const kind = type === "character-device" || type === "block-device" ? "a device" : "an entry of an unknown kind";
   throw new UnfitLayer(`it has ${kind}: ${shown(name)}`);
