@@ -121,7 +121,7 @@ export class DirectoryBlobs implements BlobStore {
     let [removed, bytes] = [0, 0];
     using root = this.#open();
     for (const name of fs.readdirSync(root.path()).filter((one) => /^[0-9a-f]{2}$/.test(one))) {
-      using folder = childFolder(root, name);
+      using folder = root.childFolder(name);
       if (folder === null) continue;
       for (const file of fs.readdirSync(folder.path()).slice(0, MAX_SWEPT)) {
         signal?.throwIfAborted();
@@ -212,15 +212,6 @@ function folderFor(root: Descriptor, digest: Digest): Descriptor {
     if (!hasCode(error, "EEXIST")) throw error;
   }
   return root.child(name, true);
-}
-
-function childFolder(root: Descriptor, name: string): Descriptor | null {
-  try {
-    return root.child(name, true);
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return null;
-    throw error;
-  }
 }
 
 /**

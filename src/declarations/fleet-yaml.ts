@@ -1,14 +1,11 @@
 import { z } from "zod";
 import { present } from "../text/present.ts";
-import { nameFault } from "./terms/names.ts";
+import { named, nameFault } from "./terms/names.ts";
 import { parseTemplate } from "./terms/sandbox-form.ts";
 import { hostPath } from "./terms/terms.ts";
 import { byKind, duration, kindOf, map } from "./yaml/shape.ts";
 
-const name = z.string().superRefine((raw, context) => {
-  const message = nameFault(raw);
-  if (message !== null) context.addIssue({ code: "custom", message });
-});
+const name = named(nameFault);
 
 const templateText = z
   .string()

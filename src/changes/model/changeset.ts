@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import fs from "node:fs";
 import { posix } from "node:path";
 import type { Descriptor } from "../../files/host/descriptor.ts";
-import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 /** A name as the kernel has it: each character is one byte. A worker may choose names that are not UTF-8. */
 export type RawName = string;
@@ -32,6 +32,12 @@ export function nameText(name: RawName): string | null {
   if (ASCII.test(name)) return name;
   const bytes = rawBytes(name);
   return isUtf8(bytes) ? bytes.toString() : null;
+}
+
+/** The path of an entry below a mount; null if a name on the way is not UTF-8. */
+export function pathBelow(mount: VirtualPath, names: readonly RawName[]): VirtualPath | null {
+  const texts = names.map(nameText);
+  return texts.includes(null) ? null : joinVirtual(mount, texts.join("/"));
 }
 
 export function rawNameOf(text: string): RawName {

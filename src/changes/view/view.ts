@@ -4,12 +4,11 @@ import { basename, dirname, join } from "node:path";
 import { Descriptor, detachMount, isRoot, pinned } from "../../files/host/descriptor.ts";
 import { runSystemProgram } from "../../files/host/system-program.ts";
 import type { HiddenEntry } from "../../files/model/files.ts";
-import { hasCode } from "../../platform/errno.ts";
 import { checkRead } from "../../sandbox/access.ts";
 import { comesBack } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import { type Change, factsOf, nameText, type RawName, rawBytes, rawNameOf, rawStat } from "../model/changeset.ts";
+import { type Change, factsOf, pathBelow, type RawName, rawBytes, rawNameOf, rawStat } from "../model/changeset.ts";
 import { type BaseNode, type BaseTree, copyTree, likeFolder, makeMountPoint, readBaseTree } from "./base-tree.ts";
 import type { HostUser } from "./lending.ts";
 
@@ -168,11 +167,6 @@ export async function openView({ mount, mounts, dir, overlays, lentTo, signal }:
   }
 }
 
-function pathBelow(at: VirtualPath, names: readonly RawName[]): VirtualPath | null {
-  const texts = names.map(nameText);
-  return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
-}
-
 async function copied(
   target: Descriptor,
   base: BaseTree,
@@ -318,8 +312,7 @@ export async function openNewFolder({ mount, mounts, dir, lentTo }: ViewRequest,
       single: false,
       lent: lentTo !== undefined,
       pathOf(parts) {
-        const texts = parts.map(nameText);
-        return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
+        return pathBelow(at, parts);
       },
       closed: mounts.map((one) => one.path).filter((inner) => inner !== mount.path && covers(mount.path, inner)),
       close,
@@ -350,19 +343,9 @@ function deepest(around: Mount, names: readonly string[]): { folder: Descriptor;
     const stats = rawStat(folder, rawNameOf(name));
     if (stats === null) return { folder, missing: names.slice(index) };
     using above: Descriptor = folder;
-    folder = stats.isDirectory() ? childOf(above, name) : null;
+    folder = stats.isDirectory() ? above.childFolder(name) : null;
   }
   return folder === null ? null : { folder, missing: [] };
-}
-
-/** Null if it was replaced in the meantime. */
-function childOf(folder: Descriptor, name: string): Descriptor | null {
-  try {
-    return folder.child(name, true);
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return null;
-    throw error;
-  }
 }
 
 function namesBelow(around: Mount, path: VirtualPath): string[] {

@@ -12,7 +12,7 @@ import { comesBack } from "../../sandbox/expand.ts";
 import { asksForHostExecuted } from "../../sandbox/host-executed.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
-import { covers, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { SecretSearch } from "../../secrets/read-secret.ts";
 import { isVerdict } from "../apply/fitness.ts";
 import { type ChangeSlot, type CurrentEntry, currentEntry, isAsItWas, OpenMounts } from "../apply/open-mounts.ts";
@@ -23,6 +23,7 @@ import {
   type Changeset,
   type EntryFacts,
   nameText,
+  pathBelow,
   type RawName,
   rawNameOf,
 } from "../model/changeset.ts";
@@ -353,7 +354,7 @@ function ownMount(mount: Mount, changes: WireMount["changes"], { sandbox }: Home
   return {
     mount,
     closed: closedIn(mount, sandbox),
-    pathOf: (names) => (single ? mount.path : virtualPath(mount.path, names)),
+    pathOf: (names) => (single ? mount.path : pathBelow(mount.path, names)),
     changed: changedAt(mount.path, single ? dirname(mount.host) : mount.host, closedIn(mount, sandbox)),
   };
 }
@@ -365,7 +366,7 @@ function madeMount(mount: Mount, path: VirtualPath, { sandbox, makesBelow }: Hom
   return {
     mount,
     closed: closedIn(mount, sandbox),
-    pathOf: (names) => virtualPath(path, names),
+    pathOf: (names) => pathBelow(path, names),
     changed: changedAt(path, hostBelow(around, path), closedIn(mount, sandbox)),
   };
 }
@@ -386,11 +387,6 @@ function changedAt(path: VirtualPath, target: string, closed: readonly VirtualPa
   const targetIdentity = found?.stat().isDirectory() ? found.identity() : "0:0";
   // Owners on the other machine mean nothing here.
   return { path, target, targetIdentity, closed, lent: true };
-}
-
-function virtualPath(at: VirtualPath, names: readonly RawName[]): VirtualPath | null {
-  const texts = names.map(nameText);
-  return texts.includes(null) ? null : joinVirtual(at, texts.join("/"));
 }
 
 /** By bytes, since a name that is not UTF-8 is refused later, with its own words. */

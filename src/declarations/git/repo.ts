@@ -1,19 +1,13 @@
 import { z } from "zod";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import type { SecretSource } from "../../secrets/read-secret.ts";
-import { repositoryNameFault, secretSource } from "../terms/names.ts";
+import { named, repositoryNameFault, secretSource } from "../terms/names.ts";
 import { virtualPath } from "../terms/terms.ts";
 import { map, namedMap } from "../yaml/shape.ts";
 
 const MAX_REPOSITORIES = 100;
 
-const checked = (fault: (raw: string) => string | null) =>
-  z.string().superRefine((raw, context) => {
-    const message = fault(raw);
-    if (message !== null) context.addIssue({ code: "custom", message });
-  });
-
-const url = checked((raw) => {
+const url = named((raw) => {
   const parsed = parseGitUrl(raw);
   return parsed.ok ? null : parsed.fault;
 });
@@ -28,7 +22,7 @@ const headline = z
 
 const repository = map({
   url,
-  branch: checked(branchFault).default("main"),
+  branch: named(branchFault).default("main"),
   at: virtualPath,
   credentials: secretSource.optional(),
   author: map({ name: headline, email: headline }).optional(),

@@ -16,7 +16,7 @@ import {
   type TermRead,
 } from "../network/rule-terms.ts";
 import { byKind, duration, map, namedMap, size } from "../yaml/shape.ts";
-import { nameFault } from "./names.ts";
+import { named, nameFault } from "./names.ts";
 
 /** Who decides about an operation. Files written before 0.2 say `preApproved` for `pre_approved`; both are read. */
 export const consent = z.preprocess((raw) => (raw === "preApproved" ? "pre_approved" : raw), z.enum(CONSENTS));
@@ -148,12 +148,7 @@ const MAX_CONNECTIONS = 1024;
 
 const networkTarget = text(readTarget);
 
-const secretName = z.string().superRefine((raw, context) => {
-  const message = nameFault(raw);
-  if (message !== null) context.addIssue({ code: "custom", message });
-});
-
-const set = namedMap(map({ secret: secretName }), headerFault, 16).transform(
+const set = namedMap(map({ secret: named(nameFault) }), headerFault, 16).transform(
   (headers, context): NonNullable<NetworkRule["set"]> => {
     const names = [...headers.keys()].map((name) => name.toLowerCase());
     for (const [index, name] of [...headers.keys()].entries())

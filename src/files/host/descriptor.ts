@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { readFile } from "node:fs/promises";
+import { hasCode } from "../../platform/errno.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { type FileOperation, unfit } from "../model/refusals.ts";
@@ -49,6 +50,16 @@ export class Descriptor implements Disposable {
   /** Names an entry of this directory; a link itself is named, not followed. `name` is one component. */
   child(name: string | Buffer, directory = false): Descriptor {
     return Descriptor.name(this.path(name), directory);
+  }
+
+  /** The same for a directory; null if there is none, or it was replaced in the meantime. */
+  childFolder(name: string | Buffer): Descriptor | null {
+    try {
+      return this.child(name, true);
+    } catch (error) {
+      if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return null;
+      throw error;
+    }
   }
 
   /** The directory below this one that `names` lead to, through no link. Fails with ENOENT or ENOTDIR, or as `check` fails. */

@@ -24,7 +24,7 @@ import {
   type ServingCell,
   type SessionCell,
 } from "../port/cell.ts";
-import { type CellInfo, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
+import { type CellInfo, type CellMaker, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { EngineGround } from "../port/images.ts";
 import type { Maker } from "../port/labels.ts";
 import { type CommandPlace, type RuncExit, runcExec } from "./cells/exec.ts";
@@ -43,7 +43,7 @@ import {
 } from "./ground/conditions.ts";
 import { UnpackedImages } from "./ground/unpacked-images.ts";
 import { reapRuncCells, recordedCells, usageOfCell } from "./ledger/reap-cells.ts";
-import { notForCrun, notForRunc, type RuncCells, type RuncOptions, type RuncPaths, runcPaths } from "./model/layout.ts";
+import { notForCrun, notForRunc, type RuncOptions, type RuncPaths, runcPaths } from "./model/layout.ts";
 
 export interface RuncRequest {
   readonly stateDir: string;
@@ -67,7 +67,7 @@ export interface ProbeNeeds {
 
 /** `why`: for people, in one sentence. */
 export type Usable =
-  | { readonly ok: true; readonly cells: RuncCells; readonly why: string }
+  | { readonly ok: true; readonly cells: CellMaker; readonly why: string }
   | { readonly ok: false; readonly why: string };
 
 /**
@@ -143,8 +143,8 @@ export class Runc {
   }
 
   /** Each plan's by the runtime that can make it. */
-  #cells(): RuncCells {
-    const cellsFor = async (plan: Plan): Promise<RuncCells> => {
+  #cells(): CellMaker {
+    const cellsFor = async (plan: Plan): Promise<CellMaker> => {
       const found = await this.#first(plan);
       if (!found.ok) throw new EngineTrouble(found.why);
       return found.cells;
@@ -178,7 +178,7 @@ function whyNot({ name, reason }: Failed): string {
   return `${name} cannot make cells here: ${reason}`;
 }
 
-type Tried = { readonly ok: true; readonly cells: RuncCells } | { readonly ok: false; readonly reason: string };
+type Tried = { readonly ok: true; readonly cells: CellMaker } | { readonly ok: false; readonly reason: string };
 
 /** One runtime, and what came of its first cell. */
 class TriedRuntime {
@@ -223,7 +223,7 @@ class TriedRuntime {
     return probed.ok ? { ok: true, cells } : probed;
   }
 
-  async #probed(cells: RuncCells, conditions: Conditions): Promise<Probed> {
+  async #probed(cells: CellMaker, conditions: Conditions): Promise<Probed> {
     const { needs } = this.#request;
     const [image, gate] = [await needs.image(), await needs.gate()];
     if (image === null) return { ok: false, reason: "the image for a first cell is not built" };
@@ -232,7 +232,7 @@ class TriedRuntime {
     return probed;
   }
 
-  #cells({ programs, apparmor }: Conditions): RuncCells {
+  #cells({ programs, apparmor }: Conditions): CellMaker {
     const { stateDir, maker, seccomp } = this.#request;
     return runcCells({
       maker,
@@ -255,7 +255,7 @@ class TriedRuntime {
 }
 
 /** Cells that Corral makes with runc itself, without the Engine. */
-export function runcCells(given: RuncOptions): RuncCells {
+export function runcCells(given: RuncOptions): CellMaker {
   const options: StartOptions = {
     ...given,
     nameFiles: new NameFileSet(given.namesDir),

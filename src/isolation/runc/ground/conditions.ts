@@ -15,9 +15,9 @@ import { makeClosedDir } from "../../../state/state-dir.ts";
 import { kernelText } from "../../kernel/control-group.ts";
 import type { PlannedSource } from "../../plan/mounts.ts";
 import { type ImageFacts, planFor } from "../../plan/plan-for.ts";
-import { EngineTrouble } from "../../port/driver.ts";
+import { type CellMaker, EngineTrouble } from "../../port/driver.ts";
 import type { EngineFacts } from "../../port/images.ts";
-import type { OciRuntime, RuncCells, RuncPrograms } from "../model/layout.ts";
+import type { OciRuntime, RuncPrograms } from "../model/layout.ts";
 
 /** What cells are made with on this machine. */
 export interface Conditions {
@@ -162,7 +162,7 @@ const PROBE_MS = 10 * 60_000;
  * Makes a cell under the strictest policy, as a worker with no files would get, and compares it with its plan from inside. It
  * must print what it was given, and end as its command ended.
  */
-export async function probeCell(cells: RuncCells, image: ImageFacts, gate: string, run: string): Promise<Probed> {
+export async function probeCell(cells: CellMaker, image: ImageFacts, gate: string, run: string): Promise<Probed> {
   const policy = await loadPolicy("untrusted", { dirs: [] });
   const { dev, ino, uid, gid } = await lstat(gate, { bigint: true });
   const source: PlannedSource = { device: `${dev}`, inode: `${ino}`, uid: Number(uid), gid: Number(gid), kind: "file" };

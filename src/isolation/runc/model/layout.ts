@@ -2,7 +2,6 @@ import { join } from "node:path";
 import { sha256 } from "../../../platform/sha256.ts";
 import { statePaths } from "../../../state/state-paths.ts";
 import type { Plan } from "../../plan/plan.ts";
-import type { Driver } from "../../port/driver.ts";
 import type { Maker } from "../../port/labels.ts";
 
 /** What the cells of one state directory have on disk. No cell is ever shown any of it. */
@@ -67,9 +66,6 @@ export function cellId(sealKey: Buffer, run: string): string {
 export function cgroupPlace(id: string): string {
   return `corral/${id}`;
 }
-
-/** The part of a driver that makes cells. */
-export type RuncCells = Pick<Driver, "start" | "startSession" | "startServing">;
 
 /** Words after the name of a runtime: crun would ask systemd for control groups if that is there. */
 export function runtimeWords(kind: OciRuntime["kind"]): string[] {
