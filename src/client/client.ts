@@ -35,6 +35,8 @@ export interface ServiceRequest {
   readonly headers: Readonly<Record<string, string>>;
   /** JSON; null: none. */
   readonly json: string | null;
+  /** Absent: none. What `json` has is null then. */
+  readonly bytes?: Uint8Array | AsyncIterable<Uint8Array> | undefined;
   /** If there are any, the request is a form whose first part, `request`, is the JSON. */
   readonly files: readonly SentFile[];
   readonly signal: AbortSignal | undefined;
@@ -42,6 +44,8 @@ export interface ServiceRequest {
 
 export interface ServiceResponse {
   readonly status: number;
+  /** Of a header; null if there is none. Absent: headers cannot be read. */
+  readonly header?: (name: string) => string | null;
   /** Throws if they end before the answer does. */
   readonly pieces: AsyncIterable<Uint8Array>;
   /** False: nothing says where the answer ends, so that one that was cut looks whole. */
@@ -98,15 +102,50 @@ export class ServiceClient {
     return JSON.parse(await textOf(pieces, MAX_JSON_BYTES)) as AnswerOf<Name>;
   }
 
+  /** Does what takes bytes, of any number. @throws ApiError */
+  async upload<Name extends Answering<"output">>(
+    name: Name,
+    ask: AskOf<Name>,
+    bytes: Uint8Array | AsyncIterable<Uint8Array>,
+    { signal }: Asking = {},
+  ): Promise<AnswerOf<Name>> {
+    const headers = { "content-type": "application/octet-stream" };
+    const { pieces } = await this.#send(name, ask, { signal, bytes, headers });
+    return JSON.parse(await textOf(pieces, MAX_JSON_BYTES)) as AnswerOf<Name>;
+  }
+
+  /** The events of one request, which is not repeated: they throw if they are not whole. @throws ApiError */
+  async *stream<Name extends Answering<"events">>(
+    name: Name,
+    ask: AskOf<Name>,
+    asking: Asking = {},
+  ): AsyncGenerator<EventOf<Name>, void, undefined> {
+    const { pieces } = await this.#send(name, ask, asking);
+    const [parser, decoder] = [new EventParser(), new TextDecoder()];
+    for await (const piece of pieces)
+      for (const { data } of parser.push(decoder.decode(piece, { stream: true })))
+        yield JSON.parse(data) as EventOf<Name>;
+  }
+
+  /** The same as {@link download}, with a header of the answer. */
+  async downloadWith<Name extends Answering<"bytes">>(
+    name: Name,
+    ask: AskOf<Name>,
+    header: string,
+    asking: Asking = {},
+  ): Promise<{ readonly header: string | null; readonly pieces: AsyncIterable<Uint8Array> }> {
+    const { pieces, hasEnd, header: headerOf } = await this.#send(name, ask, asking);
+    if (hasEnd) return { header: headerOf?.(header) ?? null, pieces };
+    throw new ApiError(0, "CUT", "what is between here and the service does not pass on where an answer ends");
+  }
+
   /** What answers with bytes. They throw if they are not whole. @throws ApiError */
   async download<Name extends Answering<"bytes">>(
     name: Name,
     ask: AskOf<Name>,
     asking: Asking = {},
   ): Promise<AsyncIterable<Uint8Array>> {
-    const { pieces, hasEnd } = await this.#send(name, ask, asking);
-    if (hasEnd) return pieces;
-    throw new ApiError(0, "CUT", "what is between here and the service does not pass on where an answer ends");
+    return (await this.downloadWith(name, ask, "", asking)).pieces;
   }
 
   /**
@@ -150,9 +189,9 @@ export class ServiceClient {
   async #send(
     name: OperationName,
     ask: unknown,
-    { signal, headers = {}, files = [] }: Asking & Partial<Pick<ServiceRequest, "headers" | "files">>,
+    { signal, headers = {}, files = [], bytes }: Asking & Partial<Pick<ServiceRequest, "headers" | "files" | "bytes">>,
   ): Promise<ServiceResponse> {
-    const request = { ...requestOf(name, ask), headers: { ...this.#headers, ...headers }, files, signal };
+    const request = { ...requestOf(name, ask), headers: { ...this.#headers, ...headers }, files, signal, bytes };
     const response = await this.#transport(request);
     if (response.status >= 200 && response.status < 300) return response;
     const { status } = response;
@@ -184,7 +223,7 @@ export function requestOf(name: OperationName, ask: unknown): Pick<ServiceReques
     if (part === "" || part === "." || part === "..") throw new RangeError(`${name}: ${member} is ${part || "empty"}`);
     return encodeURIComponent(part);
   });
-  if (method === "POST") {
+  if (method === "POST" && whole !== "bytes") {
     if (whole !== undefined) return { method, path, json: JSON.stringify(rest.get(whole)) };
     return { method, path, json: rest.size === 0 ? null : JSON.stringify(Object.fromEntries(rest)) };
   }

@@ -13,7 +13,7 @@ import { ApiError, type SentFile, type ServiceResponse, type ServiceTransport } 
  */
 export function transportTo(address: string): ServiceTransport {
   const { options, isSecure, prefix } = placeOf(address);
-  return async ({ method, path, headers, json, files, signal }) => {
+  return async ({ method, path, headers, json, files, signal, bytes }) => {
     const send = isSecure ? (await import("node:https")).request : httpRequest;
     const form = files.length === 0 ? null : formOf(json ?? "", files);
     const sent = send({
@@ -25,8 +25,9 @@ export function transportTo(address: string): ServiceTransport {
       signal,
     });
     const answered = once(sent, "response");
-    if (form === null) sent.end(json ?? undefined);
-    else upload(form.pieces, sent);
+    const content = form?.pieces ?? bytes;
+    if (content === undefined || content instanceof Uint8Array) sent.end(content ?? json ?? undefined);
+    else upload(content, sent);
     const [response] = (await answered.catch((cause: unknown) => {
       signal?.throwIfAborted();
       throw new ApiError(0, "UNREACHABLE", "The service does not answer. Is `corral serve` running?", { cause });
@@ -35,7 +36,8 @@ export function transportTo(address: string): ServiceTransport {
     sent.on("error", () => {});
     const { statusCode = 0, headers: about } = response;
     const hasEnd = about["content-length"] !== undefined || about["transfer-encoding"] === "chunked";
-    return { status: statusCode, hasEnd, pieces: piecesOf(response, signal) } satisfies ServiceResponse;
+    const header = (name: string): string | null => String(about[name] ?? "") || null;
+    return { status: statusCode, hasEnd, header, pieces: piecesOf(response, signal) } satisfies ServiceResponse;
   };
 }
 

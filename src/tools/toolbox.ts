@@ -15,8 +15,8 @@ const execTool = defineTool({
   title: "Run a command",
   description:
     "Runs a command with `sh` in a container that has the same directories as the file tools. The container stays between " +
-    "commands: files in /tmp and background programs remain until a command reaches its time limit, which kills every " +
-    "process. Files outside the directories that `list_files` shows are lost when the worker ends. Returns the output and " +
+    "commands: files in /tmp and background programs remain. Several commands may run at once. A command that reaches its " +
+    "time limit is killed with all that it started. Files outside the directories that `list_files` shows are lost when the worker ends. Returns the output and " +
     "the exit code. Long output is shortened; the answer then names a file with all of it.",
   input: z.strictObject({
     command: z.string().min(1).max(100_000).describe("The command line; `sh` runs it."),

@@ -105,6 +105,73 @@ describe("a client of a service", () => {
     expect(await client.call("sessions.close", { session })).toMatchObject({ id: session, changes: [] });
   });
 
+  it("runs a session's commands, each with its own input, signal and end, and moves files of any size", async () => {
+    const client = clientAt(service.port);
+    const { id: session } = await client.call("sessions.open", { worker: "desk" });
+    const command = "echo out; echo err >&2; cat; exit 3";
+    const printed = { stdout: "", stderr: "" };
+    let ended: unknown;
+    for await (const event of client.stream("sessions.exec", { session, command, input: true })) {
+      if (event.type === "started") {
+        const ask = { session, command: event.command };
+        await client.upload("sessions.input", ask, Buffer.from("typed\n"));
+        await client.upload("sessions.input", { ...ask, end: true }, new Uint8Array());
+      } else if (event.type === "printed") printed[event.stream] += Buffer.from(event.base64, "base64").toString();
+      else ended = event;
+    }
+    expect(printed).toEqual({ stdout: "out\ntyped\n", stderr: "err\n" });
+    expect(ended).toMatchObject({ type: "ended", status: "failed", exitCode: 3 });
+    const { id } = await client.call("sessions.start", { session, command: "echo up; sleep 4751" });
+    const types: string[] = [];
+    const following = (async () => {
+      for await (const { event } of client.follow("sessions.output", { session, command: id })) types.push(event.type);
+    })();
+    await expect.poll(() => types).toEqual(["printed"]);
+    const running = await client.call("sessions.command", { session, command: id, wait: 0 });
+    expect(running).toMatchObject({ id, status: "running", isBackground: true });
+    await client.call("sessions.signal", { session, command: id, signal: "SIGKILL" });
+    await following;
+    expect(types).toEqual(["printed", "ended"]);
+    expect((await client.call("sessions.commands", { session })).commands).toHaveLength(2);
+    const again = client.call("sessions.signal", { session, command: id, signal: "SIGTERM" });
+    await expect(again).rejects.toMatchObject({ status: 409, code: "COMMAND_OVER" });
+    const leaving = new AbortController();
+    for await (const event of client.stream(
+      "sessions.exec",
+      { session, command: "sleep 4752" },
+      { signal: leaving.signal },
+    )) {
+      expect(event.type).toBe("started");
+      break;
+    }
+    leaving.abort(new Error("the client leaves"));
+    const alive = async () =>
+      (await client.call("sessions.commands", { session })).commands.filter(({ status }) => status === "running");
+    await expect.poll(alive).toEqual([]);
+    async function* megabytes() {
+      for (let n = 0; n < 20; n += 1) yield Buffer.alloc(1024 ** 2, n);
+    }
+    const sent = await client.upload("sessions.upload", { session, path: "/tmp/large" }, megabytes());
+    expect(sent).toEqual({ kind: "file", bytes: 20 * 1024 ** 2, files: 1 });
+    const { header, pieces } = await client.downloadWith(
+      "sessions.download",
+      { session, path: "/tmp/large" },
+      "x-corral-kind",
+    );
+    expect([header, Buffer.concat(await Array.fromAsync(pieces)).length]).toEqual(["file", 20 * 1024 ** 2]);
+    const refused = client.upload("sessions.upload", { session, path: "/etc/x" }, megabytes());
+    await expect(refused).rejects.toMatchObject({ status: 422, code: "PATH_NOT_IN_SANDBOX" });
+    await expect(client.download("sessions.download", { session, path: "/etc/passwd" })).rejects.toMatchObject({
+      status: 422,
+    });
+    expect(await client.call("sessions.pause", { session })).toMatchObject({ isPaused: true });
+    await expect(client.call("sessions.start", { session, command: "true" })).rejects.toMatchObject({
+      code: "SESSION_PAUSED",
+    });
+    expect(await client.call("sessions.resume", { session })).toMatchObject({ isPaused: false });
+    await client.call("sessions.close", { session });
+  });
+
   it("has the service's code and words of an error, with every violation, and learns that its token is unknown", async () => {
     const client = clientAt(service.port);
     await expect(client.call("runs.start", { worker: "nobody" })).rejects.toMatchObject({

@@ -36,7 +36,7 @@ const HINTS = {
 } as const;
 
 const TIME =
-  "The command reached its time limit and was killed with every process it started. A command of this worker may run for at most 90s. Split the work into shorter commands.";
+  "The command reached its time limit and was killed with all that it started. A command of this worker may run for at most 90s. Split the work into shorter commands.";
 const OUTPUT =
   "The command was killed because it printed more than 2 MiB, the limit of this worker. Print less, or write the output to a file.";
 

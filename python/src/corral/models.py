@@ -2007,6 +2007,7 @@ class Session:
     tools: list[str]
     opened_at: str
     """ISO 8601, UTC."""
+    is_paused: bool
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -2019,6 +2020,41 @@ class Session:
             worker=d.as_text(o.get("worker"), "Session.worker"),
             tools=d.list_of(d.as_text)(o.get("tools"), "Session.tools"),
             opened_at=d.as_text(o.get("openedAt"), "Session.openedAt"),
+            is_paused=d.as_boolean(o.get("isPaused"), "Session.isPaused"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCommand:
+    id: str
+    command: str
+    started_at: str
+    """ISO 8601, UTC."""
+    is_background: bool
+    is_terminal: bool
+    status: Any
+    exit_code: int | None
+    signal: str | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "SessionCommand")
+        return cls(
+            id=d.as_text(o.get("id"), "SessionCommand.id"),
+            command=d.as_text(o.get("command"), "SessionCommand.command"),
+            started_at=d.as_text(o.get("startedAt"), "SessionCommand.startedAt"),
+            is_background=d.as_boolean(o.get("isBackground"), "SessionCommand.isBackground"),
+            is_terminal=d.as_boolean(o.get("isTerminal"), "SessionCommand.isTerminal"),
+            status=d.as_any(o.get("status"), "SessionCommand.status"),
+            exit_code=d.optional(d.as_integer)(o.get("exitCode"), "SessionCommand.exitCode"),
+            signal=d.optional(d.as_text)(o.get("signal"), "SessionCommand.signal"),
             raw=o,
         )
 
@@ -2395,6 +2431,29 @@ class ToolRefusal:
             code=d.as_text(o.get("code"), "ToolRefusal.code"),
             message=d.as_text(o.get("message"), "ToolRefusal.message"),
             data=d.map_of(d.as_any)(o.get("data"), "ToolRefusal.data"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploaded:
+    kind: Literal["file", "folder"] | str
+    bytes: int
+    files: int
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Uploaded")
+        return cls(
+            kind=d.as_text(o.get("kind"), "Uploaded.kind"),
+            bytes=d.as_integer(o.get("bytes"), "Uploaded.bytes"),
+            files=d.as_integer(o.get("files"), "Uploaded.files"),
             raw=o,
         )
 

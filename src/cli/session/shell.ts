@@ -1,4 +1,5 @@
 import type { Exec } from "../../isolation/port/cell.ts";
+import { written } from "../../platform/written.ts";
 import { endingOf } from "../../run/model/result.ts";
 import type { Session } from "../../run/session/session.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
@@ -58,21 +59,9 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal, raw: bo
 const LEFT =
   "\u001b[?1047l\u001b[?2004l\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[!p\u001b[0m\u001b[?25h";
 
-/** A promise while the reader is behind: the shell waits too. */
-function written(stream: NodeJS.WriteStream, chunk: Uint8Array | string): Promise<void> | undefined {
-  if (stream.write(chunk) || !stream.writable) return undefined;
-  return new Promise((resolve) => {
-    const caughtUp = (): void => {
-      stream.off("drain", caughtUp).off("close", caughtUp);
-      resolve();
-    };
-    stream.on("drain", caughtUp).on("close", caughtUp);
-  });
-}
-
 /** This terminal's keys and size are the shell's; Ctrl-C is a key that goes to it like any other. */
 function connected(exec: Exec, interactive: boolean, { stdin, stdout }: Terminal): Disposable {
-  const onData = (chunk: Buffer): void => exec.write(chunk);
+  const onData = (chunk: Buffer): void => void exec.write(chunk);
   const onEnd = (): void => exec.closeInput();
   const onResize = (): void => void exec.resize({ columns: stdout.columns, rows: stdout.rows });
   if (interactive) stdin.setRawMode(true);

@@ -1,15 +1,17 @@
+import { readFile } from "node:fs/promises";
 import { filledIn, textBeside } from "../../platform/text-beside.ts";
 import { within } from "../../platform/within.ts";
 import { FILL_SECRETS, secretLines } from "../gate/report.ts";
 import { COMMANDS_PATH, GATE_PATH, SECRETS_PATH } from "../plan/plan.ts";
 import type { Cell, SessionCell } from "../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
+import type { CellProcess } from "./command-pipes.ts";
 import { CommandServer, commandsDir } from "./command-server.ts";
 
 /**
  * What a session's first process reads first. It is a shell that reads its script from its standard input, so each request
  * is a line of shell that Corral writes, with every word in quotes, and any number of bytes of it is read at once. Its answers
- * are lines on its standard output: `begun NAME PID KILLS`, `started NAME JOB`, `refused NAME`, `ended NAME CODE KILLS`,
+ * are lines on its standard output: `begun NAME PID KILLS START`, `started NAME JOB`, `refused NAME`, `ended NAME CODE KILLS`,
  * `signalled NAME yes|no`, `counted NAME KILLS`. `KILLS` counts the processes that the kernel has killed for memory.
  *
  * It has the worker's own rights, because no process in a cell can change its user. The worker cannot influence it: it is process
@@ -26,7 +28,12 @@ import { CommandServer, commandsDir } from "./command-server.ts";
  *
  * A fork may fail, if the cell has as many processes as its limit allows: then there is no such job.
  */
-const SERVER_SCRIPT = filledIn(textBeside(import.meta.url, "first-process.sh"), { GATE_PATH, COMMANDS_PATH });
+const END_COMMAND = textBeside(import.meta.url, "end-command.sh");
+const SERVER_SCRIPT = filledIn(textBeside(import.meta.url, "first-process.sh"), {
+  GATE_PATH,
+  COMMANDS_PATH,
+  END_COMMAND,
+});
 
 /** How long to wait for the end of a cell in which nothing can be started any more. */
 export const CELL_END_MS = 5000;
@@ -108,6 +115,24 @@ export const SCRIPT_MS = 5000;
  * that are left. `kill` is a builtin: a program would end the shell that waits for it. `$0` is the gate's binary.
  */
 export const SIGNAL_ALL_SCRIPT = textBeside(import.meta.url, "signal-all.sh");
+
+/** The same for what one command has started, whose signal, process and start are the arguments. */
+const SIGNAL_ONE_SCRIPT = `corral_gate=$0\n${END_COMMAND}corral_end_all "$1" "$2" "$3" '' ''\n[ "$corral_left" = no ]\n`;
+
+/** The argument list of what signals a command that was started from outside of the cell. */
+export function signalArguments(signal: NodeJS.Signals, { pid, start }: CellProcess): string[] {
+  return [GATE_PATH, "sh", "-c", SIGNAL_ONE_SCRIPT, GATE_PATH, signal.replace(/^SIG/, ""), String(pid), String(start)];
+}
+
+/** A process of this host as its cell knows it; null if it has ended or cannot be seen. */
+export async function processInCell(hostPid: number): Promise<CellProcess | null> {
+  const [status, stat] = await Promise.all(
+    ["status", "stat"].map((name) => readFile(`/proc/${hostPid}/${name}`, "latin1").catch(() => "")),
+  );
+  const pid = /^NSpid:\t\d+\t(?:\d+\t)*(\d+)$/m.exec(status ?? "")?.[1];
+  const start = stat?.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
+  return pid === undefined || start === undefined ? null : { pid: Number(pid), start: Number(start) };
+}
 
 /** Rejects with `EngineTrouble` if they are not all there. */
 async function fillSecrets(

@@ -9,7 +9,7 @@ import type { ExecRequest } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 
 /** How many commands may run at once. The first process has a job for each. */
-export const MAX_COMMANDS = 16;
+export const MAX_COMMANDS = 32;
 
 /**
  * Runs a command as the worker. `name` names its pipes. Its variables are given by a program, because some of them (IFS) have a
@@ -27,13 +27,29 @@ export function runRequest(name: string, { argv, cwd, env }: ExecRequest, hasInp
 }
 
 /** Asks whether a command has ended. There is no answer if it has not. */
-export function lookRequest(job: number, pid: number): string {
-  return `corral_look ${job} ${pid}\n`;
+export function lookRequest(job: number, pid: number, of: string): string {
+  return `corral_look ${job} ${pid} ${of}\n`;
 }
 
 /** Signals everything else in the cell at once. */
-export function signalRequest(name: string, signal: "TERM" | "KILL"): string {
-  return `corral_signal ${signal} ${name} ${MAX_COMMANDS}\n`;
+export function signalRequest(name: string, signal: NodeJS.Signals): string {
+  return `corral_signal ${signal.replace(/^SIG/, "")} ${name} ${MAX_COMMANDS}\n`;
+}
+
+/** A command as its cell knows it: the number of its process, and when that began, in ticks since the boot of the machine. */
+export interface CellProcess {
+  readonly pid: number;
+  readonly start: number;
+}
+
+/** Signals what one command has started. `others`: the sessions of other commands, whatever of them is left. `isPaused`: all is stopped. */
+export function endRequest(
+  name: string,
+  signal: NodeJS.Signals,
+  { of, pid, start, job }: CellProcess & { readonly of: string; readonly job: number },
+  { others, isPaused }: { readonly others: readonly number[]; readonly isPaused: boolean },
+): string {
+  return `corral_end ${signal.replace(/^SIG/, "")} ${name} ${of} ${job} ${pid} ${start} '${others.join(" ")}' ${isPaused ? "paused" : "''"}\n`;
 }
 
 /** Asks how many processes the kernel has killed for memory. */
@@ -51,7 +67,7 @@ function quoted(text: string): string {
 }
 
 export type PipeReply =
-  | { readonly kind: "begun"; readonly name: string; readonly pid: number; readonly oomKills: number | null }
+  | (CellProcess & { readonly kind: "begun"; readonly name: string; readonly oomKills: number | null })
   | { readonly kind: "started"; readonly name: string; readonly job: number }
   | { readonly kind: "refused"; readonly name: string }
   | { readonly kind: "ended"; readonly name: string; readonly code: number; readonly oomKills: number | null }
@@ -60,10 +76,10 @@ export type PipeReply =
 
 /** Null if the first process never writes such a line. */
 export function parseAnswer(line: string): PipeReply | null {
-  const [kind, name = "", first = "", second = ""] = line.split(" ");
+  const [kind, name = "", first = "", second = "", third = ""] = line.split(" ");
   switch (kind) {
     case "begun":
-      return { kind, name, pid: Number(first), oomKills: countOf(second) };
+      return { kind, name, pid: Number(first), oomKills: countOf(second), start: Number(third) };
     case "started":
       return { kind, name, job: Number(first) };
     case "refused":

@@ -1,12 +1,15 @@
 import { randomBytes } from "node:crypto";
 import type { Socket } from "node:net";
 import { within } from "../../platform/within.ts";
+import { written } from "../../platform/written.ts";
 import { COMMANDS_PATH, type Plan } from "../plan/plan.ts";
 import { type CellExit, type Exec, type ExecExit, type ExecRequest, KILLED } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import {
+  type CellProcess,
   type CommandPipes,
   countRequest,
+  endRequest,
   lookRequest,
   MAX_COMMANDS,
   PipeNames,
@@ -104,6 +107,10 @@ const LOOK_MS = 250;
 /** Of one whose output has ended: at intervals that double from the first to the last. */
 const FIRST_LOOK_MS = 1;
 const LAST_LOOK_MS = 100;
+/** How long a signal waits for commands that are about to begin. */
+const BEGIN_MS = 1000;
+/** What others have left and began since a command did is known as theirs by its session; of so many commands. */
+const MAX_SESSIONS = 256;
 /** Streams of ended commands that processes still hold; of more, the oldest is closed. */
 const MAX_HELD = 32;
 
@@ -133,6 +140,10 @@ export class CommandServer implements AsyncDisposable {
   readonly #asked = new Map<string, (answer: PipeReply) => void>();
   readonly #held = new Set<CommandOutput>();
   readonly #reaping: NodeJS.Timeout;
+  #signalling: Promise<unknown> = Promise.resolve();
+  #isPaused = false;
+  /** Of the last commands, also of those that have ended and left something. */
+  #sessions: readonly number[] = [];
   #text = "";
   #isOver = false;
 
@@ -162,6 +173,8 @@ export class CommandServer implements AsyncDisposable {
       throw new EngineTrouble(`a cell runs at most ${MAX_COMMANDS} commands at once`);
     const command = this.#opened(await this.#names.take(), request);
     try {
+      for (let before: Promise<unknown> | null = null; before !== this.#signalling; await before)
+        before = this.#signalling;
       if (this.#isOver) throw new EngineTrouble("the cell has ended");
       this.#commands.set(command.name, command);
       this.#link.write(command.request);
@@ -179,16 +192,36 @@ export class CommandServer implements AsyncDisposable {
     });
     return {
       exit,
-      write: (chunk) => void command.input?.write(chunk),
+      write: (chunk) => (command.input === null ? undefined : written(command.input, chunk)),
       closeInput: () => void command.input?.end(),
       resize: async () => {},
+      signal: (signal) => this.#signal(command, signal),
     };
   }
 
   /** False if some may be left. */
-  async signalAll(signal: "SIGTERM" | "SIGKILL"): Promise<boolean> {
-    const answer = await this.#ask((name) => signalRequest(name, signal === "SIGTERM" ? "TERM" : "KILL"));
+  async signalAll(signal: NodeJS.Signals): Promise<boolean> {
+    if (signal === "SIGSTOP" || signal === "SIGCONT") this.#isPaused = signal === "SIGSTOP";
+    const answer = await this.#ask((name) => signalRequest(name, signal));
     return answer?.kind === "signalled" && !answer.left;
+  }
+
+  /** One after the other. What begins meanwhile would not be known as another command's: so nothing does. */
+  #signal(command: RunningCommand, signal: NodeJS.Signals): Promise<boolean> {
+    const before = this.#signalling;
+    const signalled = (async () => {
+      await before;
+      const process = await command.process;
+      if (process === null) return true;
+      await within(Promise.allSettled([...this.#commands.values()].map(({ begun }) => begun)), BEGIN_MS);
+      const others = this.#sessions.filter((session) => session !== process.pid);
+      const answer = await this.#ask((name) =>
+        endRequest(name, signal, { ...process, of: command.name }, { others, isPaused: this.#isPaused }),
+      );
+      return answer?.kind === "signalled" && !answer.left;
+    })();
+    this.#signalling = signalled.catch(() => {});
+    return signalled;
   }
 
   /** How many processes the kernel has killed for memory so far, if that is known. Null if there is no answer. */
@@ -228,6 +261,7 @@ export class CommandServer implements AsyncDisposable {
   }
 
   #settle(answer: PipeReply): void {
+    if (answer.kind === "begun") this.#sessions = [...this.#sessions, answer.pid].slice(-MAX_SESSIONS);
     this.#asked.get(answer.name)?.(answer);
     this.#commands.get(answer.name)?.settle(answer);
   }
@@ -268,6 +302,8 @@ class RunningCommand implements Disposable {
   #oomKillsBefore: number | null = null;
   #pid: number | null = null;
   #job: number | null = null;
+  readonly #process = Promise.withResolvers<(CellProcess & { readonly job: number }) | null>();
+  #start = 0;
   #timer: NodeJS.Timeout | undefined;
   #intervalMs = LOOK_MS;
 
@@ -300,11 +336,17 @@ class RunningCommand implements Disposable {
     return this.#exit.promise;
   }
 
+  /** Known when it has begun; null if it never did. */
+  get process(): Promise<(CellProcess & { readonly job: number }) | null> {
+    return this.#process.promise;
+  }
+
   settle(answer: PipeReply): void {
     switch (answer.kind) {
       case "begun":
         this.#oomKillsBefore = answer.oomKills;
         this.#pid = answer.pid;
+        this.#start = answer.start;
         this.#pipes.letGo();
         this.#begun.resolve();
         this.#look();
@@ -340,6 +382,7 @@ class RunningCommand implements Disposable {
   #over(exit: ExecExit): void {
     // It may have been killed before it could say that it begins.
     this.#begun.resolve();
+    this.#process.resolve(null);
     this.#exit.resolve(exit);
   }
 
@@ -347,10 +390,11 @@ class RunningCommand implements Disposable {
   #look(): void {
     clearTimeout(this.#timer);
     if (this.#pid === null || this.#job === null) return;
-    if (this.#intervalMs < LOOK_MS) this.#write(lookRequest(this.#job, this.#pid));
+    this.#process.resolve({ pid: this.#pid, start: this.#start, job: this.#job });
+    if (this.#intervalMs < LOOK_MS) this.#write(lookRequest(this.#job, this.#pid, this.name));
     this.#timer = setTimeout(() => {
       if (this.#intervalMs < LOOK_MS) this.#intervalMs = Math.min(2 * this.#intervalMs, LAST_LOOK_MS);
-      else if (this.#job !== null && this.#pid !== null) this.#write(lookRequest(this.#job, this.#pid));
+      else if (this.#job !== null && this.#pid !== null) this.#write(lookRequest(this.#job, this.#pid, this.name));
       this.#look();
     }, this.#intervalMs);
   }

@@ -21,9 +21,10 @@ corral_command() {
   corral_name=$1 corral_in=$2 corral_cwd=$3 corral_path=$4
   shift 4
   exec 3< "$corral_in" 4> "@COMMANDS_PATH@/$corral_name.out" 5> "@COMMANDS_PATH@/$corral_name.err"
-  read -r corral_pid corral_word < /proc/self/stat
+  corral_read self
   corral_oom_kills
-  echo "begun $corral_name $corral_pid $corral_kills" >&9
+  # shellcheck disable=SC2154 # `corral_read` has set them.
+  echo "begun $corral_name $corral_pid $corral_kills $corral_start" >&9
   exec <&3 >&4 2>&5 3<&- 4>&- 5>&- 9>&-
   cd -- "$corral_cwd" 2> /dev/null || {
     if [ -d "$corral_cwd" ]; then echo "$corral_cwd: Permission denied"; elif [ -e "$corral_cwd" ]; then echo "$corral_cwd: Not a directory"; else echo "$corral_cwd: No such file or directory"; fi >&2
@@ -70,7 +71,11 @@ corral_take() {
 }
 corral_look() {
   jobs -p > /dev/null
-  kill -0 "$2" || corral_take "$1"
+  kill -0 "$2" || corral_take_of "$3" "$1"
+}
+# The number of the job may be another command's by now, for which this would wait.
+corral_take_of() {
+  if eval '[ "$corral_name_'$2'" = '$1' ]'; then corral_take "$2"; fi
 }
 corral_signal() {
   kill -"$1" -1
@@ -93,6 +98,12 @@ corral_signal() {
       corral_job=$((corral_job + 1))
     done
   fi
+  echo "signalled $2 $corral_left"
+}
+@END_COMMAND@
+corral_end() {
+  corral_end_all "$1" "$5" "$6" "$7" "$8"
+  if [ "$1" = KILL ] && [ -z "$corral_found" ]; then corral_take_of "$3" "$4"; fi
   echo "signalled $2 $corral_left"
 }
 corral_count() {

@@ -1,4 +1,4 @@
-import { readlink } from "node:fs/promises";
+import { readFile, readlink } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Duplex } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
@@ -6,7 +6,9 @@ import Docker from "dockerode";
 import { z } from "zod";
 import { boundedText } from "../../json/parse-json.ts";
 import { Agent } from "../../platform/http.ts";
-import { commandArguments, FirstLine } from "../commands/command-cell.ts";
+import { written } from "../../platform/written.ts";
+import { commandArguments, FirstLine, processInCell } from "../commands/command-cell.ts";
+import type { CellProcess } from "../commands/command-pipes.ts";
 import { UsageSampler } from "../kernel/control-group.ts";
 import { endedFromOutside, type FirstProcess } from "../kernel/first-process.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
@@ -251,14 +253,22 @@ export type RawExit =
     }
   | { readonly kind: "lost"; readonly reason: string };
 
-type RawExec = Omit<Exec, "exit"> & { readonly exit: Promise<RawExit> };
+export type EngineExec = Omit<Exec, "exit" | "signal"> & {
+  readonly exit: Promise<RawExit>;
+  /** Null if it has ended, or if this process cannot see it. */
+  readonly process: () => Promise<CellProcess | null>;
+};
 
 /** Starts a command in a running container, with the container's own hardening and the worker's rights. */
-export async function execIn(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<RawExec> {
+export async function execIn(
+  container: Docker.Container,
+  user: PlannedUser,
+  request: ExecRequest,
+): Promise<EngineExec> {
   return await told(startExec(container, user, request));
 }
 
-async function startExec(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<RawExec> {
+async function startExec(container: Docker.Container, user: PlannedUser, request: ExecRequest): Promise<EngineExec> {
   const tty = request.tty !== undefined;
   // One that is made and not started does nothing, so a failed call may be repeated.
   const makeExec = (): Promise<Docker.Exec> =>
@@ -289,9 +299,15 @@ async function startExec(container: Docker.Container, user: PlannedUser, request
   if (request.tty !== undefined) await resize(request.tty);
   return {
     exit: ended.then((whole) => exitOf(container, exec, beginning, whole)),
-    write: (chunk) => void stream.write(chunk),
+    write: (chunk) => written(stream, chunk),
     closeInput: () => void stream.end(),
     resize,
+    process: async () => {
+      const { Pid: pid } = await told(inTime(exec.inspect()));
+      // Where this process does not share the Engine's numbers of processes, that is another one.
+      const groups = await readFile(`/proc/${pid}/cgroup`, "latin1").catch(() => "");
+      return groups.includes(container.id) ? await processInCell(pid) : null;
+    },
   };
 }
 

@@ -12,6 +12,7 @@ import {
   SCRIPT_MS,
   SIGNAL_ALL_SCRIPT,
   type StartedCell,
+  signalArguments,
   startCommandCell,
 } from "../commands/command-cell.ts";
 import type { CommandServer } from "../commands/command-server.ts";
@@ -31,7 +32,7 @@ import { misplacedMounts } from "../sources/pin.ts";
 import { asked, engineMessage, engineTrouble, inTime, isConflict, statusCodeOf, told } from "./answers/asked.ts";
 import { type AttachedStreams, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
-import { dockerCell, execIn, type RawExit } from "./cell.ts";
+import { dockerCell, type EngineExec, execIn, type RawExit } from "./cell.ts";
 import { CellRemains, StartedContainers, Unremoved } from "./cell-remains.ts";
 import { containerConfig, pinnedVolumes, type SeccompProfiles, socketMemoryOf, usageNow } from "./container-config.ts";
 import { imageFacts } from "./images/catalog.ts";
@@ -62,10 +63,11 @@ function dockerSession(cell: Cell, container: Docker.Container, { user, keeper =
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
     async exec(request: ExecRequest) {
       const exec = await execIn(container, user, request);
-      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
+      const signal = signalOf(exec, (argv) => scripted(container, user, argv));
+      return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, askOomKills)) };
     },
     async signalAll(signal) {
-      const end = await script(user, SIGNAL_ALL_SCRIPT, signal === "SIGTERM" ? "TERM" : "KILL");
+      const end = await script(user, SIGNAL_ALL_SCRIPT, signal.replace(/^SIG/, ""));
       return end.code === 0;
     },
   };
@@ -80,7 +82,17 @@ async function execAtTerminal(
   request: ExecRequest,
 ): Promise<Exec> {
   const exec = await execIn(container, user, request);
-  return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, () => server.oomKills())) };
+  const signal = signalOf(exec, (argv) => scripted(container, user, argv));
+  return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, () => server.oomKills())) };
+}
+
+/** A command can stop a script of its own user before that does anything: false then. */
+function signalOf(exec: EngineExec, script: (argv: string[]) => Promise<ScriptEnd>): Exec["signal"] {
+  return async (signal) => {
+    const process = await exec.process().catch(() => null);
+    if (process === null) return false;
+    return (await within(script(signalArguments(signal, process)), SCRIPT_MS))?.code === 0;
+  };
 }
 
 /** Null if the cell did not answer. */

@@ -98,9 +98,15 @@ export interface TerminalSize {
 export interface Exec {
   /** Resolves when the command has ended and its output was delivered. Never rejects. */
   readonly exit: Promise<ExecExit>;
-  write(chunk: Uint8Array): void;
+  /** A promise while the command is behind with reading. Never rejects. */
+  write(chunk: Uint8Array): Promise<void> | undefined;
   closeInput(): void;
   resize(size: TerminalSize): Promise<void>;
+  /**
+   * Signals the command and all that it has started, wherever that hides, and nothing of other commands. False if some of it may be left
+   * after a SIGKILL, or if it is not known what it is.
+   */
+  signal(signal: NodeJS.Signals): Promise<boolean>;
 }
 
 export type ExecExit =
@@ -111,13 +117,13 @@ export type ExecExit =
   | { readonly kind: "exited"; readonly code: number; readonly cellAlive: boolean; readonly outOfMemory: boolean }
   | { readonly kind: "lost"; readonly reason: string };
 
-/** A cell that runs commands one after another until it is disposed or its orchestrator ends. */
+/** A cell that runs commands until it is disposed or its orchestrator ends. */
 export interface SessionCell extends Cell {
   /** Rejects with `EngineTrouble` if the command could not be started. */
   exec(request: ExecRequest): Promise<Exec>;
   /**
-   * Signals every process that commands have left in the cell. False if some may be left: then the cell must be removed.
+   * Signals every process that commands have left in the cell. What is stopped cannot continue by itself. False if some may be left: then the cell must be removed.
    * A cell in which that takes too long is killed.
    */
-  signalAll(signal: "SIGTERM" | "SIGKILL"): Promise<boolean>;
+  signalAll(signal: "SIGTERM" | "SIGKILL" | "SIGSTOP" | "SIGCONT"): Promise<boolean>;
 }

@@ -9,6 +9,7 @@ import {
   releasedSession,
   SCRIPT_MS,
   SIGNAL_ALL_SCRIPT,
+  signalArguments,
   startCommandCell,
 } from "../commands/command-cell.ts";
 import { startServingCell } from "../commands/serving-cell.ts";
@@ -18,6 +19,7 @@ import type { ImageFacts } from "../plan/plan-for.ts";
 import {
   type Cell,
   type CellUsageNow,
+  type Exec,
   type ExecExit,
   type ExecRequest,
   KILLED,
@@ -310,24 +312,31 @@ function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): S
     commands += 1;
     return runcExec(place, user, `command-${commands}`, request);
   };
+  /** Null if it did not start or took too long. */
+  const script = async (argv: string[]): Promise<number | null> => {
+    const ended = started({ argv, cwd: "/", env: {}, stdin: Buffer.alloc(0), onOutput: () => {} });
+    const exit = ended.then(
+      (exec) => exec.exit,
+      () => null,
+    );
+    const end = await within(exit, SCRIPT_MS);
+    return end?.kind === "exited" ? end.code : null;
+  };
   return {
     ...cell,
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
     async exec(request) {
       const exec = await started(request);
-      return { ...exec, exit: exec.exit.then((exit) => judged(exit, cell, place, isAlive)) };
+      const signal: Exec["signal"] = async (signal) => {
+        const process = await exec.process().catch(() => null);
+        return process !== null && (await script(signalArguments(signal, process))) === 0;
+      };
+      return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, place, isAlive)) };
     },
     async signalAll(signal) {
-      const argv = [GATE_PATH, "sh", "-c", SIGNAL_ALL_SCRIPT, GATE_PATH, signal === "SIGTERM" ? "TERM" : "KILL"];
-      const ended = started({ argv, cwd: "/", env: {}, stdin: Buffer.alloc(0), onOutput: () => {} });
-      const exit = await within(
-        ended.then(
-          (exec) => exec.exit,
-          () => null,
-        ),
-        SCRIPT_MS,
-      );
-      if (exit !== null) return exit.kind === "exited" && exit.code === 0;
+      const argv = [GATE_PATH, "sh", "-c", SIGNAL_ALL_SCRIPT, GATE_PATH, signal.replace(/^SIG/, "")];
+      const code = await script(argv);
+      if (code !== null) return code === 0;
       // A command can stop a program of its own user before that does anything: then the whole cell is ended from outside.
       await within(
         cell.kill("SIGKILL").catch(() => {}),

@@ -21,6 +21,8 @@ export interface Promised {
   /** The same JSON as the part `request` of a form, with files. The handler reads it itself. */
   readonly takesForm?: boolean;
   readonly maxBodyBytes?: number;
+  /** Its body is no JSON. The handler reads it itself. */
+  readonly takesBytes?: OtherContent;
   /** It waits for something, or its answer is a stream: a token has half of its connections for these. */
   readonly isLasting?: boolean;
   /** Absent: 200. */

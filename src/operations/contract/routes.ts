@@ -1,14 +1,14 @@
 import type { Role } from "../../state/service/tokens.ts";
 
 /**
- * Where an operation is found, and who may use it. Role null: also without a token. `body`: the member of its input that is the whole body;
- * absent: what is not in the path is in the query of a GET or a DELETE, and in the body of a POST.
+ * Where an operation is found, and who may use it. Role null: also without a token. `body`: the member of its input that is the whole body, or
+ * `bytes`, which are none of its input; absent: what is not in the path is in the query of a GET or a DELETE, and in the body of a POST.
  */
 export type RouteRow = readonly [
   method: "GET" | "POST" | "DELETE",
   path: string,
   role: Role | null,
-  body?: "input" | undefined,
+  body?: "input" | "bytes" | undefined,
 ];
 
 /** Everything that Corral offers to clients, and the only place with its paths. Plain data: a client has it without the schemas. */
@@ -56,6 +56,18 @@ export const ROUTES = {
   "sessions.show": ["GET", "/v1/sessions/{session}", "read"],
   "sessions.tools": ["GET", "/v1/sessions/{session}/tools", "read"],
   "sessions.use": ["POST", "/v1/sessions/{session}/tools/{tool}", "run", "input"],
+  "sessions.exec": ["POST", "/v1/sessions/{session}/exec", "run"],
+  "sessions.start": ["POST", "/v1/sessions/{session}/commands", "run"],
+  "sessions.commands": ["GET", "/v1/sessions/{session}/commands", "read"],
+  "sessions.command": ["GET", "/v1/sessions/{session}/commands/{command}", "read"],
+  "sessions.output": ["GET", "/v1/sessions/{session}/commands/{command}/output", "read"],
+  "sessions.input": ["POST", "/v1/sessions/{session}/commands/{command}/input", "run", "bytes"],
+  "sessions.signal": ["POST", "/v1/sessions/{session}/commands/{command}/signal", "run"],
+  "sessions.resize": ["POST", "/v1/sessions/{session}/commands/{command}/size", "run"],
+  "sessions.upload": ["POST", "/v1/sessions/{session}/files", "run", "bytes"],
+  "sessions.download": ["GET", "/v1/sessions/{session}/files", "run"],
+  "sessions.pause": ["POST", "/v1/sessions/{session}/pause", "run"],
+  "sessions.resume": ["POST", "/v1/sessions/{session}/resume", "run"],
   "sessions.close": ["DELETE", "/v1/sessions/{session}", "run"],
   "audit.page": ["GET", "/v1/audit", "read"],
   "host.machine": ["GET", "/v1/machine", "read"],

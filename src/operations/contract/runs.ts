@@ -25,7 +25,7 @@ const MAX_LISTED = 500;
 export const MAX_WAIT_S = 60;
 
 /* Known values for those who generate a client; a later Corral may have more. */
-const resultStatus = z.union([z.enum(RUN_STATUSES), z.string()]);
+export const resultStatus = z.union([z.enum(RUN_STATUSES), z.string()]);
 const runStatus = z.union([z.enum([...RUN_STATUSES, "running", "interrupted", "closed"]), z.string()]);
 
 const streamSize = z.object({ bytes: z.int(), keptBytes: z.int() }).meta({ id: "StreamSize" });

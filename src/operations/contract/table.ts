@@ -4,9 +4,10 @@ import { changesetOperations } from "./changesets.ts";
 import { conversionOperations } from "./conversions.ts";
 import { fleetOperations } from "./fleets.ts";
 import type { Offered, Shown } from "./operation.ts";
-import { hostOperations, projectOperations, sessionOperations } from "./projects.ts";
+import { hostOperations, projectOperations } from "./projects.ts";
 import type { OperationName, ROUTES } from "./routes.ts";
 import { runOperations } from "./runs.ts";
+import { sessionOperations } from "./sessions.ts";
 
 /** What each operation takes and gives. A row of `ROUTES` without an entry here, or the other way around, does not compile. */
 export const CONTRACT = {
@@ -55,7 +56,9 @@ type Body<Name extends OperationName> = (typeof ROUTES)[Name] extends readonly [
   unknown,
   infer Member extends string,
 ]
-  ? { readonly [M in Member]: z.input<Schema<Name, "body">> }
+  ? Member extends "bytes"
+    ? unknown
+    : { readonly [M in Member]: z.input<Schema<Name, "body">> }
   : Members<Schema<Name, "body">>;
 
 /** What a client asks with: what is in the path, in the query and in the body, as one object. */

@@ -10,9 +10,10 @@ import type { Plan } from "../../isolation/plan/plan.ts";
 import { canStartCommands } from "../../isolation/plan/plan-for.ts";
 import type { SessionCell } from "../../isolation/port/cell.ts";
 import { EngineAbsent, EngineTrouble } from "../../isolation/port/driver.ts";
-import { within } from "../../platform/within.ts";
+import { onAbort, within } from "../../platform/within.ts";
 import { commandSandbox, grantedSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../text/amounts.ts";
+import { present } from "../../text/present.ts";
 import { type ExecFacts, hintsFor } from "../../tools/exec-hints/wording.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
@@ -29,6 +30,7 @@ import { describeAll, refusalError } from "../model/result.ts";
 import { checkedCommand } from "./checked-command.ts";
 import { type CommandResult, type Commands, execCommand, type OnOutput } from "./exec-command.ts";
 import { usefulTools } from "./offered-tools.ts";
+import { type CommandStart, type StartExec, type StartedCommand, StartedCommands } from "./started-commands.ts";
 import type { OutputDir } from "./write-room.ts";
 
 type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
@@ -36,18 +38,26 @@ type Context = ReturnType<typeof AsyncLocalStorage.snapshot>;
 /** The context outside of any command. */
 const OUTSIDE: Context = AsyncLocalStorage.snapshot();
 
+/** Commands of one session at once; others wait. The cell has room for as many in the background. */
+const MAX_AT_ONCE = 16;
+
 /** How long what was stopped may take to end. Every part of it is bounded by itself; this bounds what has a bug. */
 export const ENDING_MS = 45_000;
 
 /** A session's cell: started with the first command, and again if it was lost, has ended or is out of date. */
 export class CommandCell implements Commands, AsyncDisposable {
+  readonly started = new StartedCommands();
+  isPaused = false;
   readonly #options: SessionCellRequest;
-  /** One command at a time: what ends one ends everything in the cell. */
-  readonly #commands = new PQueue({ concurrency: 1 });
+  readonly #commands = new PQueue({ concurrency: MAX_AT_ONCE });
+  /** A command with less network than the session has it for all: what connects in the cell is not known by its command. */
+  readonly #limited = new PQueue({ concurrency: 1 });
+  /** A cell is looked at, replaced and opened by one command at a time. */
+  readonly #opening = new PQueue({ concurrency: 1 });
+  readonly #running = new Map<Promise<unknown>, Context>();
   #cell: Promise<OpenSessionCell> | null = null;
   #isStale = false;
   #commandCount = 0;
-  #running: Context = OUTSIDE;
 
   constructor(options: SessionCellRequest) {
     this.#options = options;
@@ -55,16 +65,20 @@ export class CommandCell implements Commands, AsyncDisposable {
 
   /** `signal` ends its own command, even if that still waits for its turn. */
   async exec(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
-    const run = async (): Promise<ExecToolAnswer> => {
-      this.#running = AsyncLocalStorage.snapshot();
-      try {
-        return await this.#execNow(request, signal, onOutput);
-      } finally {
-        this.#running = OUTSIDE;
-      }
-    };
+    const now = (): Promise<ExecToolAnswer> => this.#execNow(request, signal, onOutput);
+    // What it is granted, all in the cell have: it waits for the others, ends what is left, and none begins meanwhile.
+    const alone = () =>
+      inTurn(
+        this.#opening,
+        async () => {
+          await this.#othersEnded(signal);
+          return await this.#execNow(request, signal, onOutput, true);
+        },
+        signal,
+      );
+    const limited = request.network === undefined ? now : () => inTurn(this.#limited, now, signal);
     try {
-      return await inTurn(this.#commands, run, signal);
+      return await inTurn(this.#commands, request.granted === undefined ? limited : alone, signal);
     } catch (error) {
       if (signal.aborted && error === signal.reason) return unstartedAnswer("cancelled", false);
       throw error;
@@ -72,11 +86,11 @@ export class CommandCell implements Commands, AsyncDisposable {
   }
 
   /**
-   * Does what a program in the cell asks for, in the async context of the command that runs now: which client is asked
+   * Does what a program in the cell asks for, in the async context of the last command that began and still runs: which client is asked
    * for consent may depend on it. The socket's own context is that of the command that happened to open the cell.
    */
   asRunning<T>(act: () => T): T {
-    return this.#running(act);
+    return ([...this.#running.values()].at(-1) ?? OUTSIDE)(act);
   }
 
   /** The cell, started if there is none. */
@@ -110,24 +124,95 @@ export class CommandCell implements Commands, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await within(this.#commands.onIdle(), ENDING_MS);
+    await within(Promise.all([this.#commands.onIdle(), this.started.end()]), ENDING_MS);
     await this.#close();
   }
 
-  async #execNow(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
+  /** Starts a command, and does not wait for it. Rejects with `ToolRefusal` or `EngineTrouble`. */
+  async start(request: CommandStart, signal: AbortSignal): Promise<StartedCommand> {
+    const { job, env, stage } = this.#options;
+    if (request.network !== undefined)
+      throw new ToolRefusal(
+        "BAD_NETWORK",
+        "A command that is started has the network of its session. Use the tool exec.",
+      );
+    const over = Promise.withResolvers<void>();
+    try {
+      const start: StartExec = async (onOutput) => {
+        const { opened } = await this.#cellFor(request.isBackground ? null : over.promise, signal);
+        const bounds = { id: "", leftMs: job.deadline - env.now(), onOutput };
+        const checked = checkedCommand(request, stage.sandbox, opened.plan, bounds);
+        const { argv, cwd, env: variables, timeoutMs, maxOutputBytes } = checked;
+        const { tty, hasInput } = request;
+        const given = { ...present({ tty }), ...(hasInput || tty !== undefined ? {} : { stdin: new Uint8Array() }) };
+        return {
+          exec: await opened.cell.exec({ argv, cwd, env: variables, ...given, onOutput }),
+          timeoutMs,
+          maxOutputBytes,
+        };
+      };
+      const command = await this.started.start(request, start, (detail) => this.#tell(detail));
+      void command.ended.then(() => over.resolve());
+      return command;
+    } catch (error) {
+      over.resolve();
+      if (!(error instanceof EngineAbsent)) throw error;
+      this.#tell(error.message);
+      throw new ToolRefusal("ENGINE_UNAVAILABLE", NO_ENGINE);
+    }
+  }
+
+  /** Uses the cell, which is not replaced meanwhile. */
+  async inCell<T>(act: (opened: OpenSessionCell) => Promise<T>, signal: AbortSignal): Promise<T> {
+    const over = Promise.withResolvers<void>();
+    using _ = { [Symbol.dispose]: () => over.resolve() };
+    return await act((await this.#cellFor(over.promise, signal)).opened);
+  }
+
+  /** Stops all that commands have started in the cell, or lets it continue. False: it may run. */
+  async pause(isPaused: boolean): Promise<boolean> {
+    this.isPaused = isPaused;
+    const opened = await this.#cell?.catch(() => null);
+    return opened === undefined || opened === null || (await opened.cell.signalAll(isPaused ? "SIGSTOP" : "SIGCONT"));
+  }
+
+  /** The cell for a command that begins now. It is not replaced until `over` has settled; null: it may be at once. */
+  async #cellFor(over: Promise<void> | null, signal: AbortSignal): Promise<FoundCell> {
+    return await inTurn(this.#opening, () => this.#cellNow(over, signal), signal);
+  }
+
+  async #cellNow(over: Promise<void> | null, signal: AbortSignal): Promise<FoundCell> {
+    if (this.isPaused) throw new ToolRefusal("SESSION_PAUSED", "The session is paused. Resume it first.");
+    const replaced = await this.#closeUnfit(signal);
+    const opened = await this.open(signal);
+    if (over !== null) {
+      this.#running.set(over, AsyncLocalStorage.snapshot());
+      void over.then(() => this.#running.delete(over));
+    }
+    return { opened, replaced };
+  }
+
+  async #execNow(
+    request: ExecToolRequest,
+    signal: AbortSignal,
+    onOutput: OnOutput,
+    isAlone = false,
+  ): Promise<ExecToolAnswer> {
     const { job, env, output, stage, network } = this.#options;
     const begunAt = env.now();
-    const replaced = await this.#closeUnfit();
-    let opened: OpenSessionCell;
+    let found: FoundCell;
+    const over = Promise.withResolvers<void>();
+    using _over = { [Symbol.dispose]: () => over.resolve() };
     try {
-      opened = await this.open(signal);
+      found = await (isAlone ? this.#cellNow(over.promise, signal) : this.#cellFor(over.promise, signal));
     } catch (error) {
-      if (signal.aborted) return unstartedAnswer("cancelled", replaced);
+      if (signal.aborted) return unstartedAnswer("cancelled", false);
       if (!(error instanceof EngineTrouble)) throw error;
       this.#tell(error.message);
       if (error instanceof EngineAbsent) throw new ToolRefusal("ENGINE_UNAVAILABLE", NO_ENGINE);
-      return unstartedAnswer("lost", replaced);
+      return unstartedAnswer("lost", false);
     }
+    const { opened, replaced } = found;
     this.#commandCount += 1;
     const bounds = { id: String(this.#commandCount), leftMs: job.deadline - begunAt, onOutput };
     const command = checkedCommand(request, stage.sandbox, opened.plan, bounds);
@@ -139,7 +224,7 @@ export class CommandCell implements Commands, AsyncDisposable {
     const ended = await execCommand(opened.cell, command, output, { signal, overDisk: opened.overDisk });
     const result = (await opened.isOverDisk()) ? { ...ended, status: "disk_limit" as const, cellUsable: false } : ended;
     if (result.trouble !== null) this.#tell(result.trouble);
-    if (!result.cellUsable) await this.#close();
+    if (!result.cellUsable) await this.#close(opened);
     const cellReplaced = replaced || !result.cellUsable;
     // Hosts may have been granted or revoked since the cell was opened, and this command may have fewer.
     const sandbox = grantedSandbox(stage.sandbox, request.granted);
@@ -150,29 +235,44 @@ export class CommandCell implements Commands, AsyncDisposable {
   /** In a cell in which nothing can be left. */
   async #withoutOthers(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer> {
     await this.#close();
-    return { ...(await this.#execNow(request, signal, onOutput)), cellReplaced: true };
+    return { ...(await this.#execNow(request, signal, onOutput, true)), cellReplaced: true };
   }
 
-  /** Removes a cell that has ended by itself since the last command, or is out of date. True if it did. */
-  async #closeUnfit(): Promise<boolean> {
+  /** Removes a cell that has ended by itself since the last command, or is out of date when its commands have ended. True if it did. */
+  async #closeUnfit(signal: AbortSignal): Promise<boolean> {
     const cell = await this.#cell?.catch(() => null);
     if (!cell || (!this.#isStale && !cell.hasEnded())) return false;
-    await this.#close();
+    if (!cell.hasEnded()) await this.#othersEnded(signal);
+    await this.#close(cell);
     return true;
   }
 
-  async #close(): Promise<void> {
+  async #othersEnded(signal: AbortSignal): Promise<void> {
+    const cancelled = Promise.withResolvers<void>();
+    using _ = onAbort(signal, cancelled.resolve);
+    await Promise.race([Promise.all(this.#running.keys()), cancelled.promise]);
+    signal.throwIfAborted();
+  }
+
+  /** Removes the cell, if it is still this one, or whichever it is. */
+  async #close(only?: OpenSessionCell): Promise<void> {
     const opening = this.#cell;
-    this.#cell = null;
-    this.#isStale = false;
     // The error of a cell that could not be opened went to the command that wanted it.
     const cell = await opening?.catch(() => null);
+    if (this.#cell !== opening || (only !== undefined && cell !== only)) return;
+    this.#cell = null;
+    this.#isStale = false;
     await cell?.[Symbol.asyncDispose]();
   }
 
   #tell(detail: string): void {
     this.#options.env.emit({ type: "trouble", ...identityOf(this.#options.job), detail });
   }
+}
+
+interface FoundCell {
+  readonly opened: OpenSessionCell;
+  readonly replaced: boolean;
 }
 
 /** The user is told why: the reason may name paths of the host. */

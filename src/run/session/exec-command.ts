@@ -7,6 +7,7 @@ import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { onAbort } from "../../platform/within.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import { type Ending, endingOf, type StopReason } from "../model/result.ts";
+import type { CommandStart, StartedCommand } from "./started-commands.ts";
 import type { OutputDir } from "./write-room.ts";
 
 /** How much of a stream's beginning and end an answer holds; the file has all of it. */
@@ -171,8 +172,8 @@ const START_MS = 5000;
 const SILENCE_MS = 10_000;
 
 /**
- * Runs one command in a session's cell. At its limit, everything that any command started there is ended, wherever it
- * hides: the kernel signals all processes of the worker's user at once (docs/facts.md, fact: no-exec-kill).
+ * Runs one command in a session's cell. At its limit, everything that it started is ended, wherever it hides. If that fails, or the command
+ * has not begun, everything in the cell is: the kernel signals all processes of the worker's user at once (docs/facts.md, fact: no-exec-kill).
  */
 export async function execCommand(
   cell: SessionCell,
@@ -185,6 +186,7 @@ export async function execCommand(
   const { argv, cwd, env, stdin } = command;
   const onOutput = boundedBy(command, streams, () => stopper.stop("output_limit"));
   const starting = cell.exec({ argv, cwd, env, stdin, onOutput });
+  stopper.of(starting);
   const exit = await ended(starting, stopper, command.timeoutMs, { signal, overDisk });
   const clean = await stopper.cleaned();
   const [stdout, stderr] = [await streams.stdout.end(), await streams.stderr.end()];
@@ -255,7 +257,7 @@ function endedAs(exit: ExecExit | null, stopped: StopReason | null): Ending {
   return endingOf({ kind: "exited", code, outOfMemory, usage }, stopped);
 }
 
-/** Ends whatever commands have left in a cell, once, and remembers why. */
+/** Ends a command with all that it has started, once, and remembers why. */
 class Stopper {
   readonly #cell: SessionCell;
   readonly #over = Promise.withResolvers<null>();
@@ -263,11 +265,21 @@ class Stopper {
   readonly gaveUp = this.#over.promise;
   /** Null if nothing was stopped. */
   reason: StopReason | null = null;
+  #exec: Exec | null = null;
   #silence: NodeJS.Timeout | undefined;
   #ending: Promise<boolean> = Promise.resolve(true);
 
   constructor(cell: SessionCell) {
     this.#cell = cell;
+  }
+
+  of(starting: Promise<Exec>): void {
+    starting.then(
+      (exec) => {
+        this.#exec = exec;
+      },
+      () => {},
+    );
   }
 
   stop(reason: StopReason): void {
@@ -286,11 +298,12 @@ class Stopper {
   }
 
   async #end(reason: StopReason): Promise<boolean> {
+    const exec = this.#exec;
     if (reason !== "output_limit" && reason !== "disk_limit") {
-      const isAsked = await this.#cell.signalAll("SIGTERM");
+      const isAsked = await (exec === null ? this.#cell.signalAll("SIGTERM") : exec.signal("SIGTERM"));
       if (isAsked) await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
     }
-    const gone = await this.#cell.signalAll("SIGKILL");
+    const gone = (await exec?.signal("SIGKILL")) || (await this.#cell.signalAll("SIGKILL"));
     // If not all could be ended, the cell is removed, and the command's own end is not reported.
     if (!gone) this.#over.resolve(null);
     else this.#silence = setTimeout(() => this.#over.resolve(null), SILENCE_MS);
@@ -298,9 +311,10 @@ class Stopper {
   }
 }
 
-/** Runs the commands of a session, each after the one before. */
+/** Runs the commands of a session. */
 export interface Commands {
   exec(request: ExecToolRequest, signal: AbortSignal, onOutput: OnOutput): Promise<ExecToolAnswer>;
+  start(request: CommandStart, signal: AbortSignal): Promise<StartedCommand>;
   /** True if there is a cell that the next command will not have. */
   readonly isStale: boolean;
   /** The next command gets a new cell, since what it may see has changed. True if there is one to replace. */

@@ -42,6 +42,7 @@ import { type AskConsent, agreedCommand, askFor, refuseUnfit } from "./checked-c
 import type { Commands, OnOutput } from "./exec-command.ts";
 import { usefulTools } from "./offered-tools.ts";
 import { SessionGit } from "./session-git.ts";
+import type { CommandStart, StartedCommand } from "./started-commands.ts";
 import { type OutputDir, WriteRoom } from "./write-room.ts";
 
 /**
@@ -284,6 +285,19 @@ export class SessionHands implements Hands, Disposable {
     const stopped = AbortSignal.any([signal, job.signal, over]);
     await env.grants.look();
     return await cell.exec(request, stopped, onOutput);
+  }
+
+  /** Starts a command, and does not wait for it. `isOwn`: a person types at it, as in a shell of the machine's user: no rule can judge that. */
+  async start(asked: CommandStart, isOwn: boolean, signal: AbortSignal): Promise<StartedCommand> {
+    const { job, env, cell, over, stage } = this.#request;
+    const volumes = async () => (await knownFacts(job.worker, env).catch(() => null))?.volumes ?? [];
+    const refuse = (request: ExecToolRequest) => refuseUnfit(request, stage.sandbox, volumes);
+    const under = { rules: job.worker.shellRules, sandbox: stage.sandbox };
+    const request = isOwn ? asked : await agreedCommand(asked, under, this.#ask, refuse, signal);
+    await env.grants.look();
+    const stopped = AbortSignal.any([signal, job.signal, over]);
+    // Hosts that a rule grants one command are for one that runs alone: this has those of its session.
+    return await cell.start({ ...asked, command: request.command }, stopped);
   }
 
   async call(request: CallToolRequest, signal: AbortSignal, only: Only = null): Promise<CallToolAnswer> {

@@ -1,4 +1,5 @@
 import type { RecordOf } from "../../audit/records.ts";
+import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
 import { DiskBaseline } from "../../isolation/disk/disk-watch.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
@@ -6,10 +7,11 @@ import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { isTooDeep } from "../../json/parse-json.ts";
 import { bugText } from "../../platform/errno.ts";
 import { within } from "../../platform/within.ts";
+import { SandboxError } from "../../sandbox/errors.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { CallToolRequest, ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
-import type { ToolResult } from "../../tools/tool.ts";
+import { ToolRefusal, type ToolResult } from "../../tools/tool.ts";
 import type { BrokerService } from "../cell/broker.ts";
 import { sandboxView } from "../cell/prepare.ts";
 import { requestAccess } from "../grants/access-request.ts";
@@ -19,7 +21,9 @@ import { identityOf, type Job } from "../model/job.ts";
 import { CommandCell, ENDING_MS, type OpenSessionCell } from "./command-cell.ts";
 import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
+import { getFrom, type MovedContent, putInto, type TransferPlace } from "./session-files.ts";
 import { lessBy, SessionHands, type SessionParts, type ToolCall } from "./session-hands.ts";
+import type { CommandStart, StartedCommand, StartedCommands } from "./started-commands.ts";
 import { OutputDir } from "./write-room.ts";
 
 interface OpenedSession extends AsyncDisposable {
@@ -169,6 +173,73 @@ export class Session implements AsyncDisposable {
     return await this.#hands.exec(request, signal, onOutput);
   }
 
+  /** The commands that were started and not waited for. */
+  get started(): StartedCommands {
+    return this.#cell.started;
+  }
+
+  /** Starts a command, by the rules of the tool `exec`. `isOwn`: see {@link SessionHands.start}. @throws ToolRefusal, EngineTrouble */
+  async start(request: CommandStart, isOwn: boolean, signal: AbortSignal): Promise<StartedCommand> {
+    const { command, cwd } = request;
+    return await this.#done("exec", { command, cwd }, signal, () => this.#hands.start(request, isOwn, signal));
+  }
+
+  /** Writes a file or a folder, as `write_file` could. @throws ToolRefusal, SandboxError, EngineTrouble */
+  async put(sent: Parameters<typeof putInto>[1], signal: AbortSignal): Promise<MovedContent> {
+    const stopped = AbortSignal.any([signal, this.#over.signal]);
+    return await this.#done("write_file", { path: sent.path }, stopped, () =>
+      this.#cell.inCell((opened) => putInto(this.#place(opened), sent, stopped), stopped),
+    );
+  }
+
+  /** A file or a folder, as `read_file` could read it. `taken`: settles when the content is not needed any more. @throws ToolRefusal, SandboxError, EngineTrouble */
+  async get(path: string, taken: Promise<void>, signal: AbortSignal): ReturnType<typeof getFrom> {
+    const stopped = AbortSignal.any([signal, this.#over.signal]);
+    return await this.#done("read_file", { path }, stopped, async () => {
+      const found = Promise.withResolvers<Awaited<ReturnType<typeof getFrom>>>();
+      const used = this.#cell.inCell(async (opened) => {
+        found.resolve(await getFrom(this.#place(opened), path, stopped));
+        await taken;
+      }, stopped);
+      used.catch(found.reject);
+      return await found.promise;
+    });
+  }
+
+  get isPaused(): boolean {
+    return this.#cell.isPaused;
+  }
+
+  /** Stops everything in its cell, or lets it continue. False: something may run. */
+  async pause(isPaused: boolean): Promise<boolean> {
+    return await this.#cell.pause(isPaused);
+  }
+
+  #place({ cell, plan }: OpenSessionCell): TransferPlace {
+    return { cell, plan, files: this.files, sandbox: this.sandbox };
+  }
+
+  /** Does what is a use of a tool in another form, if the worker has that tool, and records it as such. */
+  async #done<T>(tool: ToolName, on: object, signal: AbortSignal, act: () => Promise<T>): Promise<T> {
+    const { worker } = this.#request.job;
+    const done: T[] = [];
+    let refusal: unknown;
+    const result = await this.#recorded(tool, on, async () => {
+      if (!allowedTools(worker).includes(tool)) return notOffered(tool, worker);
+      try {
+        done.push(await act());
+        return { ok: true, text: "", data: {} };
+      } catch (error) {
+        if (signal.aborted) return CANCELLED;
+        if (!(error instanceof ToolRefusal || error instanceof SandboxError)) throw error;
+        refusal = error;
+        return { ok: false, code: error.code, message: error.message, data: {} };
+      }
+    });
+    if (result.ok) return done[0] as T;
+    throw refusal ?? new ToolRefusal(result.code, result.message);
+  }
+
   /** Records an attempt to use a tool that does not exist, or a request for a tool that cannot be parsed. */
   recordUnmet(name: string, rawInput: unknown, code: string, message: string): void {
     this.#record?.(name, rawInput, { ok: false, code, message, data: {} });
@@ -259,7 +330,7 @@ export class Session implements AsyncDisposable {
     return {
       call: (request, signal) => cell.asRunning(() => call(lessBy(network.limit, request), signal)),
       tool: async (name, input, signal) =>
-        // It would wait for its turn until the command that asks for it has ended.
+        // Its answer would come to a program that runs there already.
         name === "exec"
           ? await this.#recorded(name, input, async () => EXEC_WITHIN_EXEC)
           : await cell.asRunning(() => this.#runTool({ name, rawInput: input, only: network.limit }, signal)),

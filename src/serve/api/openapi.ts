@@ -50,7 +50,7 @@ export function openApi(version: string): Json & AnswerOf<"host.openapi"> {
 }
 
 function described(
-  { method, path, role, summary, params, query, body, takesForm, faults = [], ...answer }: Offered,
+  { method, path, role, summary, params, query, body, takesForm, takesBytes, faults = [], ...answer }: Offered,
   schemaOf: SchemaOf,
 ): Json {
   const statuses = [...new Set([...EVERYWHERE, ...faults])].toSorted((a, b) => a - b);
@@ -63,6 +63,15 @@ function described(
     ...(body === undefined
       ? {}
       : { requestBody: { required: true, content: contents(schemaOf(body, "input"), takesForm ?? false) } }),
+    ...(takesBytes === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: true,
+            description: takesBytes.description,
+            content: { [takesBytes.contentType]: { schema: { type: "string", format: "binary" } } },
+          },
+        }),
     responses: Object.fromEntries([...answersOf(answer, schemaOf), ...errors]),
   };
 }

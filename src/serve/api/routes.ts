@@ -16,7 +16,8 @@ import { conversionHandlers } from "./conversions.ts";
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
 import type { Served } from "./owned.ts";
-import { runHandlers, sessionHandlers } from "./runs.ts";
+import { runHandlers } from "./runs.ts";
+import { sessionHandlers } from "./sessions.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -7,8 +7,10 @@ import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import { type DescribedViolation, UnfinishedChanges } from "../../run/model/result.ts";
+import { SandboxError } from "../../sandbox/errors.ts";
 import { UploadRoomError } from "../../state/service/upload-folder.ts";
 import { StateDirError } from "../../state/state-dir.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
 import type { Log } from "../logging/log.ts";
 
 /** Why a client was refused or closed before its request had an effect. */
@@ -98,7 +100,11 @@ export type ServiceCode =
   /** The service did not start it, or has removed its events. */
   | "NO_EVENTS"
   /** Its result is not there yet. */
-  | "RUN_NOT_OVER";
+  | "RUN_NOT_OVER"
+  /** The command has ended. */
+  | "COMMAND_OVER"
+  /** What a session runs did not take a signal in time. */
+  | "NOT_SIGNALLED";
 
 /** What a client reads of an error. `isBug`: the log gets it, and the client nothing of it. */
 export function faultOf(error: unknown): {
@@ -112,6 +118,9 @@ export function faultOf(error: unknown): {
     isBug: false,
   });
   if (error instanceof ServiceFault) return fault(error.status, error.code, error.message);
+  // Of a session that is used without a tool, whose refusal is an answer.
+  if (error instanceof ToolRefusal || error instanceof SandboxError)
+    return fault(error.code === "UNKNOWN_COMMAND" ? 404 : 422, error.code, error.message);
   if (error instanceof RequestError) {
     const { code, message, violations } = error;
     return fault(STATUSES[code] ?? 404, code, message, violations.length === 0 ? {} : { violations });

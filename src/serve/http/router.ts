@@ -74,7 +74,12 @@ function answerOf({ status = 200, output, bytes }: Route, value: unknown): Route
 }
 
 async function bodyOf(route: Route, request: IncomingMessage, take: (bytes: number) => void): Promise<unknown> {
-  const { body, maxBodyBytes = MAX_BODY_BYTES, takesForm = false } = route;
+  const { body, maxBodyBytes = MAX_BODY_BYTES, takesForm = false, takesBytes } = route;
+  if (takesBytes !== undefined) {
+    const { contentType } = takesBytes;
+    if (contentTypeOf(request) === contentType) return undefined;
+    throw new ServiceFault(415, "WRONG_CONTENT_TYPE", `send bytes, with \`content-type: ${contentType}\``);
+  }
   if (takesForm && contentTypeOf(request) === "multipart/form-data") return undefined;
   if (body !== undefined) return checkedInput(body, await readJson(request, maxBodyBytes, take), "body");
   if (hasBody(request)) throw new ServiceFault(400, "WRONG_REQUEST", "this takes no body");

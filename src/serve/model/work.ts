@@ -5,6 +5,7 @@ import type { SourceFile } from "../../operations/convert/source-files.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import type { Corral } from "../../run/open/corral.ts";
+import type { Session } from "../../run/session/session.ts";
 import type { UploadBatch } from "../../state/service/upload-folder.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import type { ServedProject } from "../projects/served-project.ts";
@@ -51,6 +52,8 @@ export interface Sessions {
   toolsOf(id: string): AnswerOf<"sessions.tools">["tools"];
   /** @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
   runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult>;
+  /** Uses it, so that it does not end as idle. @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
+  within<T>(id: string, act: (session: Session) => Promise<T>): Promise<T>;
   /** Ends it, and applies the changes for which there is consent; null if there are none. @throws ServiceFault UNKNOWN_SESSION */
   finish(id: string): Promise<SettledChanges | null>;
 }

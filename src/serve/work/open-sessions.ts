@@ -1,11 +1,12 @@
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
-import { SESSION_INPUT_BYTES } from "../../operations/contract/projects.ts";
+import { SESSION_INPUT_BYTES } from "../../operations/contract/sessions.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { workerNamed } from "../../operations/workers.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import { describedFor, usefulTools } from "../../run/session/offered-tools.ts";
+import type { Session } from "../../run/session/session.ts";
 import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";
@@ -18,7 +19,7 @@ const MAX_SESSIONS = 64;
 /** A session that is not used ends; what it wrote waits. */
 export const IDLE_MS = 30 * 60_000;
 /** Calls of one session at once. */
-const MAX_CALLS = 16;
+const MAX_CALLS = 64;
 
 type ShownSession = AnswerOf<"sessions.show">;
 type ShownTool = AnswerOf<"sessions.tools">["tools"][number];
@@ -49,7 +50,7 @@ export class OpenSessions implements Sessions {
   }
 
   get all(): readonly ShownSession[] {
-    return [...this.#sessions.values()].map(({ shown }) => shown);
+    return [...this.#sessions.values()].map(shownNow);
   }
 
   async open(project: ServedProject, workerName: string, policy: string | null): Promise<ShownSession> {
@@ -67,7 +68,7 @@ export class OpenSessions implements Sessions {
       const openedAt = new Date().toISOString();
       const { run: id } = session;
       const names = usefulTools(worker);
-      const shown = { id, project: project.name, worker: worker.name, tools: names, openedAt };
+      const shown = { id, project: project.name, worker: worker.name, tools: names, openedAt, isPaused: false };
       const tools = names.flatMap((name) => shownTool(name, worker, corral.project.workers));
       const kept: Kept = { shown, tools, session, close: closing.resolve, closed: ended(), calls: 0, timer: undefined };
       this.#sessions.set(id, kept);
@@ -91,8 +92,13 @@ export class OpenSessions implements Sessions {
     }
   }
 
+  /** Settles when it has ended, for whichever reason. Never rejects. */
+  async closed(id: string): Promise<void> {
+    await this.#sessions.get(id)?.closed.catch(() => {});
+  }
+
   find(id: string): ShownSession {
-    return this.#kept(id).shown;
+    return shownNow(this.#kept(id));
   }
 
   toolsOf(id: string): readonly ShownTool[] {
@@ -100,13 +106,17 @@ export class OpenSessions implements Sessions {
   }
 
   async runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult> {
+    return await this.within(id, (session) => session.runTool(tool, input, signal));
+  }
+
+  async within<T>(id: string, act: (session: Session) => Promise<T>): Promise<T> {
     const kept = this.#kept(id);
     if (kept.calls >= MAX_CALLS)
       throw new ServiceFault(503, "TOO_MANY", `${MAX_CALLS} calls of this session are running`);
     kept.calls += 1;
     clearTimeout(kept.timer);
     try {
-      return await kept.session.session.runTool(tool, input, signal);
+      return await act(kept.session.session);
     } finally {
       kept.calls -= 1;
       if (kept.calls === 0) this.#rest(kept);
@@ -140,6 +150,10 @@ export class OpenSessions implements Sessions {
     if (kept === undefined) throw new ServiceFault(404, "UNKNOWN_SESSION", "there is no such session, or it has ended");
     return kept;
   }
+}
+
+function shownNow({ shown, session }: Kept): ShownSession {
+  return { ...shown, isPaused: session.session.isPaused };
 }
 
 /** No text of an input can be longer than the request that carries it. */

@@ -67,7 +67,7 @@ export function wordHint(failure: SandboxFailure, facts: ExecFacts): string | nu
   const named = facts.rooted ? ` What the file tools name /a is ${ROOTED_BASE}/a for commands.` : "";
   switch (failure) {
     case "time":
-      return `The command reached its time limit and was killed with every process it started. A command of this worker may run for at most ${formatDuration(facts.timeoutMs)}. Split the work into shorter commands.`;
+      return `The command reached its time limit and was killed with all that it started. A command of this worker may run for at most ${formatDuration(facts.timeoutMs)}. Split the work into shorter commands.`;
     case "output":
       return `The command was killed because it printed more than ${formatBytes(facts.outputBytes)}, the limit of this worker. Print less, or write the output to a file.`;
     case "memory":

@@ -153,17 +153,18 @@ describe("a command in a session's cell", () => {
     await s.exec("kill $(cat /tmp/pid)");
   });
 
-  it("takes its turn where several are asked for at once", async () => {
-    const command = "mkdir /tmp/turn && sleep 0.1 && rmdir /tmp/turn && echo alone";
-    const answers = await Promise.all([1, 2, 3].map(() => s.exec(command)));
-    expect(answers.map(({ stdout }) => stdout)).toEqual(["alone\n", "alone\n", "alone\n"]);
+  it("runs beside others: each waits until the others are there", async () => {
+    const command = (n: number) =>
+      `: > /tmp/beside-${n}; until [ -e /tmp/beside-1 -a -e /tmp/beside-2 -a -e /tmp/beside-3 ]; do sleep 0.05; done; echo ${n}`;
+    const answers = await Promise.all([1, 2, 3].map((n) => s.exec(command(n), { timeoutMs: 30_000 })));
+    expect(answers.map(({ stdout }) => stdout)).toEqual(["1\n", "2\n", "3\n"]);
   });
 
-  it("is over at once where it is cancelled before its turn, and the one before it goes on", async () => {
+  it("is over at once where it is cancelled, and the one beside it goes on", async () => {
     const first = s.exec("echo > /out/begun; until [ -e /out/first-ends ]; do sleep 0.1; done; echo first");
     await expect.poll(() => existsSync(join(s.project.dir, "out/begun"))).toBe(true);
     const stop = new AbortController();
-    const second = s.exec("echo > /out/second", {}, stop.signal);
+    const second = s.exec("sleep 60; echo > /out/second", {}, stop.signal);
     setTimeout(() => stop.abort(new Error("enough")), 300);
     expect(await second).toMatchObject({ status: "cancelled", cellReplaced: false });
     await s.tool("write_file", { path: "/out/first-ends", content: "" });

@@ -29,9 +29,29 @@ describe("the time limit of a command", () => {
     expect(answer.status).toBe("timed_out");
     expect(answer.durationMs).toBeGreaterThanOrEqual(500);
     expect(answer.durationMs).toBeLessThan(500 + LATE_MS);
-    expect(await s.processes()).toEqual([]);
-    // The cell stays, or is replaced and says so, where a busy machine takes too long to bury its dead.
+    // What an earlier command left is none of its own. The cell stays, or is replaced and says so, where a busy machine takes too long to bury its dead.
+    expect(await s.processes()).toEqual(answer.cellReplaced ? [] : ["sleep 4713"]);
     expect((await s.exec("cat /tmp/kept")).stdout).toBe(answer.cellReplaced ? "" : "kept\n");
+  });
+
+  it("leaves alone what runs beside it, and what others began and left meanwhile", async () => {
+    await using s = await openHandySession();
+    const beside = s.exec(
+      "setsid sleep 4731 > /dev/null 2>&1 & until [ -e /tmp/go ]; do sleep 0.05; done; echo went on",
+    );
+    await s.exec("( sleep 4732; true ) > /dev/null 2>&1 &");
+    const bound = s.exec("trap '' TERM; ( setsid sh -c 'sleep 4733; true' & ) > /dev/null 2>&1; sleep 4734; true", {
+      timeoutMs: 1500,
+    });
+    await s.exec("sleep 4735 > /dev/null 2>&1 &");
+    expect(await bound).toMatchObject({ status: "timed_out", cellReplaced: false });
+    await s.exec(": > /tmp/go");
+    expect(await beside).toMatchObject({ status: "succeeded", stdout: "went on\n" });
+    expect((await s.processes()).filter((line) => line.startsWith("sleep")).toSorted()).toEqual([
+      "sleep 4731",
+      "sleep 4732",
+      "sleep 4735",
+    ]);
   });
 
   it("lets one that minds the request to end do so", async () => {

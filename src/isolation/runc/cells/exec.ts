@@ -3,7 +3,9 @@ import { readFile, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
-import { commandArguments, FirstLine } from "../../commands/command-cell.ts";
+import { written } from "../../../platform/written.ts";
+import { commandArguments, FirstLine, processInCell } from "../../commands/command-cell.ts";
+import type { CellProcess } from "../../commands/command-pipes.ts";
 import type { ControlGroup } from "../../kernel/control-group.ts";
 import { gateOf, type Plan, type PlannedUser } from "../../plan/plan.ts";
 import { type Exec, type ExecRequest, KILLED, type TerminalSize } from "../../port/cell.ts";
@@ -27,7 +29,10 @@ export type RuncExit =
   | { readonly kind: "exited"; readonly code: number; readonly oomKillsBefore: number | null }
   | { readonly kind: "lost"; readonly reason: string };
 
-export type RawExec = Omit<Exec, "exit"> & { readonly exit: Promise<RuncExit> };
+export type RawExec = Omit<Exec, "exit" | "signal"> & {
+  readonly exit: Promise<RuncExit>;
+  readonly process: () => Promise<CellProcess | null>;
+};
 
 /** Starts a command in a cell by `runc exec`, with the cell's own hardening and the rights of `user`. */
 export async function runcExec(
@@ -38,7 +43,11 @@ export async function runcExec(
 ): Promise<RawExec> {
   const { programs, paths, apparmor } = options;
   const tty = request.tty !== undefined;
-  const [file, log] = [join(folder.dir, `${name}.json`), join(folder.dir, `${name}.log`)];
+  const [file, log, pid] = [".json", ".log", ".pid"].map((end) => join(folder.dir, `${name}${end}`)) as [
+    string,
+    string,
+    string,
+  ];
   const started = { user, args: commandArguments(request, !tty), env: { ...plan.env, ...request.env }, terminal: tty };
   // Otherwise the command may begin before runc gives its terminal a size.
   const size = request.tty && { consoleSize: { height: request.tty.rows, width: request.tty.columns } };
@@ -60,6 +69,8 @@ export async function runcExec(
     "exec",
     "--process",
     file,
+    "--pid-file",
+    pid,
     id,
   ];
   const child =
@@ -72,7 +83,7 @@ export async function runcExec(
     child.once("error", (error) => resolve({ kind: "lost", reason: error.message }));
     child.once("close", (code, signal) => {
       void judged(code, signal, beginning, log).then(async (end) => {
-        await Promise.all([file, log].map((path) => rm(path, { force: true })));
+        await Promise.all([file, log, pid].map((path) => rm(path, { force: true })));
         resolve(end.kind === "exited" ? { ...end, oomKillsBefore } : end);
       });
     });
@@ -81,9 +92,10 @@ export async function runcExec(
   const resize = (size: TerminalSize): Promise<void> => (tty ? resized(child, size) : Promise.resolve());
   return {
     exit,
-    write: (chunk) => void child.stdin.write(chunk),
+    write: (chunk) => written(child.stdin, chunk),
     closeInput: () => void child.stdin.end(),
     resize,
+    process: async () => await processInCell(Number(await readFile(pid, "utf8"))),
   };
 }
 

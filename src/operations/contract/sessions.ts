@@ -1,0 +1,252 @@
+import { z } from "zod";
+import {
+  answer,
+  changeset,
+  count,
+  flag,
+  operation,
+  policyName,
+  projectName,
+  runError,
+  runId,
+  settledChange,
+  time,
+  workerName,
+} from "./operation.ts";
+import { resultStatus } from "./runs.ts";
+
+/** Of one use of a tool, as JSON. */
+export const SESSION_INPUT_BYTES = 8 * 1024 ** 2;
+
+const session = answer({
+  id: runId,
+  project: projectName,
+  worker: z.string(),
+  tools: z.array(z.string()),
+  openedAt: time,
+  isPaused: z.boolean(),
+}).meta({ id: "Session" });
+const tool = answer({
+  name: z.string(),
+  title: z.string(),
+  description: z.string(),
+  inputSchema: z.record(z.string(), z.unknown()).describe("JSON Schema"),
+  readOnly: z.boolean(),
+}).meta({ id: "SessionTool" });
+const toolResult = z.union([
+  answer({
+    ok: z.literal(true),
+    text: z.string(),
+    data: z.record(z.string(), z.unknown()),
+    image: z.object({ mimeType: z.string(), base64: z.string() }).optional(),
+  }).meta({ id: "ToolAnswer" }),
+  answer({
+    ok: z.literal(false),
+    code: z.string(),
+    message: z.string(),
+    data: z.record(z.string(), z.unknown()),
+  }).meta({ id: "ToolRefusal" }),
+]);
+const settled = answer({ id: runId, changes: z.array(settledChange), changeset, error: runError }).meta({
+  id: "SettledSession",
+});
+const inSession = z.strictObject({ session: runId });
+
+const place = z
+  .string()
+  .min(1)
+  .max(4096)
+  .describe("As in the sandbox: `/out/a.txt`, or memory of the container: `/tmp/a`");
+const terminal = z.strictObject({ columns: z.int().min(1).max(2000), rows: z.int().min(1).max(2000) });
+const order = z.strictObject({
+  command: z
+    .string()
+    .min(1)
+    .max(130_000)
+    .describe("The command line; `sh` runs it, if the rules of the worker allow it"),
+  cwd: z.string().min(1).max(4096).optional(),
+  env: z.record(z.string().max(128), z.string().max(32_768)).optional(),
+  input: z.boolean().optional().describe("Its input stays open for `sessions.input`. Default: it is empty"),
+  terminal: terminal.optional().describe("It runs at a terminal of this size"),
+  timeoutMs: z.int().min(1).max(86_400_000).optional(),
+});
+/** What a session's command may be sent. */
+export const SIGNALS = [
+  "SIGHUP",
+  "SIGINT",
+  "SIGQUIT",
+  "SIGTERM",
+  "SIGKILL",
+  "SIGUSR1",
+  "SIGUSR2",
+  "SIGSTOP",
+  "SIGCONT",
+  "SIGWINCH",
+] as const;
+const commandId = z.string().regex(/^[0-9a-f]{12}$/, "12 hexadecimal digits");
+const ofCommand = z.strictObject({ session: runId, command: commandId });
+const ended = { status: resultStatus, exitCode: z.int().nullable(), signal: z.string().nullable() };
+const command = answer({
+  id: commandId,
+  command: z.string(),
+  startedAt: time,
+  isBackground: z.boolean(),
+  isTerminal: z.boolean(),
+  status: z.union([z.literal("running"), resultStatus]),
+  exitCode: z.int().nullable(),
+  signal: z.string().nullable(),
+}).meta({ id: "SessionCommand" });
+const commandEvent = z
+  .discriminatedUnion("type", [
+    answer({ type: z.literal("started"), at: time, command: commandId }),
+    answer({
+      type: z.literal("printed"),
+      at: time,
+      stream: z.enum(["stdout", "stderr"]),
+      base64: z.string(),
+      missingBytes: z.int().describe("Printed before it, and kept no more"),
+    }),
+    answer({ type: z.literal("ended"), at: time, ...ended }),
+  ])
+  .meta({ id: "CommandEvent" });
+
+export const sessionOperations = {
+  "sessions.open": operation("sessions.open", {
+    summary: "Open the sandbox of a worker, to use its tools. It ends after 30 minutes without a call or a command.",
+    body: z.strictObject({ project: projectName.optional(), worker: workerName, policy: policyName.optional() }),
+    status: 201,
+    output: session,
+    faults: [404, 415, 422, 503],
+  }),
+  "sessions.list": operation("sessions.list", {
+    summary: "List the open sessions of the service.",
+    output: z.object({ sessions: z.array(session) }),
+  }),
+  "sessions.show": operation("sessions.show", {
+    summary: "Show an open session.",
+    params: inSession,
+    output: session,
+    faults: [404],
+  }),
+  "sessions.tools": operation("sessions.tools", {
+    summary: "Describe the tools of a session, with the schema of each input, to give them to a model.",
+    params: inSession,
+    output: z.object({ tools: z.array(tool) }),
+    faults: [404],
+  }),
+  "sessions.use": operation("sessions.use", {
+    summary: "Use a tool in a session. A refusal is an answer too: `ok` is false then.",
+    params: z.strictObject({
+      session: runId,
+      tool: z
+        .string()
+        .max(64)
+        .regex(/^[a-z_]+$/),
+    }),
+    body: z.record(z.string(), z.unknown()).describe("The tool's input"),
+    maxBodyBytes: SESSION_INPUT_BYTES,
+    output: toolResult,
+    faults: [404, 413, 415, 503],
+  }),
+  "sessions.exec": operation("sessions.exec", {
+    summary:
+      "Run a command in a session, and follow it. It waits for the reader of this answer, and ends with it. Its first event names it, for its input and signals.",
+    params: inSession,
+    body: order,
+    events: commandEvent,
+    isLasting: true,
+    faults: [404, 415, 422, 503],
+  }),
+  "sessions.start": operation("sessions.start", {
+    summary:
+      "Start a command in a session, and answer when it has begun. It runs until it ends, is signalled, or the session ends; the last MiB of what it prints is kept.",
+    params: inSession,
+    body: order,
+    status: 201,
+    output: command,
+    faults: [404, 415, 422, 503],
+  }),
+  "sessions.commands": operation("sessions.commands", {
+    summary: "List the started commands of a session: those that run, and the last that have ended.",
+    params: inSession,
+    output: z.object({ commands: z.array(command) }),
+    faults: [404],
+  }),
+  "sessions.command": operation("sessions.command", {
+    summary: "Show a started command. `wait`: answers when it has ended, at the latest after so many seconds.",
+    params: ofCommand,
+    query: z.strictObject({ wait: count(0, 60).optional() }),
+    isLasting: true,
+    output: command,
+    faults: [404],
+  }),
+  "sessions.output": operation("sessions.output", {
+    summary: "Follow what a started command prints, from the oldest that is kept to its end.",
+    params: ofCommand,
+    query: z.strictObject({ follow: flag.optional().describe("false: only what is there") }),
+    events: commandEvent,
+    isLasting: true,
+    faults: [404],
+  }),
+  "sessions.input": operation("sessions.input", {
+    summary:
+      "Write the body to the input of a command. `end`: there is no more. Answers when the command has room for it.",
+    params: ofCommand,
+    query: z.strictObject({ end: flag.optional() }),
+    takesBytes: { contentType: "application/octet-stream", description: "At most 1 MiB" },
+    isLasting: true,
+    output: answer({ bytes: z.int() }),
+    faults: [404, 413, 415],
+  }),
+  "sessions.signal": operation("sessions.signal", {
+    summary: "Send a signal to a command and all that it has started, and to nothing else.",
+    params: ofCommand,
+    body: z.strictObject({ signal: z.enum(SIGNALS) }),
+    output: command,
+    faults: [404, 409, 415],
+  }),
+  "sessions.resize": operation("sessions.resize", {
+    summary: "Tell a command at a terminal the size of it.",
+    params: ofCommand,
+    body: terminal,
+    output: command,
+    faults: [404, 415],
+  }),
+  "sessions.upload": operation("sessions.upload", {
+    summary:
+      "Write the body to a file of the session, or the entries of a tar archive into a folder. A file is there when it is complete.",
+    params: inSession,
+    query: z.strictObject({ path: place, kind: z.enum(["file", "folder"]).optional() }),
+    takesBytes: { contentType: "application/octet-stream", description: "The file, or a tar archive; of any size" },
+    isLasting: true,
+    output: answer({ kind: z.enum(["file", "folder"]), bytes: z.int(), files: z.int() }).meta({ id: "Uploaded" }),
+    faults: [404, 415, 422, 503],
+  }),
+  "sessions.download": operation("sessions.download", {
+    summary:
+      "Read a file of the session, or a folder as a tar archive. The header `x-corral-kind` says which. No link is followed.",
+    params: inSession,
+    query: z.strictObject({ path: place }),
+    isLasting: true,
+    bytes: { contentType: "application/octet-stream", description: "The file, or a tar archive" },
+    faults: [404, 422, 503],
+  }),
+  "sessions.pause": operation("sessions.pause", {
+    summary: "Stop everything that runs in a session, until it is resumed. No command begins meanwhile.",
+    params: inSession,
+    output: session,
+    faults: [404, 503],
+  }),
+  "sessions.resume": operation("sessions.resume", {
+    summary: "Let a paused session continue.",
+    params: inSession,
+    output: session,
+    faults: [404, 503],
+  }),
+  "sessions.close": operation("sessions.close", {
+    summary: "End a session, and apply the changes for which there is consent.",
+    params: inSession,
+    output: settled,
+    faults: [404],
+  }),
+} as const;

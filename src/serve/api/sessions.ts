@@ -1,0 +1,201 @@
+import type { IncomingMessage } from "node:http";
+import type { AnswerOf, EventOf, Given } from "../../operations/contract/table.ts";
+import type { Session } from "../../run/session/session.ts";
+import type { CommandStart, StartedCommand } from "../../run/session/started-commands.ts";
+import type { EventLine } from "../../state/service/event-log.ts";
+import { present } from "../../text/present.ts";
+import { eventStream, HEARTBEAT_MS, lastEventId } from "../http/answer.ts";
+import { ServiceFault } from "../http/fault.ts";
+import { type Handlers, permits, type ServiceCaller } from "../http/router.ts";
+import { refusePolicy, refuseStopping, type Served } from "./owned.ts";
+
+/** Of one request to the input of a command. */
+const MAX_INPUT_BYTES = 1024 ** 2;
+
+export function sessionHandlers({
+  projects,
+  sessions,
+  over,
+}: Pick<Served, "projects" | "sessions" | "over">): Handlers<"sessions"> {
+  const within = <T>(id: string, act: (session: Session) => Promise<T>): Promise<T> => sessions.within(id, act);
+  const started = async (id: string, order: Order, isBackground: boolean, caller: ServiceCaller, gone: AbortSignal) => {
+    refuseStopping(over);
+    const isOwn = order.terminal !== undefined && permits(caller, "admin");
+    return await within(id, async (session) => await session.start(startRequest(order, isBackground), isOwn, gone));
+  };
+  const commandOf = ({ session, command }: { session: string; command: string }): Promise<StartedCommand> =>
+    within(session, async ({ started: commands }) => commands.find(command));
+  return {
+    async "sessions.open"({ body: { project, worker, policy }, caller }) {
+      refuseStopping(over);
+      refusePolicy(policy, caller);
+      return await sessions.open(projects.named(project), worker, policy ?? null);
+    },
+    "sessions.list": async () => ({ sessions: sessions.all }),
+    "sessions.show": async ({ params }) => sessions.find(params.session),
+    "sessions.tools": async ({ params }) => ({ tools: sessions.toolsOf(params.session) }),
+    async "sessions.use"({ params, body, gone }) {
+      return await sessions.runTool(params.session, params.tool, body, AbortSignal.any([gone, over]));
+    },
+    async "sessions.exec"({ params: { session: id }, body, caller, gone }) {
+      const command = await started(id, body, false, caller, gone);
+      const leave = (): void => command.stop("cancelled");
+      gone.addEventListener("abort", leave, { once: true });
+      if (gone.aborted) leave();
+      const signal = AbortSignal.any([gone, over]);
+      // The session is in use while the command runs.
+      const ended = within(id, async () => void (await command.ended));
+      ended.catch(() => {});
+      async function* lines(): AsyncGenerator<EventLine[]> {
+        yield [lineOf(0, { type: "started", at: command.startedAt, command: command.id })];
+        yield* linesOf(command, 0, { follow: true, signal });
+      }
+      return { pieces: eventStream(lines()) };
+    },
+    async "sessions.start"({ params: { session: id }, body, caller, gone }) {
+      const command = await started(id, body, true, caller, gone);
+      const ended = within(id, async () => void (await command.ended));
+      ended.catch(() => {});
+      return shownCommand(command);
+    },
+    async "sessions.commands"({ params }) {
+      return await within(params.session, async ({ started: { all } }) => ({ commands: all.map(shownCommand) }));
+    },
+    async "sessions.command"({ params, query: { wait = 0 }, gone }) {
+      const command = await commandOf(params);
+      if (wait > 0 && command.ending === null) await waited(command.ended, wait, AbortSignal.any([gone, over]));
+      return shownCommand(command);
+    },
+    async "sessions.output"({ params, query: { follow = true }, request, gone }) {
+      const command = await commandOf(params);
+      const from = lastEventId(request.headers["last-event-id"]);
+      if (from === null)
+        throw new ServiceFault(400, "WRONG_REQUEST", "Last-Event-ID is the id of no event of this stream");
+      if (command.ending !== null && from > command.output.end) return null;
+      return { pieces: eventStream(linesOf(command, from, { follow, signal: AbortSignal.any([gone, over]) })) };
+    },
+    async "sessions.input"({ params, query: { end = false }, request }) {
+      const command = await commandOf(params);
+      const chunk = await bytesOf(request);
+      if (chunk.length > 0) await Promise.race([command.write(chunk), command.ended]);
+      if (end) command.closeInput();
+      return { bytes: chunk.length };
+    },
+    async "sessions.signal"({ params, body }) {
+      const command = await commandOf(params);
+      if (command.ending !== null) throw new ServiceFault(409, "COMMAND_OVER", `command ${command.id} has ended`);
+      if (!(await command.signal(body.signal)) && command.ending === null)
+        throw new ServiceFault(
+          503,
+          "NOT_SIGNALLED",
+          "some of what the command started may not have it; end the session to end all",
+        );
+      return shownCommand(command);
+    },
+    async "sessions.resize"({ params, body }) {
+      const command = await commandOf(params);
+      await command.resize(body);
+      return shownCommand(command);
+    },
+    async "sessions.upload"({ params, query: { path, kind = "file" }, request, gone }) {
+      refuseStopping(over);
+      const signal = AbortSignal.any([gone, over]);
+      // What is refused has an answer, for which the connection has to stay.
+      const content: AsyncIterable<Uint8Array> = request.iterator({ destroyOnReturn: false });
+      return await within(params.session, (session) => session.put({ path, kind, content }, signal));
+    },
+    async "sessions.download"({ params, query: { path }, gone }) {
+      const signal = AbortSignal.any([gone, over]);
+      const taken = Promise.withResolvers<void>();
+      const found = await within(params.session, (session) => session.get(path, taken.promise, signal)).catch(
+        (error) => {
+          taken.resolve();
+          throw error;
+        },
+      );
+      const { kind, content } = found;
+      gone.addEventListener("abort", () => taken.resolve(), { once: true });
+      async function* pieces(): AsyncGenerator<Uint8Array> {
+        try {
+          yield* content;
+        } finally {
+          taken.resolve();
+        }
+      }
+      return { pieces: pieces(), headers: { "x-corral-kind": kind } };
+    },
+    "sessions.pause": async ({ params }) => await paused(params.session, true),
+    "sessions.resume": async ({ params }) => await paused(params.session, false),
+    async "sessions.close"({ params: { session: id } }) {
+      const settled = await sessions.finish(id);
+      const { changes = [], changeset = null, failure = null } = settled ?? {};
+      return { id, changes, changeset, error: failure?.error ?? null };
+    },
+  };
+
+  async function paused(id: string, isPaused: boolean): Promise<AnswerOf<"sessions.show">> {
+    const isDone = await within(id, (session) => session.pause(isPaused));
+    if (!isDone) throw new ServiceFault(503, "NOT_SIGNALLED", "the session's container did not answer in time");
+    return sessions.find(id);
+  }
+}
+
+type Order = Given<"sessions.start", "body">;
+
+function startRequest(
+  { command, cwd, env, input = false, terminal, timeoutMs }: Order,
+  isBackground: boolean,
+): CommandStart {
+  const tty = terminal === undefined ? {} : { tty: terminal };
+  return { command, hasInput: input, isBackground, ...tty, ...present({ cwd, env, timeoutMs }) };
+}
+
+function shownCommand(one: StartedCommand): AnswerOf<"sessions.command"> {
+  const { id, command, startedAt, isBackground, isTerminal, ending } = one;
+  const { status = "running", exitCode = null, signal = null } = ending ?? {};
+  return { id, command, startedAt, isBackground, isTerminal, status, exitCode, signal };
+}
+
+function lineOf(id: number, event: EventOf<"sessions.exec">): EventLine {
+  return { id, json: JSON.stringify(event) };
+}
+
+/** After a place in its output. The last line is its end, if that was awaited. */
+async function* linesOf(
+  command: StartedCommand,
+  from: number,
+  { follow, signal }: { readonly follow: boolean; readonly signal: AbortSignal },
+): AsyncGenerator<EventLine[]> {
+  for await (const piece of command.output.read(from, { follow, signal, idleMs: HEARTBEAT_MS })) {
+    if (piece === null) {
+      yield [];
+      continue;
+    }
+    const { stream, bytes, end, missingBytes } = piece;
+    const at = new Date().toISOString();
+    yield [lineOf(end, { type: "printed", at, stream, base64: bytes.toString("base64"), missingBytes })];
+  }
+  if (signal.aborted || (!follow && command.ending === null)) return;
+  const { status, exitCode, signal: by } = await command.ended;
+  yield [lineOf(command.output.end + 1, { type: "ended", at: new Date().toISOString(), status, exitCode, signal: by })];
+}
+
+async function waited(ending: Promise<unknown>, seconds: number, gone: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, seconds * 1000);
+  gone.addEventListener("abort", () => resolve(), { once: true });
+  await Promise.race([ending, promise]);
+  clearTimeout(timer);
+}
+
+async function bytesOf(request: IncomingMessage): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of request) {
+    bytes += (piece as Buffer).length;
+    if (bytes > MAX_INPUT_BYTES)
+      throw new ServiceFault(413, "TOO_LARGE", `one request brings at most ${MAX_INPUT_BYTES} bytes of input`);
+    pieces.push(piece as Buffer);
+  }
+  return Buffer.concat(pieces);
+}
