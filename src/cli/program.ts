@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { packageVersion } from "../declarations/place/package-root.ts";
 import { hasCode } from "../platform/errno.ts";
+import { configFile } from "./terminal/arguments.ts";
 import type { Failure } from "./terminal/failure.ts";
 import { EXIT, type ProcessTerminal, printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";
 import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
-import { driver, project } from "./verbs/options.ts";
+import { driver, host, project } from "./verbs/options.ts";
 import { isWithoutProject } from "./verbs/without-project.ts";
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
@@ -80,12 +82,13 @@ export async function programFor(of: Terminal, args: readonly string[]): Promise
   let status = 0;
   // `--driver` is the variable for this one command.
   const env = { ...of.env };
-  const terminal: Terminal = Object.create(of, { env: { value: env } });
+  const terminal: Terminal = Object.create(of, { env: { value: env }, service: { value: undefined, writable: true } });
   const corral = new Command("corral")
     .description("Run untrusted work in containers that see only what they were granted.")
     .version(packageVersion(), "-V, --version", "print the version")
     .addOption(project())
     .addOption(driver())
+    .addOption(host())
     .enablePositionalOptions()
     .helpOption("-h, --help", "print this help")
     .exitOverride()
@@ -101,6 +104,12 @@ export async function programFor(of: Terminal, args: readonly string[]): Promise
     stopWorkflowCommands(terminal);
     const asked = command.getOptionValue("driver") ?? corral.getOptionValue("driver");
     if (asked !== undefined) env.CORRAL_DRIVER = asked;
+    const said = corral.getOptionValue("host");
+    if (said !== undefined || env.CORRAL_HOST || existsSync(configFile(env))) {
+      const { serviceFor } = await import("./host/at-service.ts");
+      const service = await serviceFor(said, { corral, command }, terminal);
+      if (service !== null) return void Object.assign(terminal, { service });
+    }
     if (isWithoutProject(command) || command.getOptionValueSource("project") !== "default") return;
     if (corral.getOptionValueSource("project") !== "default")
       return void command.setOptionValue("project", corral.getOptionValue("project"));
@@ -263,6 +272,16 @@ const OUTLINE: readonly OutlinedVerb[] = [
     usage: "doctor",
     description: "Check whether this machine can run workers, and what is missing.",
     load: async () => (await import("./verbs/machine.ts")).addDoctor,
+  },
+  {
+    usage: "login <url>",
+    description: "Use Corral on another machine: keep the address and the token of its service.",
+    load: async () => (await import("./verbs/host.ts")).addLogin,
+  },
+  {
+    usage: "context",
+    description: "List and choose the services that you logged in to.",
+    load: async () => (await import("./verbs/host.ts")).addContext,
   },
   {
     usage: "schema [kind]",

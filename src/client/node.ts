@@ -22,6 +22,8 @@ export function transportTo(address: string): ServiceTransport {
       path: `${prefix}${path}`,
       headers: { ...options.headers, ...headers, ...bodyHeaders(json, form) },
       agent: false,
+      // A variable of Node's turns it off for all that does not say so itself.
+      rejectUnauthorized: true,
       signal,
     });
     const answered = once(sent, "response");

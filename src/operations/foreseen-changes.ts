@@ -77,7 +77,7 @@ export async function foreseen({ changeset, waiting }: KeptChangeset): Promise<F
   return { unfit, parts: inOrder, total: sum(whole), notShown: shown.changes.length - count };
 }
 
-export function sum(amounts: readonly Amount[]): Amount {
+function sum(amounts: readonly Amount[]): Amount {
   const total = { files: 0, added: 0, removed: 0, bytes: 0 };
   for (const { files, added, removed, bytes } of amounts) {
     total.files += files;

@@ -1,6 +1,5 @@
 import { type Approver, noTerminal } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
-import type { Changesets } from "../../operations/changesets.ts";
 import type {
   AppliedChange,
   AppliedChangeset,
@@ -13,6 +12,7 @@ import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { personAt } from "../consent/person.ts";
+import { type ChangesOffer, openChangesets } from "../host/changesets.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import {
@@ -20,7 +20,6 @@ import {
   countsText,
   forEach,
   NONE,
-  openChangesets,
   type TargetOptions,
   type Targets,
   targetsOf,
@@ -146,7 +145,7 @@ const USER_APPROVED: ApplyRequest["approval"] = () => ({
 type ApplyingOptions = Omit<ApplyVerbOptions, "only"> & { readonly only: readonly VirtualPath[] | null };
 
 class Applying {
-  readonly #changesets: Changesets;
+  readonly #changesets: ChangesOffer;
   readonly #options: ApplyingOptions;
   readonly #terminal: Terminal;
   readonly #stop: ReturnType<typeof stoppable>;
@@ -159,7 +158,7 @@ class Applying {
   decided = 0;
 
   constructor(
-    changesets: Changesets,
+    changesets: ChangesOffer,
     options: ApplyingOptions,
     terminal: Terminal,
     stop: ReturnType<typeof stoppable>,
@@ -189,6 +188,9 @@ class Applying {
     // What was not there when the person agreed has no digest, and so is not applied.
     const digest = this.#agreed === null ? this.#options.digest : (this.#agreed.get(target.id) ?? "");
     const { only } = this.#options;
+    const { applyRuled } = this.#changesets;
+    if (applyRuled !== undefined && this.#agreed === null && !this.#options.yes)
+      return this.#decided(await applyRuled(target.id, { only, digest }), target);
     const done = await this.#changesets.apply(target.id, {
       ...(only === null ? {} : { only }),
       approval: this.#agreed === null ? this.#approval : USER_APPROVED,

@@ -1,8 +1,16 @@
-import type { Changesets } from "../../operations/changesets.ts";
 import type { ListedChangeset, ShownChangeset } from "../../operations/foreseen-changes.ts";
 import { printableLine } from "../../text/visible.ts";
+import { type ChangesOffer, openChangesets } from "../host/changesets.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
-import { colorsFor, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import {
+  colorsFor,
+  printJson,
+  printJsonLine,
+  printResult,
+  say,
+  type Terminal,
+  withoutControls,
+} from "../terminal/terminal.ts";
 import {
   type ChangesetTarget,
   changeTable,
@@ -11,7 +19,6 @@ import {
   listText,
   NONE,
   ofFleet,
-  openChangesets,
   type Targets,
 } from "./targets.ts";
 
@@ -39,7 +46,7 @@ export async function listChangesVerb(options: ListOptions, terminal: Terminal):
   if (options.json) printJson(terminal, listed.map(asJson));
   else if (listed.length === 0) say(terminal, NONE);
   else {
-    terminal.stdout.write(`${listText(listed, project === null)}\n`);
+    terminal.stdout.write(`${withoutControls(listText(listed, project === null))}\n`);
     for (const one of listed) if (!one.ok) say(terminal, `corral: changeset ${one.id}: ${printableLine(one.reason)}`);
   }
   return 0;
@@ -95,7 +102,7 @@ function tellAbout(
 
 /** One changeset; or each of a fleet, under the name of its item, in JSON one a line. */
 async function forEachShown(
-  changesets: Changesets,
+  changesets: ChangesOffer,
   asked: string | undefined,
   options: ProjectOptions & OfFleet,
   terminal: Terminal,
@@ -123,7 +130,7 @@ function headingOf({ id, item }: ChangesetTarget, at: number, { count }: Targets
 }
 
 async function chosen(
-  changesets: Changesets,
+  changesets: ChangesOffer,
   asked: string,
   { project }: ProjectOptions,
   terminal: Terminal,

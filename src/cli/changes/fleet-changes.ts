@@ -1,11 +1,11 @@
-import type { Changesets } from "../../operations/changesets.ts";
-import { type Amount, type ForeseenChangeset, sum, type UnfitChange } from "../../operations/foreseen-changes.ts";
+import type { Amount, ForeseenChangeset, UnfitChange } from "../../operations/foreseen-changes.ts";
 import { counted, countText, roughBytesText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { amountText } from "../consent/prompt.ts";
+import { type ChangesOffer, openChangesets } from "../host/changesets.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { fittedText, paddedText, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
-import { type ChangesetTarget, forEach, NONE, ofFleet, openChangesets, type Targets } from "./targets.ts";
+import { type ChangesetTarget, forEach, NONE, ofFleet, type Targets } from "./targets.ts";
 
 /** Of each reason why changes cannot be applied, how many are named; and how many reasons. */
 const MAX_EXAMPLES = 5;
@@ -36,17 +36,17 @@ export async function listFleetVerb(fleet: string, options: ProjectOptions, term
   return await listed(changesets, targets, terminal);
 }
 
-async function listed(changesets: Changesets, targets: Targets, terminal: Terminal): Promise<number> {
+async function listed(changesets: ChangesOffer, targets: Targets, terminal: Terminal): Promise<number> {
   const { stdout } = terminal;
   const width = Math.max(12, (stdout.columns || DEFAULT_COLUMNS) - OTHER_COLUMNS);
   const reasons = new Map<string, Reason>();
   // One short line for each item, so that what cannot be applied comes first although it is known last.
   const rows: string[] = [];
-  let total: Amount = sum([]);
+  const total = { files: 0, added: 0, removed: 0, bytes: 0 } satisfies Amount;
   const status = await forEach(targets, terminal, async (target) => {
     const seen = await changesets.foresee(target.id);
     for (const one of seen.unfit) note(reasons, one, target);
-    total = sum([total, seen.total]);
+    for (const amount of ["files", "added", "removed", "bytes"] as const) total[amount] += seen.total[amount];
     rows.push(rowOf(seen, target, width));
     return 0;
   });

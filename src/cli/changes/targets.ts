@@ -1,13 +1,11 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { isCancel, select } from "@clack/prompts";
-import { Changesets } from "../../operations/changesets.ts";
-import { pendingItems } from "../../operations/fleets.ts";
 import type { KeptChange, ListedChangeset } from "../../operations/foreseen-changes.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
 import { type Colors, quotedLines } from "../../operations/wording/quoted-lines.ts";
-import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted, countText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
+import { type ChangesOffer, fleetChangesAt, openChangesets } from "../host/changesets.ts";
 import { type ProjectOptions, projectFolder, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import {
   columns,
@@ -38,19 +36,15 @@ export interface Targets {
 export interface ChangesetTarget {
   readonly id: string;
   /** The item that left it. */
-  readonly item?: { readonly index: number; readonly key: string };
+  readonly item?: { readonly index?: number; readonly key: string };
 }
 
 export const NONE = "No changes wait.";
 
-export async function openChangesets(terminal: Terminal): Promise<Changesets> {
-  return await Changesets.open(stateDirFrom(terminal.env), terminal.env, (text) => say(terminal, `corral: ${text}`));
-}
-
 /** `named`: ids, prefixes of them, or `latest`. Exactly one of `named`, `--all` and `--fleet` says which. */
 export async function targetsOf(
   verb: string,
-  changesets: Changesets,
+  changesets: ChangesOffer,
   named: readonly string[],
   options: TargetOptions,
   terminal: Terminal,
@@ -73,6 +67,13 @@ export async function ofFleet(
   terminal: Terminal,
   how: { readonly decides?: boolean } = {},
 ): Promise<Targets> {
+  const { service } = terminal;
+  if (service !== undefined) {
+    const { fleet, changesets } = await fleetChangesAt(service, asked);
+    const each = () => changesets.map(({ id, item }) => ({ id, item: { key: item ?? "" } }));
+    return { fleet, count: changesets.length, each };
+  }
+  const { pendingItems } = await import("../../operations/fleets.ts");
   const { fleet, count, each } = await pendingItems(
     { ...(await projectPlaceOf(options, terminal)), engineEnv: terminal.env },
     asked,

@@ -1,20 +1,22 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/queued-approver.ts";
-import {
-  type Approval,
-  decideApproval,
-  listGrants,
-  pageOfApprovals,
-  revokeGrant,
-  showApproval,
-} from "../../operations/approvals.ts";
+import type { Approval } from "../../operations/approvals.ts";
 import { LATEST } from "../../operations/request-error.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
-import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
+import { type ConsentOffer, consentOffered } from "../host/approvals.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { colorsFor, EXIT, printCutList, printJson, printList, say, type Terminal } from "../terminal/terminal.ts";
+import {
+  colorsFor,
+  EXIT,
+  printCutList,
+  printJson,
+  printList,
+  say,
+  type Terminal,
+  withoutControls,
+} from "../terminal/terminal.ts";
 import { userName } from "./person.ts";
 
 const DEFAULT_COLUMNS = 80;
@@ -33,7 +35,7 @@ export async function listApprovalsVerb(
   terminal: Terminal,
 ): Promise<number> {
   const state = options.decided ? "decided" : "waiting";
-  const { approvals, next } = await pageOfApprovals(stateDirFrom(terminal.env), { state });
+  const { approvals, next } = await (await consentOffered(terminal)).page({ state });
   const asked = ({ id, question, project }: Approval) => [id, whoAsks(question), shortQuestion(question), project];
   const order = options.decided ? "newest" : "oldest";
   printCutList(
@@ -54,9 +56,9 @@ export async function listApprovalsVerb(
 
 /** `corral approvals show`. */
 export async function showApprovalVerb(id: string, options: JsonOption, terminal: Terminal): Promise<number> {
-  const approval = await showApproval(stateDirFrom(terminal.env), id);
+  const approval = await (await consentOffered(terminal)).show(id);
   if (options.json) printJson(terminal, approval);
-  else terminal.stdout.write(`${approvalText(approval, terminal)}\n`);
+  else terminal.stdout.write(`${withoutControls(approvalText(approval, terminal))}\n`);
   return 0;
 }
 
@@ -67,19 +69,19 @@ export async function decideVerb(
   options: JsonOption & { readonly digest?: string; readonly directory?: string },
   terminal: Terminal,
 ): Promise<number> {
-  const stateDir = stateDirFrom(terminal.env);
+  const consent = await consentOffered(terminal);
   const given = rawAnswer === undefined ? null : answerFrom(rawAnswer);
   // A question that comes just now would get this answer, unread.
   if (asked === LATEST && given !== null && options.digest === undefined)
     throw new UsageError(
       "a newer question may be `latest` now: give the id, or also --digest (see corral approvals show latest)",
     );
-  const approval = await showApproval(stateDir, asked);
-  const answer = given ?? (approval.state === "waiting" ? await answered(approval, stateDir, terminal) : "no");
+  const approval = await consent.show(asked);
+  const answer = given ?? (approval.state === "waiting" ? await answered(approval, consent, terminal) : "no");
   if (answer === null) return EXIT.cancelled;
   const { digest = approval.digest, directory } = options;
-  const how = { answer, digest, by: userName(), via: "command", ...present({ directory }) };
-  const decided = await decideApproval(stateDir, approval.id, how as Parameters<typeof decideApproval>[2]);
+  const how = { answer, digest, by: userName(), via: "command", ...present({ directory }) } as const;
+  const decided = await consent.decide(approval.id, how);
   if (options.json) printJson(terminal, decided);
   else say(terminal, `Question ${decided.id} is decided: ${endText(decided)}.`);
   return 0;
@@ -93,7 +95,7 @@ function answerFrom(raw: string): BoardAnswer {
 }
 
 /** Null: the person left without an answer. A question that another one decides meanwhile is no question any more. */
-async function answered(approval: Approval, stateDir: string, terminal: Terminal): Promise<BoardAnswer | null> {
+async function answered(approval: Approval, consent: ConsentOffer, terminal: Terminal): Promise<BoardAnswer | null> {
   const { stdin, stderr, env } = terminal;
   if (!stdin.isTTY || !stderr.isTTY)
     throw new UsageError(`say the answer, since there is no terminal: ${approval.answers.join(", ")}`);
@@ -102,7 +104,7 @@ async function answered(approval: Approval, stateDir: string, terminal: Terminal
   for (const line of above) stderr.write(`${line}\n`);
   const over = new AbortController();
   const left = new AbortController();
-  const watching = decidedElsewhere(approval.id, stateDir, left.signal).then((isIt) => isIt && over.abort());
+  const watching = decidedElsewhere(approval.id, consent, left.signal).then((isIt) => isIt && over.abort());
   try {
     const answer = await select<BoardAnswer>({
       message,
@@ -128,11 +130,11 @@ function labelOf(answer: BoardAnswer, runs: number): string {
   return runs > 1 ? `Yes, for these ${runs} runs and all that they call` : "Yes, for this run and all that it calls";
 }
 
-async function decidedElsewhere(id: string, stateDir: string, signal: AbortSignal): Promise<boolean> {
+async function decidedElsewhere(id: string, consent: ConsentOffer, signal: AbortSignal): Promise<boolean> {
   while (!signal.aborted) {
     await sleep(LOOK_MS, undefined, { signal }).catch(() => {});
     if (signal.aborted) return false;
-    if ((await showApproval(stateDir, id).catch(() => null))?.state !== "waiting") return true;
+    if ((await consent.show(id).catch(() => null))?.state !== "waiting") return true;
   }
   return false;
 }
@@ -180,12 +182,13 @@ function endText({ outcome, scope, directory, by, via }: Approval): string {
 
 /** `corral grants ls`. Needs no Engine. */
 export async function listGrantsVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
-  const grants = await listGrants(stateDirFrom(terminal.env));
+  const grants = await (await consentOffered(terminal)).grants();
   printList(terminal, options.json, grants, {
     head: ["ID", "WORKER", "DIRECTORY OR HOST", "MODE", "FOR", "THROUGH", "ON THE HOST", "SINCE"],
     rowOf: (grant) => {
       const { id, worker, scope, through, grantedAt } = grant;
-      const [what, mode, host] = "to" in grant ? [grant.to, "reach", "-"] : [grant.directory, grant.mode, grant.host];
+      const [what, mode, host] =
+        "to" in grant ? [grant.to, "reach", "-"] : [grant.directory, grant.mode, grant.host ?? "-"];
       const cells = [id, worker, what, mode, scope, through.join(" > "), host, grantedAt];
       return cells.map((cell) => printableLine(String(cell)));
     },
@@ -200,7 +203,7 @@ export async function revokeVerb(
   options: { readonly json?: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  const id = await revokeGrant(stateDirFrom(terminal.env), asked);
+  const id = await (await consentOffered(terminal)).revoke(asked);
   if (options.json) printJson(terminal, { revoked: id });
   else say(terminal, `Grant ${id} was revoked.`);
   return 0;

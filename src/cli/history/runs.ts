@@ -2,19 +2,11 @@ import { confirm } from "@clack/prompts";
 import type { StreamName } from "../../history/kept-stream.ts";
 import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-record.ts";
 import type { CellUsageNow } from "../../isolation/port/cell.ts";
-import { usageOfRun } from "../../operations/machine.ts";
-import {
-  listRuns,
-  type RunsToRemove,
-  removeRuns,
-  runOutput,
-  runsToRemove,
-  showRun,
-  stopRun,
-} from "../../operations/runs.ts";
+import type { RunsToRemove } from "../../operations/runs.ts";
 import { agoText, counted, durationText, roughBytesText } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
+import { runsOffered, type SeenRun } from "../host/runs.ts";
 import { countOf, dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import {
   columns,
@@ -33,7 +25,7 @@ const MAX_NAME = 80;
 const MAX_CALLS = 200;
 
 /** One run in detail, for people. `now`: what its container uses, if it runs. */
-function runText(record: RunRecord, nowMs: number, now: CellUsageNow | null = null): string {
+function runText(record: SeenRun, nowMs: number, now: CellUsageNow | null = null): string {
   const { id, worker, kind, project, input, attachments, queuedAt, startedAt, endedAt, stdout, stderr } = record;
   const usage = now ?? record.usage;
   const { error, policy, image, model, limits, changeset, network, continues, leftOut, calls } = record;
@@ -43,7 +35,7 @@ function runText(record: RunRecord, nowMs: number, now: CellUsageNow | null = nu
     ["started", startedAt],
     ["ended", endedAt],
     ["took", record.durationMs === null ? null : durationText(record.durationMs)],
-    ["process", record.status === "running" || record.status === "interrupted" ? pidOf(record.owner) : null],
+    ["process", record.status === "running" || record.status === "interrupted" ? pidOf(record.owner ?? null) : null],
     ["input", input === null ? null : `${roughBytesText(input.bytes)}, sha256 ${shortDigest(input.sha256)}`],
     ...attachments.map(attachmentRow),
     ["arguments", record.arguments.length === 0 ? null : name(JSON.stringify(record.arguments), 500)],
@@ -130,8 +122,8 @@ function countsText(counts: Readonly<Record<string, number>>): string {
 }
 
 /** The fourth part of an owner. */
-function pidOf(owner: string): string {
-  return name(owner.split("|")[3] ?? "unknown", 20);
+function pidOf(owner: string | null): string | null {
+  return owner === null ? null : name(owner.split("|")[3] ?? "unknown", 20);
 }
 
 function name(text: string, max = MAX_NAME): string {
@@ -163,7 +155,7 @@ export async function listRunsVerb(options: ListOptions, terminal: Terminal): Pr
     ...(status === undefined ? {} : { status: status.replaceAll(" ", "_") }),
     allProjects,
   };
-  const { runs: found, unreadable } = await listRuns(await projectPlaceOf(options, terminal), filter);
+  const { runs: found, unreadable } = await (await runsOffered(options, terminal)).list(filter);
   const nowMs = Date.now();
   const [list, more] = [found.slice(0, limit), found.length > limit];
   printCutList(
@@ -187,10 +179,9 @@ export async function listRunsVerb(options: ListOptions, terminal: Terminal): Pr
 }
 
 export async function showRunVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const place = await projectPlaceOf(options, terminal);
-  const record = await showRun(place, asked);
-  const isRunning = record.status === "running";
-  const now = isRunning ? await usageOfRun({ stateDir: place.stateDir, engineEnv: terminal.env }, record.id) : null;
+  const runs = await runsOffered(options, terminal);
+  const record = await runs.show(asked);
+  const now = record.status === "running" ? await runs.usage(record.id) : null;
   printResult(terminal, options.json, now === null ? record : { ...record, usage: now }, () =>
     runText(record, Date.now(), now),
   );
@@ -199,7 +190,7 @@ export async function showRunVerb(asked: string, options: ProjectOptions, termin
 
 /** Exit status 1 if it has not ended in time. */
 export async function stopVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const stopped = await stopRun(await projectPlaceOf(options, terminal), asked);
+  const stopped = await (await runsOffered(options, terminal)).stop(asked);
   const { run, outcome, status } = stopped;
   if (options.json) printJson(terminal, stopped);
   else if (outcome === "ended") say(terminal, `Run ${run} has already ended: it is ${printableLine(status, 40)}.`);
@@ -220,6 +211,7 @@ export async function removeRunsVerb(
   const { before, all = false } = options;
   const ways = [ids.length > 0, before !== undefined, all].filter((way) => way).length;
   if (ways !== 1) throw new UsageError("name runs to remove, or use --before DATE or --all");
+  const { removeRuns, runsToRemove } = await import("../../operations/runs.ts");
   const place = await projectPlaceOf(options, terminal);
   const which: RunsToRemove = before === undefined ? { ids, all } : { before: dateOf("--before", before) };
   const found = await runsToRemove(place, which);
@@ -254,7 +246,7 @@ export async function runLogsVerb(asked: string, options: LogsOptions, terminal:
   const only = options.stdout === options.stderr ? null : options.stdout ? "stdout" : "stderr";
   const streams: readonly StreamName[] = only === null ? ["stdout", "stderr"] : [only];
   using stop = stoppable(terminal, () => {});
-  const pieces = await runOutput(await projectPlaceOf(options, terminal), asked, {
+  const pieces = await (await runsOffered(options, terminal)).output(asked, {
     streams,
     follow,
     signal: stop.signal,

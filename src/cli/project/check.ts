@@ -1,17 +1,17 @@
 import { resolve } from "node:path";
-import { checkProject } from "../../operations/implied-project.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
-import { listWorkers } from "../../operations/workers.ts";
 import type { CheckReport } from "../../run/explain/check.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
+import { projectMeant } from "../host/at-service.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { colorsFor, printJson, printList, say, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
 /** `corral check`. Exit status 1 if anything would be refused. */
 export async function checkVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
   const { cwd, env, stdout } = terminal;
+  const { checkProject } = await import("../../operations/implied-project.ts");
   const report = await checkProject(options.project, { stateDir: stateDirFrom(env), engineEnv: env });
   if (options.json) printJson(terminal, report);
   else stdout.write(`${withoutControls(reportText(report, resolve(cwd, options.project), colorsFor(stdout, env)))}\n`);
@@ -41,7 +41,7 @@ function reportText(report: CheckReport, dir: string, colors: Colors): string {
 
 /** `corral workers ls`. Exit status 1 if a file of the project has a mistake. */
 export async function listWorkersVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const { workers, problems } = await listWorkers(options.project, terminal.env);
+  const { workers, problems } = await workersOf(options.project, terminal);
   if (options.json) printJson(terminal, { workers, problems });
   else if (workers.length > 0 || problems.length === 0)
     printList(terminal, false, workers, {
@@ -54,4 +54,9 @@ export async function listWorkersVerb(options: ProjectOptions, terminal: Termina
     });
   if (!options.json) for (const problem of problems) say(terminal, problem);
   return problems.length === 0 ? 0 : 1;
+}
+
+async function workersOf(dir: string, { service, env }: Terminal) {
+  if (service === undefined) return await (await import("../../operations/workers.ts")).listWorkers(dir, env);
+  return await service.client.call("workers.list", { project: await projectMeant(service) });
 }

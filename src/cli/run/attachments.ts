@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { basename, resolve } from "node:path";
+import nodePath, { type PlatformPath, resolve } from "node:path";
 import { boundedText, jsonFaultOffset } from "../../json/parse-json.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
 import { namedPath } from "../declared/named-path.ts";
@@ -30,7 +30,9 @@ export async function readInput(
   }
 }
 
-function parse(text: string, source: string): unknown {
+/** Editors of Windows begin a file with a mark, which is no JSON. */
+function parse(marked: string, source: string): unknown {
+  const text = marked.replace(/^\uFEFF/, "");
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -50,11 +52,15 @@ export interface NamedPath {
 }
 
 /** The values of `--attach`. `PATH=NAME` names the file below `/attachments`; a path with `=` in it is taken whole if it exists. */
-export async function attachedPaths(raws: readonly string[], cwd: string): Promise<readonly NamedPath[]> {
+export async function attachedPaths(
+  raws: readonly string[],
+  cwd: string,
+  paths: Pick<PlatformPath, "resolve" | "sep" | "basename"> = nodePath,
+): Promise<readonly NamedPath[]> {
   const names = new Set<string>();
   const attached: NamedPath[] = [];
   for (const raw of raws) {
-    const { path, name = basename(path) } = await namedPath(raw, cwd);
+    const { path, name = paths.basename(path) } = await namedPath(raw, cwd, paths);
     if (!isAttachmentName(name)) throw new UsageError(`--attach ${raw}: ${JSON.stringify(name)} is not a file name`);
     if (names.has(name))
       throw new UsageError(`--attach ${raw}: another attachment has the name ${name}; write PATH=NAME`);

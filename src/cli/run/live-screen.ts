@@ -1,8 +1,14 @@
 import { createLogUpdate } from "log-update";
 import { deniedLines } from "../../operations/wording/quoted-lines.ts";
-import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
-import { colorsFor, type RunScreen, say, type Terminal, withoutControls } from "../terminal/terminal.ts";
+import {
+  colorsFor,
+  type RunScreen,
+  say,
+  type Terminal,
+  type WatchedEvent,
+  withoutControls,
+} from "../terminal/terminal.ts";
 import { ImageLines, type WorkerText, workerTextTo } from "../terminal/worker-text.ts";
 import { AgentLines, changesetText, drawTree, endingText, type TreeRun, troubleText, Witness } from "./tree.ts";
 
@@ -110,7 +116,7 @@ export class LiveScreen implements RunScreen {
     this.#live = new LiveTree(terminal, () => this.#witness.tree());
   }
 
-  see(event: RunEvent): void {
+  see(event: WatchedEvent): void {
     this.#witness.see(event);
     for (const line of [...this.#agents.see(event), ...this.#images.see(event)]) this.tell(line);
     if (event.type === "output" && event.parent === null)

@@ -2,10 +2,10 @@ import pc from "picocolors";
 import type { AgentEvent } from "../../agent/events.ts";
 import { grantedMounts } from "../../isolation/plan/plan.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
-import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult, RunStatus } from "../../run/model/result.ts";
 import { formatDuration } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
+import type { WatchedEvent } from "../terminal/terminal.ts";
 
 /** Characters of one line of what an agent says, and of what it calls a tool with. */
 const MAX_LINE = 400;
@@ -27,7 +27,7 @@ export class AgentLines {
   }
 
   /** The lines that an event completes. */
-  see(event: RunEvent): string[] {
+  see(event: WatchedEvent): string[] {
     if (event.type === "ended") return this.#flushed(event);
     if (event.type !== "agent") return [];
     const { act } = event;
@@ -36,20 +36,20 @@ export class AgentLines {
     return [...this.#flushed(event), ...(line === null ? [] : [this.#headed(event, line)])];
   }
 
-  #said({ run, worker }: RunEvent, piece: string): string[] {
+  #said({ run, worker }: WatchedEvent, piece: string): string[] {
     const lines = ((this.#begun.get(run) ?? "") + piece).split("\n");
     const rest = (lines.pop() ?? "").slice(0, MAX_LINE);
     if (this.#begun.size < MAX_AGENTS || this.#begun.has(run)) this.#begun.set(run, rest);
     return lines.map((line) => this.#headed({ worker }, printableLine(line, MAX_LINE)));
   }
 
-  #flushed({ run, worker }: RunEvent): string[] {
+  #flushed({ run, worker }: WatchedEvent): string[] {
     const rest = this.#begun.get(run) ?? "";
     this.#begun.delete(run);
     return rest === "" ? [] : [this.#headed({ worker }, printableLine(rest, MAX_LINE))];
   }
 
-  #headed({ worker }: Pick<RunEvent, "worker">, line: string): string {
+  #headed({ worker }: Pick<WatchedEvent, "worker">, line: string): string {
     return `${this.#colors.dim(`${printableLine(worker, 80)} │`)} ${line}`;
   }
 
@@ -245,7 +245,7 @@ const MARKS: Readonly<Record<TreeRun["status"], { readonly mark: string; readonl
 };
 
 /** What the Engine or the host said; it is for people, and may hold host paths. */
-export function troubleText({ worker, detail }: RunEvent & { readonly type: "trouble" }): string {
+export function troubleText({ worker, detail }: WatchedEvent & { readonly type: "trouble" }): string {
   return `corral: error in ${printableLine(worker, 80)}: ${printable(detail)}`;
 }
 
@@ -289,13 +289,13 @@ export class Witness {
     this.#now = now;
   }
 
-  see(event: RunEvent): void {
+  see(event: WatchedEvent): void {
     if (event.type === "requested") this.#begin(event);
     const record = this.#records.get(event.run);
     if (record === undefined) return;
     if (event.type === "started") {
       record.status = "running";
-      record.mounts = grantedMounts(event.plan).map(({ path, mode }) => ({ path, mode }));
+      record.mounts = event.plan && grantedMounts(event.plan).map(({ path, mode }) => ({ path, mode }));
     } else if (event.type === "agent_started") {
       record.status = "running";
       record.mounts = event.mounts;
@@ -310,7 +310,7 @@ export class Witness {
     return this.#root === null ? null : this.#drawn(this.#root);
   }
 
-  #begin({ run, parent, worker, attachments }: RunEvent): void {
+  #begin({ run, parent, worker, attachments }: WatchedEvent): void {
     const caller = parent === null ? null : (this.#records.get(parent) ?? this.#root);
     if (this.#records.size >= MAX_RUNS) {
       if (caller !== null) caller.unrecorded += 1;

@@ -1,5 +1,6 @@
 import { realpath } from "node:fs/promises";
-import { resolve } from "node:path";
+import { homedir } from "node:os";
+import { posix, resolve, win32 } from "node:path";
 import type { ProjectPlace } from "../../operations/audit.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printableLine } from "../../text/visible.ts";
@@ -53,4 +54,16 @@ export async function projectPlaceOf(
 export async function projectFolder(dir: string, { cwd }: Pick<Terminal, "cwd">): Promise<string> {
   const path = resolve(cwd, dir);
   return await realpath(path).catch(() => path);
+}
+
+/**
+ * The file with the services that this user logged in to: below `$XDG_CONFIG_HOME` or `~/.config`, on Windows below `%APPDATA%`. A relative
+ * XDG_CONFIG_HOME is ignored, as the specification asks.
+ */
+export function configFile(env: Terminal["env"], platform: NodeJS.Platform = process.platform): string {
+  const { join, isAbsolute } = platform === "win32" ? win32 : posix;
+  if (platform === "win32" && env.APPDATA) return join(env.APPDATA, "Corral", "contexts.json");
+  const home = env.HOME || env.USERPROFILE || homedir();
+  const base = env.XDG_CONFIG_HOME && isAbsolute(env.XDG_CONFIG_HOME) ? env.XDG_CONFIG_HOME : join(home, ".config");
+  return join(base, "corral", "contexts.json");
 }

@@ -1,4 +1,5 @@
 import { tmpdir } from "node:os";
+import { ApiError } from "../../client/client.ts";
 import { UnknownPolicyError } from "../../declarations/policy/policy.ts";
 import { DeclarationError, type Problem } from "../../declarations/yaml/problem.ts";
 import { ItemsError } from "../../fleet/items/item-fields.ts";
@@ -44,6 +45,7 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
     const further = violations.length === 0 ? {} : { violations };
     return failed(error.code, text, STATUSES[error.code] ?? EXIT.wrongUsage, further);
   }
+  if (error instanceof ApiError) return serviceFailure(error);
   const known = KNOWN.find(([kind]) => error instanceof kind);
   if (known !== undefined) return failed(known[1], `corral: ${error.message}`, known[2]);
   const debug = Boolean(env.CORRAL_DEBUG);
@@ -53,6 +55,22 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
     ? `corral: ${error.stack}`
     : `corral: unexpected error: ${error.message} (CORRAL_DEBUG=1 prints the stack)`;
   return failed("INTERNAL", text, EXIT.engineTrouble);
+}
+
+/** What the service refuses has the status that the machine itself would give it. Why it was not reached is in the cause, such as a wrong certificate. */
+function serviceFailure({ status, code, message, violations, cause }: ApiError): Failure {
+  const why = status === 0 && cause instanceof Error && cause.message !== "" ? ` (${cause.message})` : "";
+  const hint = HINTS[code as RequestErrorCode];
+  const text = `corral: ${message}${why}${hint === undefined ? "" : `; ${hint}`}`;
+  const own = STATUSES[code as RequestErrorCode] ?? KNOWN.find(([, known]) => known === code)?.[2];
+  const refused = status === 401 || status === 403 ? EXIT.refused : EXIT.wrongUsage;
+  const otherwise = status === 0 || status >= 500 || status < 400 ? EXIT.engineTrouble : refused;
+  return failed(
+    code,
+    text,
+    own ?? otherwise,
+    violations.length === 0 ? {} : { violations: violations as readonly DescribedViolation[] },
+  );
 }
 
 function failed(code: string, text: string, status: number, further: Partial<JsonError> = {}): Failure {

@@ -1,15 +1,27 @@
 import { constants } from "node:os";
 import pc from "picocolors";
+import type { ServiceClient } from "../../client/client.ts";
 import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
+import type { Plan } from "../../isolation/plan/plan.ts";
 import type { Colors } from "../../operations/wording/quoted-lines.ts";
-import type { RunEvent } from "../../run/model/events.ts";
+import type { RunEvent, RunIdentity } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { escapedJson, printable, printableLine } from "../../text/visible.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
+/** The service that a command uses in place of this machine. */
+export interface AtService {
+  readonly client: ServiceClient;
+  readonly url: string;
+  /** Of the service's projects; absent: the only one, or for lists all. */
+  readonly project?: string;
+}
+
 /** All that the command line has of the process around it. */
 export interface Terminal {
+  /** Where the command is done, if not on this machine. */
+  readonly service?: AtService | undefined;
   readonly env: Env;
   readonly cwd: string;
   readonly stdin: NodeJS.ReadStream;
@@ -110,7 +122,7 @@ export function printJsonLine({ stdout }: Pick<Terminal, "stdout">, value: unkno
 /** What was asked for: as JSON, or as text. */
 export function printResult(terminal: Terminal, json: boolean | undefined, value: unknown, text: () => string): void {
   if (json) printJson(terminal, value);
-  else terminal.stdout.write(`${text()}\n`);
+  else terminal.stdout.write(`${withoutControls(text())}\n`);
 }
 
 interface Table<T> {
@@ -253,7 +265,14 @@ export interface Pausable {
   resume?(): void;
 }
 
-export type RunScreen = Screen<RunEvent, RunResult> & Pausable;
+/** What a screen sees of a run. A service tells less of its start and of its end than the process that runs it has. */
+export type WatchedEvent =
+  | Exclude<RunEvent, { readonly type: "started" | "ended" }>
+  | (RunIdentity & { readonly type: "started"; readonly plan: Plan | null })
+  | (RunIdentity & { readonly type: "ended"; readonly result: WatchedEnd });
+type WatchedEnd = Pick<RunResult, "status" | "exitCode" | "signal" | "durationMs" | "error">;
+
+export type RunScreen = Screen<WatchedEvent, RunResult> & Pausable;
 export type FleetScreen = Screen<FleetEvent, FleetSummary>;
 
 export interface Stop extends Disposable {

@@ -1,12 +1,12 @@
 import { StringDecoder } from "node:string_decoder";
-import type { RunEvent } from "../../run/model/events.ts";
 import { printable, printableLine } from "../../text/visible.ts";
+import type { WatchedEvent } from "./terminal.ts";
 
 /** What is said while an image is made: milestones, and each step of a build once. */
 export class ImageLines {
   #last = "";
 
-  see(event: RunEvent): string[] {
+  see(event: WatchedEvent): string[] {
     if (event.type !== "image") return [];
     const { image, step, text } = event.progress;
     const head = `corral: ${printableLine(image, 80)}:`;

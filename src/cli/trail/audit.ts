@@ -1,17 +1,20 @@
 import type { SealedRecord } from "../../audit/seal.ts";
 import type { Verdict } from "../../audit/verify.ts";
-import {
-  type AuditFilter,
-  auditRecords,
-  newestAuditRecords,
-  type ProjectPlace,
-  verifyAudit,
-} from "../../operations/audit.ts";
+import type { AuditFilter } from "../../operations/audit.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
+import { type TrailOffer, trailOffered } from "../host/approvals.ts";
 import { dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
-import { columns, printJson, printJsonLine, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import {
+  columns,
+  printJson,
+  printJsonLine,
+  printResult,
+  say,
+  type Terminal,
+  withoutControls,
+} from "../terminal/terminal.ts";
 
 const HEAD = ["TIME", "RUN", "WORKER", "WHAT", "OUTCOME"];
 
@@ -149,14 +152,14 @@ const MAX_LIMIT = 100_000;
 
 /** `corral audit`: the newest record last. Needs no Engine. */
 export async function auditVerb(options: AuditOptions, terminal: Terminal): Promise<number> {
-  const place = await projectPlaceOf(options, terminal);
   const filter = filterFrom(options);
-  if (options.verify) return await verify(place, options, terminal);
+  if (options.verify) return await verify(options, terminal);
+  const trail = await trailOffered(options, terminal);
   const limit = limitFrom(options);
   const foreign =
     options.json && limit === null
-      ? await printAll(place, filter, terminal)
-      : await printNewest(place, filter, { limit: limit ?? DEFAULT_LIMIT, json: options.json === true }, terminal);
+      ? await printAll(trail, filter, terminal)
+      : await printNewest(trail, filter, { limit: limit ?? DEFAULT_LIMIT, json: options.json === true }, terminal);
   if (foreign > 0)
     say(
       terminal,
@@ -182,22 +185,22 @@ function limitFrom({ limit }: AuditOptions): number | null {
 
 /** Answers with the number of lines that are no records. */
 async function printNewest(
-  place: ProjectPlace,
+  trail: TrailOffer,
   filter: AuditFilter,
   { limit, json }: { limit: number; json: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  const { records, sealed, foreign } = await newestAuditRecords(place, filter, limit);
+  const { records, sealed, foreign } = await trail.newest(filter, limit);
   if (json) for (const record of records) printJsonLine(terminal, record);
-  else if (records.length > 0) terminal.stdout.write(`${auditTable(records)}\n`);
+  else if (records.length > 0) terminal.stdout.write(`${withoutControls(auditTable(records))}\n`);
   else say(terminal, sealed === 0 ? "Nothing is recorded." : "No record matches.");
   return foreign;
 }
 
 /** The same for all of them, as they are read, for they may be many. */
-async function printAll(place: ProjectPlace, filter: AuditFilter, terminal: Terminal): Promise<number> {
+async function printAll(trail: TrailOffer, filter: AuditFilter, terminal: Terminal): Promise<number> {
   let foreign = 0;
-  for await (const some of auditRecords(place, filter)) {
+  for await (const some of trail.all(filter)) {
     foreign += some.foreign;
     for (const record of some.records) printJsonLine(terminal, record);
     await drained(terminal);
@@ -210,8 +213,10 @@ async function drained({ stdout }: Terminal): Promise<void> {
   await new Promise((resolve) => stdout.write("", resolve));
 }
 
-async function verify(place: ProjectPlace, { json }: AuditOptions, terminal: Terminal): Promise<number> {
-  const verdict = await verifyAudit(place);
+async function verify(options: AuditOptions, terminal: Terminal): Promise<number> {
+  const { verifyAudit } = await import("../../operations/audit.ts");
+  const verdict = await verifyAudit(await projectPlaceOf(options, terminal));
+  const { json } = options;
   if (verdict === null) {
     if (json) printJson(terminal, { ok: true, records: 0, firstAt: null, lastAt: null, problems: [], notes: [] });
     else say(terminal, "Nothing is recorded.");

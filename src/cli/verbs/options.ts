@@ -26,6 +26,12 @@ export function driver(): Option {
   return how.choices(DRIVER_CHOICES);
 }
 
+/** Of the program: before the verb. */
+export function host(): Option {
+  const absent = "CORRAL_HOST, else that of corral context";
+  return new Option("--host <url>", `do it at this service, or at that of a context; local: here (${absent})`);
+}
+
 export function approve(): Option {
   const mode = new Option("--approve <mode>", "decide approvals this way instead of by the project's mode");
   return mode.choices(APPROVAL_MODE_NAMES);

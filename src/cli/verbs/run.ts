@@ -34,7 +34,10 @@ export function addRun({ does, terminal, verb }: Frame): void {
     .action(
       does(async (_worker, _words, options, command) => {
         const { worker, words } = oneWorker(command);
-        return await (await import("../run/run.ts")).runVerb(worker, { ...options, words }, terminal);
+        const said = { ...options, words };
+        const { service } = terminal;
+        if (service === undefined) return await (await import("../run/run.ts")).runVerb(worker, said, terminal);
+        return await (await import("../run/remote-run.ts")).runOverHost(worker, said, service, terminal);
       }),
     );
 }

@@ -1,0 +1,128 @@
+import type { Command } from "commander";
+import { ServiceClient } from "../../client/client.ts";
+import { transportTo } from "../../client/node.ts";
+import { chosenId, noneText, RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
+import { present } from "../../text/present.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import type { AtService, Terminal } from "../terminal/terminal.ts";
+import { chosenContext, type HostContext } from "./contexts.ts";
+
+/** Options that mean the same over a host, beside `--json` and `--project`. What is in neither list is refused. */
+const OVER_HOST: Readonly<Record<string, readonly string[]>> = {
+  run: ["input", "attach", "tree", "stream", "raw", "policy", "continue"],
+  "runs ls": ["worker", "status", "limit", "allProjects"],
+  "runs show": [],
+  "runs logs": ["stdout", "stderr", "lines", "follow", "raw"],
+  "runs stop": [],
+  "workers ls": [],
+  audit: ["run", "type", "since", "limit"],
+  "approvals ls": ["decided"],
+  "approvals show": [],
+  "approvals decide": ["digest", "directory"],
+  "changes ls": ["allProjects", "fleet"],
+  "changes show": ["fleet"],
+  "changes diff": ["fleet"],
+  "changes apply": ["all", "fleet", "only", "digest", "yes"],
+  "changes discard": ["all", "fleet", "yes"],
+  "grants ls": [],
+  "grants revoke": [],
+};
+
+/** Of files and of the user's own machine: whatever host is in use, they are done here. */
+const HERE: ReadonlySet<string> = new Set([
+  "login",
+  "context ls",
+  "context use",
+  "context rm",
+  "up",
+  "down",
+  "schema",
+  "completion",
+  "complete",
+  "init",
+  "serve",
+  "serve token create",
+  "serve token ls",
+  "serve token rm",
+]);
+
+/**
+ * The service of this command, or null for this machine. `said`: `--host`.
+ *
+ * @throws UsageError
+ */
+export async function serviceFor(
+  said: string | undefined,
+  { corral, command }: { readonly corral: Command; readonly command: Command },
+  terminal: Pick<Terminal, "env">,
+): Promise<AtService | null> {
+  const verb = verbOf(command);
+  // A wrong list of contexts, or a host that is no more, keeps nobody from correcting it.
+  if (HERE.has(verb)) return null;
+  const context = await chosenContext(said, terminal);
+  if (context === null) return null;
+  const isSaid = (name: string): boolean => command.getOptionValueSource(name) === "cli";
+  refuseHere(verb, Object.keys(command.opts()).filter(isSaid), context.url);
+  const project = [command, corral].find((one) => one.getOptionValueSource("project") === "cli");
+  return serviceAt(context, project?.getOptionValue("project"));
+}
+
+/** `runs ls`. */
+function verbOf(command: Command): string {
+  const names: string[] = [];
+  for (let one: Command | null = command; one !== null && one.parent !== null; one = one.parent)
+    names.unshift(one.name());
+  return names.join(" ");
+}
+
+export function serviceAt({ url, token }: HostContext, project?: string): AtService {
+  return { client: new ServiceClient(transportTo(url), token), url, ...present({ project }) };
+}
+
+/** @throws UsageError for a verb, or an option that the user gave (`said`), that only the machine itself has */
+function refuseHere(verb: string, said: readonly string[], url: string): void {
+  const options = Object.hasOwn(OVER_HOST, verb) ? OVER_HOST[verb] : undefined;
+  const here = `--host local is this machine, and ${url} is in use`;
+  if (options === undefined)
+    throw new UsageError(`\`corral ${verb}\` is no operation of the service, and works on the machine itself: ${here}`);
+  const other = said.find((name) => !["json", "project", ...options].includes(name));
+  if (other === undefined) return;
+  const option = `--${other.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  throw new UsageError(`${option} of \`corral ${verb}\` works on the machine itself alone: ${here}`);
+}
+
+/** What a service answers is what the contract describes: the compiler compares it there. Here it gets the type that the verb knows it by. */
+export function known<Shape>(answer: unknown): Shape {
+  return answer as Shape;
+}
+
+const WHOLE_ID = /^[0-9a-f]{12}(\.\d{1,6})?$/;
+
+/**
+ * The id that a user means, as on the machine itself: a whole one, a beginning, or `latest`.
+ *
+ * @throws RequestError
+ */
+export async function idMeant<One extends { readonly id: string }>(
+  asked: string,
+  code: RequestErrorCode,
+  kind: string,
+  newestFirst: () => Promise<readonly One[]>,
+  aboutOf: (one: One) => string,
+): Promise<string> {
+  if (WHOLE_ID.test(asked)) return asked;
+  const list = (await newestFirst()).map((one) => ({ id: one.id, about: aboutOf(one) }));
+  return chosenId(asked, list, () => new RequestError(code, asked, noneText(kind, asked)));
+}
+
+/** The project of operations that need one. @throws UsageError */
+export async function projectMeant({ client, project, url }: AtService): Promise<string> {
+  if (project !== undefined) return project;
+  const { projects } = await client.call("projects.list", {});
+  const [only, ...others] = projects;
+  if (only === undefined) throw new UsageError(`the service at ${url} has no project`);
+  if (others.length === 0) return only.name;
+  throw new UsageError(
+    `the service at ${url} has several projects: name one with --project: ${projects.map(({ name }) => name).join(", ")}`,
+  );
+}

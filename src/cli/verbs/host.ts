@@ -1,0 +1,31 @@
+import type { Frame } from "./frame.ts";
+import { json } from "./options.ts";
+
+export function addLogin({ does, terminal, verb }: Frame): void {
+  verb("login")
+    .option("--name <name>", "call it so in --host and in corral context (the name of the host)")
+    .option("--plain-http", "send the token to http: at another machine, where others on the way can read it")
+    .addHelpText("after", LOGIN_HELP)
+    .action(does(async (url, options) => (await import("../host/login.ts")).loginVerb(url, options, terminal)));
+}
+
+const LOGIN_HELP = `
+The token is read from standard input, as in
+\`corral login https://HOST < token\`, or asked for at a
+terminal. It is kept in a file that only you can read. From
+then on commands go to this service; --host local before a
+verb is this machine.`;
+
+export function addContext({ does, group, terminal }: Frame): void {
+  const context = group("context");
+  context
+    .verb("ls", "List the services that you logged in to, and which one is in use.", { isDefault: true })
+    .addOption(json())
+    .action(does(async (options) => (await import("../host/login.ts")).listContextsVerb(options, terminal)));
+  context
+    .verb("use <name>", "Send commands to this service from now on; local is this machine.")
+    .action(does(async (name) => (await import("../host/login.ts")).useContextVerb(name, terminal)));
+  context
+    .verb("rm <name>", "Forget a service and its token.")
+    .action(does(async (name) => (await import("../host/login.ts")).removeContextVerb(name, terminal)));
+}
