@@ -52,7 +52,7 @@ export interface ServiceOptions {
   readonly log: Log;
   /** Make a token for the page, which ends with the service. */
   readonly withPageToken: boolean;
-  /** Is told of questions that wait. */
+  /** Is told of questions that wait, and of ends of runs and fleets. */
   readonly webhook?: WebhookOptions;
 }
 
@@ -97,11 +97,21 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     { path: env.HOME ?? homedir(), name: "~" },
   ]);
   const webhook = machine.webhook === undefined ? null : new Webhook(machine.webhook, { log, over: over.signal });
-  const runs = new StartedRuns(logs, log, over.signal, hide);
+  const runs = new StartedRuns({
+    logs,
+    log,
+    over: over.signal,
+    hide,
+    onEnded({ run, worker, status, exitCode, durationMs, changeset }, project) {
+      const data = { project, run, worker, status, exitCode, durationMs, changeset: changeset?.id ?? null };
+      void webhook?.tell({ type: "run.ended", data });
+    },
+  });
   const opened = named.map(([name, dir]) => {
     const onWaiting = (approval: string, { worker, run, root, operations }: Question, timeoutMs: number): void => {
       log.info({ project: name, question: approval }, "a question waits");
-      void webhook?.tell({ approval, project: name, worker, run, root, operations, timeoutMs });
+      const data = { approval, project: name, worker, run, root, operations, timeoutMs };
+      void webhook?.tell({ type: "question.waiting", data });
     };
     const emit = (event: RunEvent, of: MeasuredProject): void => {
       runs.see(event);
@@ -117,7 +127,17 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const changesets = opening.use(
     await Changesets.open(stateDir, env, () => log.info("an interrupted application was finished")),
   );
-  const fleets = new ServiceFleets({ logs, record: new FleetRecord(stateDir), log, metrics, hide, over: over.signal });
+  const fleets = new ServiceFleets({
+    logs,
+    record: new FleetRecord(stateDir),
+    log,
+    metrics,
+    hide,
+    over: over.signal,
+    onEnded({ fleet, state, items, done, byStatus, durationMs }, of) {
+      void webhook?.tell({ type: "fleet.ended", data: { ...of, fleet, state, items, done, byStatus, durationMs } });
+    },
+  });
   const sessions = new OpenSessions(log, over.signal);
   // Their files are on this machine, and no queue has their fleets.
   const local = { stateDir, engineEnv: { ...env, CORRAL_QUEUE: "" } };

@@ -5,7 +5,7 @@ import { afterEach, expect, it } from "vitest";
 import { Webhook, type WebhookOptions } from "../../src/serve/work/webhook.ts";
 
 const key = Buffer.from("k".repeat(32));
-const question = {
+const data = {
   approval: "0123456789ab",
   project: "desk",
   worker: "clerk",
@@ -14,6 +14,17 @@ const question = {
   operations: ["write"],
   timeoutMs: 300_000,
 };
+const question = { type: "question.waiting", data } as const;
+const ended = {
+  project: "desk",
+  run: "r1",
+  worker: "clerk",
+  status: "failed",
+  exitCode: 3,
+  durationMs: 5,
+  changeset: null,
+};
+const end = { type: "run.ended", data: ended } as const;
 
 interface Received {
   readonly headers: IncomingMessage["headers"];
@@ -53,7 +64,7 @@ it("is told of a question once, with a signature over its id, its time and its b
   const [one] = received;
   expect(received).toHaveLength(1);
   expect(warnings).toEqual([]);
-  expect(JSON.parse(one?.body ?? "")).toMatchObject({ type: "question.waiting", data: question });
+  expect(JSON.parse(one?.body ?? "")).toMatchObject(question);
   const { "webhook-id": id, "webhook-timestamp": at, "webhook-signature": signature } = one?.headers ?? {};
   const signed = createHmac("sha256", key).update(`${id}.${at}.${one?.body}`).digest("base64");
   expect(signature).toBe(`v1,${signed}`);
@@ -86,4 +97,18 @@ it("holds no question up: of very many the newest are left out, and what is stop
   expect(JSON.stringify(warnings)).toContain("behind");
   await new Webhook(options, { ...how, over: AbortSignal.abort() }).tell(question);
   expect(received).toHaveLength(100);
+});
+
+it("is told of ends too, which leave room for questions however many they are", async () => {
+  const [options, received] = await receiver([200]);
+  const { how, warnings } = reporting();
+  const hook = new Webhook(options, how);
+  await Promise.all([...Array.from({ length: 60 }, () => hook.tell(end)), hook.tell(question)]);
+  const types = received.map(({ body }) => JSON.parse(body).type);
+  expect([
+    types.filter((type) => type === "run.ended").length,
+    types.filter((type) => type === "question.waiting").length,
+  ]).toEqual([50, 1]);
+  expect(warnings).toHaveLength(10);
+  expect(JSON.parse(received[0]?.body ?? "").data).toEqual(ended);
 });

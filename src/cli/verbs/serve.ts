@@ -12,7 +12,10 @@ export function addServe({ does, group, terminal }: Frame): void {
       repeatable("--host <name>", "answer requests for this name too, or for https://NAME[:PORT] of a proxy in front"),
     )
     .addOption(driver())
-    .option("--webhook <url>", "post to it when a question waits; the signature is of the key in --webhook-key-file")
+    .option(
+      "--webhook <url>",
+      "post to it when a question waits, and when a run or fleet ends; --webhook-key-file has the key of the signature",
+    )
     .option("--webhook-key-file <file>", "sign with this key: one line of at least 32 characters")
     .option("--token-file <file>", "use the admin token in this file; print no token")
     .addOption(new Option("--log-level <level>", "log this much").choices(LEVELS).default("info"))

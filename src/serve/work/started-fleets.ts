@@ -28,6 +28,8 @@ interface ServiceFleetParts {
   readonly metrics: Metrics;
   readonly over: AbortSignal;
   readonly hide: HidePaths;
+  /** `of`: the name of its project, and its worker. */
+  readonly onEnded: (summary: FleetSummary, of: { readonly project: string; readonly worker: string }) => void;
 }
 
 /** The fleets that the service runs. One that it does not end is continued by the next service. */
@@ -39,10 +41,12 @@ export class ServiceFleets implements Fleets {
   readonly #over: AbortSignal;
   readonly #running = new Map<string, Promise<void>>();
   readonly #hide: HidePaths;
+  readonly #onEnded: ServiceFleetParts["onEnded"];
   #count = 0;
 
-  constructor({ logs, record, log, metrics, hide, over }: ServiceFleetParts) {
+  constructor({ logs, record, log, metrics, hide, over, onEnded }: ServiceFleetParts) {
     this.#hide = hide;
+    this.#onEnded = onEnded;
     this.#logs = logs;
     this.#record = record;
     this.#log = log;
@@ -136,6 +140,7 @@ export class ServiceFleets implements Fleets {
         }
       });
       this.#log.info({ project: project.name, fleet: id, state: summary.state }, "fleet ended");
+      if (!this.#over.aborted) this.#onEnded(summary, { project: project.name, worker });
     } finally {
       await Promise.allSettled(recorded);
       (events as EventLog | null)?.end();

@@ -70,6 +70,15 @@ interface Followed {
   readonly events: RunEvents;
 }
 
+interface RunParts {
+  readonly logs: EventLogs;
+  readonly log: Log;
+  readonly over: AbortSignal;
+  readonly hide: HidePaths;
+  /** `project`: its name. */
+  readonly onEnded?: (result: RunResult, project: string) => void;
+}
+
 /** The runs that the service has started and that have not ended. */
 export class StartedRuns implements Runs {
   readonly #logs: EventLogs;
@@ -78,10 +87,12 @@ export class StartedRuns implements Runs {
   readonly #running = new Map<string, Promise<void>>();
   readonly #over: AbortSignal;
   readonly #hide: HidePaths;
+  readonly #onEnded: (result: RunResult, project: string) => void;
   #count = 0;
 
-  constructor(logs: EventLogs, log: Log, over: AbortSignal, hide: HidePaths) {
+  constructor({ logs, log, over, hide, onEnded = () => {} }: RunParts) {
     this.#hide = hide;
+    this.#onEnded = onEnded;
     this.#logs = logs;
     this.#log = log;
     this.#over = over;
@@ -132,7 +143,7 @@ export class StartedRuns implements Runs {
       begun.resolve(run);
     };
     const done = this.#run(order, onBegun).then(
-      (result) => this.#end(result),
+      (result) => this.#end(result, order.project.name),
       (error: Error) => {
         begun.reject(error);
         if (id !== null) this.#fail(id, error);
@@ -176,11 +187,12 @@ export class StartedRuns implements Runs {
     });
   }
 
-  #end(result: RunResult): void {
+  #end(result: RunResult, project: string): void {
     const { run, worker, status, durationMs } = result;
     this.#followed.get(run)?.log.end(JSON.stringify(result));
     this.#followed.delete(run);
     this.#log.info({ run, worker, status, durationMs: Math.round(durationMs) }, "run ended");
+    this.#onEnded(result, project);
   }
 
   /** Only for a bug, or a host that fails. */
