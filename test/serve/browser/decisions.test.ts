@@ -138,6 +138,51 @@ describe.skipIf(NO_CHROMIUM)(`decisions in the page${NO_CHROMIUM ? ` (${NO_CHROM
     expect(await reader.page.getByText("Run it").count()).toBe(0);
   });
 
+  it("are asked for by a notification of the browser while the page is not seen", async () => {
+    await using tab = await signedIn(browser, service);
+    const { page, context } = tab;
+    await context.grantPermissions(["notifications"]);
+    // The browser's own, which also notes what it was told; and a page behind others, which no test can put there.
+    await page.addInitScript(`{
+      const Own = Notification;
+      globalThis.told = [];
+      globalThis.Notification = class extends Own {
+        constructor(title, options) {
+          super(title, options);
+          told.push({ title, ...options, notification: this });
+        }
+      };
+    }`);
+    await page.clock.install();
+    await tab.anew();
+    const told = (): Promise<{ title: string; body: string; tag: string }[]> =>
+      page.evaluate("told.map(({ title, body, tag }) => ({ title, body, tag }))");
+    await page.getByRole("button", { name: /otif/ }).click();
+    await page.getByRole("button", { name: /otif/, pressed: true }).waitFor();
+    const hide = (isHidden: boolean): Promise<unknown> =>
+      page.evaluate(`Object.defineProperty(document, "hidden", { get: () => ${isHidden}, configurable: true }); null`);
+    await hide(true);
+    const run = await started("asks");
+    await expect.poll(waiting).toHaveLength(1);
+    const [{ id = "" } = {}] = await waiting();
+    const forwarded = async (): Promise<number> => {
+      await page.clock.runFor(11_000);
+      return (await told()).length;
+    };
+    await expect.poll(forwarded).toBe(1);
+    const [{ title, body, tag } = { title: "", body: "", tag: "" }] = await told();
+    expect([title, tag]).toEqual(["Corral: a question waits", `corral-${id}`]);
+    // Names alone: the system shows it outside of the page.
+    expect(body).toMatch(/^asks of \S+ asks\.$/);
+    // Once for a question.
+    await forwarded();
+    expect(await told()).toHaveLength(1);
+    await page.evaluate("told[0].notification.onclick(); null");
+    await hide(false);
+    await page.getByRole("heading", { name: /asks asks to write/ }).waitFor();
+    await service.ask("DELETE", `/v1/runs/${run}`);
+  });
+
   it("that another made first are not made again: the page says who was faster", async () => {
     const run = await started("asks");
     await expect.poll(waiting).toHaveLength(1);

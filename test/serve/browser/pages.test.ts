@@ -171,6 +171,9 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     const row = page.getByRole("table", { name: "Fleets" }).getByRole("row").filter({ hasText: ended });
     expect(await row.locator(".badge").textContent()).toContain("done, with failures");
     expect(await row.locator(".badge-good").count()).toBe(0);
+    expect(await row.locator("progress.with-failures").count()).toBe(1);
+    const sound = page.getByRole("row").filter({ has: page.locator("progress:not(.with-failures)") });
+    expect(await sound.filter({ hasText: "failed" }).count()).toBe(0);
     await expect.poll(async () => (await service.ask("GET", `/v1/fleets/${fleet}`)).json.state).toBe("done");
     await shown.go("#/changesets");
     const changes = page.getByRole("table", { name: "Changesets" }).getByRole("row").filter({ hasText: "letter 1" });
@@ -185,6 +188,48 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     const retry = touched.page.getByRole("button", { name: /failed item/ });
     await retry.waitFor();
     expect((await retry.boundingBox())?.height).toBeGreaterThanOrEqual(44);
+    const hints = async ({ page, go }: TestPage): Promise<number> => {
+      await go(`#/changesets/${run}`);
+      await page.getByRole("button", { name: /Apply/ }).first().waitFor();
+      return await page.locator("main kbd:visible").count();
+    };
+    expect(await hints(touched)).toBe(0);
+    await shown.anew();
+    expect(await hints(shown)).toBeGreaterThan(0);
+  });
+
+  it("has the same columns in the tables of all projects", async () => {
+    await shown.anew();
+    const { page } = shown;
+    // A second project is not made for this: only answers are changed.
+    await page.route("**/v1/projects", async (route) => {
+      const answer = await (await route.fetch()).json();
+      await route.fulfill({
+        json: { ...answer, projects: [...answer.projects, { ...answer.projects[0], name: "other" }] },
+      });
+    });
+    await page.route("**/v1/projects/other/workers", async (route) => {
+      const url = route
+        .request()
+        .url()
+        .replace("/other/", `/${encodeURIComponent(name)}/`);
+      const { workers, ...answer } = await (await route.fetch({ url })).json();
+      const long = {
+        ...workers[0],
+        description: "A much longer text than those of the first project have. ".repeat(4),
+      };
+      await route.fulfill({ json: { ...answer, workers: [long] } });
+    });
+    await shown.go("#/workers");
+    const tables = page.getByRole("table", { name: /^Workers of / });
+    await expect.poll(() => tables.count()).toBe(2);
+    const starts = async (at: number): Promise<number[]> => {
+      const heads = await tables.nth(at).getByRole("columnheader").all();
+      return await Promise.all(heads.map(async (head) => Math.round((await head.boundingBox())?.x ?? -1)));
+    };
+    expect((await starts(0)).length).toBeGreaterThan(2);
+    expect(await starts(1)).toEqual(await starts(0));
+    await page.unrouteAll();
   });
 
   it("shows an item with what it printed, and is used by keyboard alone", async () => {
