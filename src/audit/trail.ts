@@ -1,8 +1,10 @@
 import type { KeyObject } from "node:crypto";
 import fs, { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { hasCode } from "../platform/errno.ts";
+import { fullText, isDiskFull } from "../platform/full-disk.ts";
 import { openRegular, openRegularNow } from "../platform/write-file.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
@@ -158,9 +160,9 @@ export class TrailFile implements AuditTrail, AsyncDisposable {
       } catch (error) {
         await this.#lock.close().catch(() => {});
         this.#isMade = false;
-        const refusal = new AuditTrailError(`the audit trail cannot be written: ${(error as Error).message}`, {
-          cause: error,
-        });
+        const { message } = error as Error;
+        const why = isDiskFull(error) ? `${fullText(dirname(this.#options.place.trail))} (${message})` : message;
+        const refusal = new AuditTrailError(`the audit trail cannot be written: ${why}`, { cause: error });
         for (const { failed } of batch) failed(refusal);
       }
     }

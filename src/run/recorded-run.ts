@@ -1,3 +1,5 @@
+import { tmpdir } from "node:os";
+import { dirname } from "node:path";
 import type { Approver } from "../approval/approver.ts";
 import { type AuditedRun, type AuditRecord, networkUsed } from "../audit/records.ts";
 import type { AuditTrail } from "../audit/trail.ts";
@@ -7,11 +9,13 @@ import { grantedMounts, type Plan } from "../isolation/plan/plan.ts";
 import type { CellExit } from "../isolation/port/cell.ts";
 import { EngineTrouble } from "../isolation/port/driver.ts";
 import { planHash } from "../isolation/port/labels.ts";
+import { engineData } from "../isolation/sources/refused-sources.ts";
 import { parseJson } from "../json/parse-json.ts";
 import { isHostTrouble } from "../platform/errno.ts";
+import { DiskFull, fullPlace, fullText, isDiskFull } from "../platform/full-disk.ts";
 import type { Masking } from "../secrets/read-secret.ts";
 import { formatBytes, formatDuration } from "../text/amounts.ts";
-import type { BegunRun, Records, RunEnvironment, RunHistory } from "./model/environment.ts";
+import type { BegunRun, CellHost, Records, RunEnvironment, RunHistory } from "./model/environment.ts";
 import type { Emit, RunEvent } from "./model/events.ts";
 import { type BoundedOutput, identityOf, type Job, outputError, type SchemaChecks } from "./model/job.ts";
 import {
@@ -28,7 +32,7 @@ import {
  * Runs a job by `act`, and reports it from its request to its end. Every outcome is a result, also a failure of the engine
  * and a cancellation. It rejects only for a bug, which is then the caller's to report; the run is recorded as lost.
  */
-export async function recordedRun(job: Job, env: Records, act: () => Promise<RunResult>): Promise<RunResult> {
+export async function recordedRun(job: Job, env: Recording, act: () => Promise<RunResult>): Promise<RunResult> {
   env.emit({ type: "requested", ...identityOf(job) });
   const requestedAt = env.now();
   const outcome = await outcomeOf(job, env, act).catch((error: unknown) => {
@@ -42,7 +46,20 @@ export async function recordedRun(job: Job, env: Records, act: () => Promise<Run
   return result;
 }
 
-async function outcomeOf(job: Job, env: Records, act: () => Promise<RunResult>): Promise<RunResult> {
+type Recording = Records & Pick<CellHost, "ownerDir" | "refusedSources">;
+
+/** Why runs fail now whatever they do, with the folder and what to do; null: there is room where Corral, its Engine and these places are. */
+export function fullDisk(
+  written: readonly string[],
+  { ownerDir, refusedSources }: Pick<CellHost, "ownerDir" | "refusedSources">,
+): string | null {
+  // The directory of this process is two below that of all state, which has a name that users know.
+  const stateDir = dirname(dirname(ownerDir));
+  const place = fullPlace([...written, stateDir, tmpdir(), ...engineData(refusedSources)]);
+  return place === null ? null : fullText(place);
+}
+
+async function outcomeOf(job: Job, env: Recording, act: () => Promise<RunResult>): Promise<RunResult> {
   const unstarted = (status: "cancelled" | "lost", code: string, message: string): RunResult =>
     unstartedResult({ run: job.run, worker: job.worker.name }, status, { code, message });
   try {
@@ -54,7 +71,9 @@ async function outcomeOf(job: Job, env: Records, act: () => Promise<RunResult>):
       return unstarted("cancelled", "CANCELLED", "The run was cancelled before its worker began.");
     const isHosts = isHostTrouble(error);
     if (!isHosts && !(error instanceof EngineTrouble)) throw error;
-    env.emit({ type: "trouble", ...identityOf(job), detail: error.message });
+    // The system names no path of a file that was already open.
+    const full = isDiskFull(error) && !(error instanceof DiskFull) ? fullDisk([], env) : null;
+    env.emit({ type: "trouble", ...identityOf(job), detail: full ?? error.message });
     if (isHosts) {
       const message = `The host failed (${error.code}), not the worker. Free what it lacks, then run it again.`;
       return unstarted("lost", "HOST_TROUBLE", message);

@@ -1,14 +1,12 @@
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import PQueue from "p-queue";
 import { BlobRefused, type BlobStore } from "../../blobs/blob.ts";
 import { type FetchedFile, FetchedFiles } from "../../blobs/fetched-files.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
-import { engineData } from "../../isolation/sources/refused-sources.ts";
 import { bugText } from "../../platform/errno.ts";
-import { fullPlace, fullText } from "../../platform/full-disk.ts";
 import { type Attachment, type Job, newRunId } from "../../run/model/job.ts";
 import { brokenResult, type RunResult, UnfinishedChanges, unstartedResult } from "../../run/model/result.ts";
+import { fullDisk } from "../../run/recorded-run.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { itemJob } from "../items/item-job.ts";
@@ -358,10 +356,12 @@ export class ItemsHere {
     const cacheKey = result.status === "succeeded" ? await entry?.keyAfter() : null;
     const more = { cacheKey: cacheKey ?? null, streams: ran };
     if (!effects.hasBegun) return await this.#settle(claimed, result, more);
+    const full = this.#fullDisk();
     await this.#recorder.record(claimed, this.#recorder.unretried(claimed, result), more, {
       hasBegun: true,
       urgency: this.room.urgency,
     });
+    if (full !== null) this.#loop.drain(full);
   }
 
   async #reading<T>(key: string, read: Promise<T>): Promise<T> {
@@ -394,8 +394,8 @@ export class ItemsHere {
   async #settle(claimed: ClaimedItem, result: ItemResult, more: Omit<Settlement, "result">): Promise<void> {
     const { status, error } = result;
     // The machine has no more of something that all items need: the next item would fail as well.
-    const full = isFailure(status) ? this.#fullDisk() : null;
-    if (full !== null) return await this.#giveUpAndDrain(claimed, full);
+    const full = status === "cached" ? null : this.#fullDisk();
+    if (full !== null && isFailure(status)) return await this.#giveUpAndDrain(claimed, full);
     if (error?.code === "HOST_TROUBLE") return await this.#giveUpAndDrain(claimed, error.message);
     if (await this.#recorder.retried(claimed, result)) return;
     if (error?.code === "INTERNAL") {
@@ -406,14 +406,15 @@ export class ItemsHere {
     if (status === "lost" && !(await this.#engineAnswers()))
       return await this.#giveUpAndDrain(claimed, "the container engine does not answer");
     await this.#recorder.record(claimed, result, more, { hasBegun: false, urgency: this.room.urgency });
+    // A program may say nothing of what it could not write: its successors do not begin.
+    if (full !== null) this.#loop.drain(full);
   }
 
   /** Why items fail now whatever they are, with what to do; null: where Corral and items write is room. */
   #fullDisk(): string | null {
-    const { ownerDir, refusedSources } = this.#fleet.job.env;
-    const written = this.#fleet.job.sandbox.mounts.filter(({ mode }) => mode === "rw").map(({ host }) => host);
-    const place = fullPlace([...written, ownerDir, tmpdir(), ...engineData(refusedSources)]);
-    return place === null ? null : fullText(place);
+    const { env, sandbox } = this.#fleet.job;
+    const written = sandbox.mounts.filter(({ mode }) => mode === "rw").map(({ host }) => host);
+    return fullDisk(written, env);
   }
 
   async #giveUpAndDrain(claimed: ClaimedItem, why: string): Promise<void> {
