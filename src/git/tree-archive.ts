@@ -240,10 +240,7 @@ async function repositoryAt(cwd: string): Promise<string> {
 }
 
 async function exists(path: string): Promise<boolean> {
-  return await lstat(path).then(
-    () => true,
-    () => false,
-  );
+  return (await lstat(path).catch(() => null)) !== null;
 }
 
 async function isFolder(path: string): Promise<boolean> {

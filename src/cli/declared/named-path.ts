@@ -15,8 +15,5 @@ export async function namedPath(
 }
 
 async function exists(path: string): Promise<boolean> {
-  return await lstat(path).then(
-    () => true,
-    () => false,
-  );
+  return (await lstat(path).catch(() => null)) !== null;
 }
