@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -5,54 +6,29 @@ import type { SQLInputValue } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FleetSpec, ItemRequest, ItemResult, Reviewed } from "../model/item.ts";
 import type { FleetQueue, Taken } from "../model/queue.ts";
-import type {
-  DeclaredOutput,
-  FencedItem,
-  FleetState,
-  FleetStore,
-  LoadedItems,
-  LoadOptions,
-  LoadProblem,
-  TakenOver,
+import {
+  type FencedItem,
+  type FleetState,
+  type FleetStore,
+  type LoadedItems,
+  type LoadOptions,
+  type TakenOver,
+  unknownFleet,
+  whyNotTaken,
 } from "../model/store.ts";
 import { SQLITE } from "../stored/dialects.ts";
 import { FleetReads } from "../stored/fleet-reads.ts";
 import { GroupCommit } from "../stored/group-commit.ts";
-import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
-import { type FleetRow, outputKey, pathOf, reviewedResult } from "../stored/rows.ts";
+import { endOf, recordOf, reviewedResult } from "../stored/rows.ts";
 import { commitToJournal, Database, type JournalWrite, migrate } from "./database.ts";
-import {
-  createFleet,
-  deleteOutputs,
-  discardLoading,
-  endCacheKeys,
-  endFleet,
-  fleetRow,
-  forgetEnded,
-  pauseFleet,
-  rowOf,
-  takeOverFleet,
-} from "./fleets.ts";
+import { applyingIn, discardLoading, fleetRow, forgetEnded, PAUSE_MS, rowOf } from "./fleets.ts";
 import { JournalQueue } from "./journal-queue.ts";
+import { loadItems } from "./load.ts";
 
 /** Items in one transaction; between two of them other processes can write. */
 const CHUNK = 2000;
-/** For other processes, because SQLite has no queue of waiting writers. */
-const PAUSE_MS = 1;
 /** Replaced results that are kept of each item, without what it printed. */
 const MAX_EARLIER = 5;
-
-/**
- * Queues all failed items of a fleet again. Their results stay until new attempts end, but no longer count. Returns the number
- * of items. If it is interrupted, the items of the last chunk on stay failed, and can be retried again.
- */
-async function retryFailed(db: Database, fleet: number): Promise<number> {
-  for (let retried = 0; ; await sleep(PAUSE_MS)) {
-    const some = db.transaction(() => retrySome(db, fleet));
-    if (some === 0) return retried;
-    retried += some;
-  }
-}
 
 function retrySome(db: Database, fleet: number): number {
   const failed = db.all<{ id: number; status: string; code: string }>(
@@ -131,7 +107,15 @@ export class FleetJournal extends FleetReads implements FleetStore {
   }
 
   async create(spec: FleetSpec): Promise<string> {
-    return createFleet(this.#db, spec, this.#options.self, this.#options.now());
+    const { self, now } = this.#options;
+    const name = randomBytes(6).toString("hex");
+    this.#db.durably(() =>
+      this.#db.run(
+        "INSERT INTO fleets (name, spec, state, owner, created_at) VALUES (?, ?, 'loading', ?, ?)",
+        ...[name, JSON.stringify(spec), self, now()],
+      ),
+    );
+    return name;
   }
 
   async load<Collisions>(
@@ -165,11 +149,35 @@ export class FleetJournal extends FleetReads implements FleetStore {
 
   async takeOver(fleet: string, { retries } = { retries: false }): Promise<TakenOver> {
     await this.#writes.flushed();
-    return takeOverFleet(this.#db, fleet, { ...this.#options, retries });
+    return this.#db.transaction((): TakenOver => {
+      const found = fleetRow(this.#db, fleet);
+      if (found === undefined) return unknownFleet(fleet);
+      const refusal = whyNotTaken(found, this.#options.isDead, retries);
+      if (refusal !== null) return refusal;
+      this.#db.run(
+        `UPDATE fleets SET owner = ?, why = iif(state = 'cancelled', why, NULL),
+           state = iif(state = 'cancelled', 'cancelled', 'running'), ended_at = NULL WHERE id = ?`,
+        ...[this.#options.self, found.id],
+      );
+      // At most as many as the dead owner ran at once.
+      const running = this.#db.all<FencedItem>(
+        `SELECT position AS "index", key, attempt, run, cell, owner FROM items
+         WHERE fleet = ? AND state = 'running' AND NOT EXISTS (SELECT 1 FROM intents WHERE item = items.id)
+         ORDER BY position`,
+        found.id,
+      );
+      const applying = applyingIn(this.#db, found.id);
+      return { ok: true, fleet: recordOf(rowOf(this.#db, fleet)), running, applying };
+    });
   }
 
   async retryFailed(fleet: string): Promise<number> {
-    return await retryFailed(this.#db, rowOf(this.#db, fleet).id);
+    const { id } = rowOf(this.#db, fleet);
+    for (let retried = 0; ; await sleep(PAUSE_MS)) {
+      const some = this.#db.transaction(() => retrySome(this.#db, id));
+      if (some === 0) return retried;
+      retried += some;
+    }
   }
 
   async fenced(fleet: string, { index, attempt }: FencedItem): Promise<Taken> {
@@ -178,22 +186,44 @@ export class FleetJournal extends FleetReads implements FleetStore {
 
   async pause(fleet: string, why: string): Promise<boolean> {
     await this.#writes.flushed();
-    return pauseFleet(this.#db, fleet, this.#options.self, why);
+    const changed = this.#db.durably(() =>
+      this.#db.run(
+        "UPDATE fleets SET state = 'paused', owner = NULL, why = ? WHERE name = ? AND state = 'running' AND owner = ?",
+        ...[why, fleet, this.#options.self],
+      ),
+    );
+    return changed === 1;
   }
 
   async end(fleet: string): Promise<FleetState | null> {
     await this.#writes.flushed();
-    return endFleet(this.#db, fleet, this.#options.self, this.#options.now());
+    const { self, now } = this.#options;
+    return this.#db.durably(() => {
+      const row = rowOf(this.#db, fleet);
+      const ended = endOf(row, self);
+      if (ended === null) return null;
+      this.#db.run("UPDATE fleets SET state = ?, owner = NULL, ended_at = ? WHERE id = ?", ended, now(), row.id);
+      return ended;
+    });
   }
 
-  async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
+  async endCacheKeys(fleet: string, { mark, valid }: Parameters<FleetStore["endCacheKeys"]>[1]): Promise<void> {
     await this.#writes.flushed();
-    endCacheKeys(this.#db, rowOf(this.#db, fleet).id, how);
+    this.#db.transaction(() =>
+      this.#db.run(
+        `UPDATE items SET cache_key = iif(?1, substr(cache_key, ?2), NULL)
+         WHERE fleet = ?3 AND state = 'done' AND status = 'succeeded' AND substr(cache_key, 1, ?4) = ?5`,
+        ...[valid ? 1 : 0, mark.length + 1, rowOf(this.#db, fleet).id, mark.length, mark],
+      ),
+    );
   }
 
   async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
     await this.#writes.flushed();
-    return recordReviewed(this.#db, items);
+    return this.#db.durably(() => {
+      for (const one of items) record(this.#db, one);
+      return items.filter((one) => isUnsettled(this.#db, one));
+    });
   }
 
   protected async flushed(): Promise<void> {
@@ -206,17 +236,6 @@ export class FleetJournal extends FleetReads implements FleetStore {
   }
 }
 
-/**
- * Records the decisions on items, all at once and on disk when it returns. An item that is no longer pending stays as it is, so
- * the same may be recorded twice. Returns those whose run is not settled yet.
- */
-function recordReviewed(db: Database, reviewed: readonly Reviewed[]): readonly Reviewed[] {
-  return db.durably(() => {
-    for (const one of reviewed) record(db, one);
-    return reviewed.filter((one) => isUnsettled(db, one));
-  });
-}
-
 function isUnsettled(db: Database, { fleet, item, run }: Reviewed): boolean {
   const row = db.get(
     `SELECT 1 FROM items JOIN fleets ON fleets.id = items.fleet
@@ -226,6 +245,7 @@ function isUnsettled(db: Database, { fleet, item, run }: Reviewed): boolean {
   return row !== undefined;
 }
 
+/** An item that is no longer pending stays as it is, so the same may be recorded twice. */
 function record(db: Database, { fleet, item, run, counts }: Reviewed): void {
   const row = db.get<{ id: number; fleet: number; code: string; json: string }>(
     `SELECT items.id, items.fleet, code, json FROM items JOIN fleets ON fleets.id = items.fleet
@@ -267,98 +287,4 @@ export async function throwawayStore(): Promise<AsyncDisposable & { readonly sto
     await remove();
     throw error;
   }
-}
-
-/**
- * Reads all items of a fleet into the journal, one batch in memory at a time, in ascending order of their index. The fleet
- * may run only when all items are loaded and do not collide. If loading fails, nothing is left of the fleet.
- */
-export async function loadItems<Collisions>(
-  db: Database,
-  name: string,
-  items: AsyncIterable<ItemRequest>,
-  { collisionsIn, signal }: LoadOptions<Collisions>,
-): Promise<LoadedItems<Collisions>> {
-  const fleet = rowOf(db, name);
-  if (fleet.state !== "loading") throw new Error(`fleet ${name} is already loaded: it is ${fleet.state}`);
-  try {
-    const problem =
-      (await insertAll(db, fleet, items, signal)) ?? collided(await collisionsIn(sortedOutputs(db, fleet.id)));
-    if (problem !== null) {
-      await discardLoading(db, name);
-      return { ok: false, problem };
-    }
-    await deleteOutputs(db, fleet.id);
-    return { ok: true, total: beginRunning(db, fleet) };
-  } catch (error) {
-    // The first error is reported. A fleet that could not be deleted stays `loading` and cannot run.
-    await discardLoading(db, name).catch(() => {});
-    throw error;
-  }
-}
-
-async function insertAll(
-  db: Database,
-  { id }: FleetRow,
-  items: AsyncIterable<ItemRequest>,
-  signal: AbortSignal | undefined,
-): Promise<LoadProblem<never> | null> {
-  for await (const batch of requestBatches(items, signal)) {
-    if (!batch.ok) return batch.problem;
-    const duplicate = insert(db, id, batch.rows);
-    if (duplicate !== null) return duplicate;
-    await sleep(PAUSE_MS);
-  }
-  return null;
-}
-
-/** Null if the whole batch was inserted; otherwise the problem, and nothing was inserted. */
-function insert(db: Database, fleet: number, batch: readonly RequestRow[]): LoadProblem<never> | null {
-  return db.transaction(() => {
-    for (const { request, json } of batch) {
-      const item = db.get<{ id: number }>(
-        "INSERT INTO items (fleet, position, key) VALUES (?, ?, ?) ON CONFLICT (fleet, key) DO NOTHING RETURNING id",
-        fleet,
-        request.index,
-        request.key,
-      );
-      if (item === undefined) return duplicateOf(db, fleet, request);
-      db.run("INSERT INTO requests (item, json) VALUES (?, ?)", item.id, json);
-      for (const path of request.allowWrite ?? [])
-        db.run("INSERT INTO outputs (fleet, path, item) VALUES (?, ?, ?)", fleet, outputKey(path), item.id);
-    }
-    db.run("UPDATE fleets SET total = total + ? WHERE id = ?", batch.length, fleet);
-    return null;
-  });
-}
-
-function duplicateOf(db: Database, fleet: number, { key, place }: ItemRequest): LoadProblem<never> {
-  const first = db.get<{ json: string }>(
-    "SELECT json FROM requests WHERE item = (SELECT id FROM items WHERE fleet = ? AND key = ?)",
-    fleet,
-    key,
-  );
-  return duplicateKey(first?.json, { key, place });
-}
-
-/** Makes the fleet ready to run. It is on disk with all of its items when this returns. */
-function beginRunning(db: Database, { id, name, owner }: FleetRow): number {
-  return db.durably(() => {
-    const began = db.run(
-      "UPDATE fleets SET state = 'running' WHERE id = ? AND state = 'loading' AND owner IS ?",
-      id,
-      owner,
-    );
-    if (began === 0) throw new Error(`fleet ${name} was removed while its items were loaded`);
-    return rowOf(db, name).total;
-  });
-}
-
-/** All paths that a fleet's items may write, sorted by components. SQLite sorts large sets on disk. */
-async function* sortedOutputs(db: Database, fleet: number): AsyncGenerator<DeclaredOutput, void, undefined> {
-  const rows = db.each<{ path: Uint8Array; key: string }>(
-    "SELECT path, key FROM outputs JOIN items ON items.id = outputs.item WHERE outputs.fleet = ? ORDER BY path, position",
-    fleet,
-  );
-  for (const { path, key } of rows) yield { path: pathOf(path), key };
 }

@@ -47,9 +47,15 @@ export interface FleetStore extends AsyncDisposable {
 
   /** The items of a fleet that this process loaded or took over. For other fleets it can only cancel and count. */
   queue(fleet: string): Promise<FleetQueue>;
-  /** Makes this process the owner of the fleet, if no living process is. `retries`: its failed items are to be retried in place, and it may be done. */
+  /**
+   * Makes this process the owner of the fleet, if no living process is: only one of two attempts at the same time succeeds. A cancelled fleet that
+   * has not ended stays cancelled, so that its owner can end it. `retries`: its failed items are to be retried in place, and it may be done.
+   */
   takeOver(fleet: string, how?: { readonly retries: boolean }): Promise<TakenOver>;
-  /** Queues the failed items of a fleet that this process took over, and returns their number. */
+  /**
+   * Queues the failed items of a fleet that this process took over, and returns their number. Their results stay until new attempts end, but no
+   * longer count. If it is interrupted, those that are left stay failed, and can be retried again.
+   */
   retryFailed(fleet: string): Promise<number>;
   /** Records that nothing is left of that attempt, so its item can be claimed again. */
   fenced(fleet: string, item: FencedItem): Promise<Taken>;

@@ -1,16 +1,9 @@
 import { randomBytes } from "node:crypto";
-import type { FleetSpec, ItemResult, Reviewed } from "../model/item.ts";
+import type { ItemResult, Reviewed } from "../model/item.ts";
 import { type ItemCounts, QueueError } from "../model/queue.ts";
-import {
-  type ApplyingItem,
-  type FencedItem,
-  type FleetState,
-  type TakenOver,
-  unknownFleet,
-  whyNotTaken,
-} from "../model/store.ts";
+import type { ApplyingItem } from "../model/store.ts";
 import { ACTIVE, POSTGRES, readStatement } from "../stored/dialects.ts";
-import { type ApplyingRow, applyingFrom, type FleetRow, itemCounts, recordOf, reviewedResult } from "../stored/rows.ts";
+import { type ApplyingRow, applyingFrom, type FleetRow, itemCounts, reviewedResult } from "../stored/rows.ts";
 import { type Scope, type Statements, tally } from "./connection.ts";
 
 const CHUNK = 5000;
@@ -87,27 +80,6 @@ export function newStoreOwner(process: string): string {
 
 const FLEETS = readStatement(POSTGRES, "fleets");
 
-/** Creates a fleet in the state `loading` and returns its id. */
-export async function createFleet({ db, project, self, now }: Scope, spec: FleetSpec): Promise<string> {
-  const name = randomBytes(6).toString("hex");
-  const machines = spec.machines ?? null;
-  await db.query(
-    `INSERT INTO corral.fleets (name, project, spec, state, owner, created_at, needs, priority, weight)
-     VALUES ($1, $2, $3, 'loading', $4, coalesce($5::bigint, corral.now_ms()), $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
-    [
-      name,
-      project,
-      JSON.stringify(spec),
-      self,
-      now(),
-      machines?.needs ?? null,
-      machines?.priority ?? 0,
-      machines?.weight ?? 1,
-    ],
-  );
-  return name;
-}
-
 export async function fleetRow({ project }: Scope, name: string, db: Statements): Promise<FleetRow | undefined> {
   return (await db.query<FleetRow>(`${FLEETS} AND f.name = $2`, [project, name]))[0];
 }
@@ -136,58 +108,11 @@ export async function countsOf({ db, project }: Scope, id: number): Promise<Item
   return itemCounts(row);
 }
 
-/** Records that no process runs the fleet until it is resumed. False if this process did not run it. */
-export async function pauseFleet({ db, project, self }: Scope, name: string, why: string): Promise<boolean> {
-  return await db.transaction(async (within, again) => {
-    const paused = await within.query(
-      `UPDATE corral.fleets SET state = 'paused', owner = NULL, why = $1, agreement = NULL
-       WHERE project = $2 AND name = $3 AND ((state = 'running' AND owner = $4) OR ($5 AND state = 'paused' AND why = $1))
-       RETURNING id`,
-      [why, project, name, self, again],
-    );
-    return paused.length === 1;
-  });
-}
-
-/**
- * Records the end of a fleet whose items have all ended: `done`, or `cancelled` if it was cancelled. Null if items are left,
- * or if another process runs it.
- */
-export async function endFleet(scope: Scope, name: string): Promise<FleetState | null> {
-  const { db, self, now } = scope;
-  return await db.transaction(async (within, again) => {
-    await within.query("SELECT 1 FROM corral.fleets WHERE name = $1 FOR UPDATE", [name]);
-    const row = await rowOf(scope, name, within);
-    const { id, owner, state, ended_at } = row;
-    const { queued, running } = itemCounts(row);
-    const ended = state === "cancelled" ? "cancelled" : "done";
-    if (again && owner === null && ended_at !== null) return ended;
-    if (owner !== self || queued + running > 0 || !["running", "cancelled"].includes(state)) return null;
-    await within.query(
-      `UPDATE corral.fleets SET state = $1, owner = NULL, agreement = NULL, ended_at = coalesce($2::bigint, corral.now_ms())
-       WHERE id = $3`,
-      [ended, now(), id],
-    );
-    return ended;
-  });
-}
-
-/**
- * Records the decisions on items, all at once. An item that is no longer pending stays as it is, so the same may be recorded twice.
- * Returns those whose run is not settled yet.
- */
-export async function recordReviewed(scope: Scope, reviewed: readonly Reviewed[]): Promise<readonly Reviewed[]> {
-  return await scope.db.transaction(async (within) => {
-    const unsettled: Reviewed[] = [];
-    for (const one of reviewed) {
-      await record(scope, within, one);
-      if (await isUnsettled(scope, within, one)) unsettled.push(one);
-    }
-    return unsettled;
-  });
-}
-
-async function isUnsettled({ project }: Scope, db: Statements, { fleet, item, run }: Reviewed): Promise<boolean> {
+export async function isUnsettled(
+  { project }: Scope,
+  db: Statements,
+  { fleet, item, run }: Reviewed,
+): Promise<boolean> {
   const rows = await db.query(
     `SELECT 1 FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
      WHERE f.project = $1 AND f.name = $2 AND i.position = $3 AND i.run = $4 AND i.${ACTIVE}`,
@@ -196,7 +121,12 @@ async function isUnsettled({ project }: Scope, db: Statements, { fleet, item, ru
   return rows.length > 0;
 }
 
-async function record({ project }: Scope, db: Statements, { fleet, item, run, counts }: Reviewed): Promise<void> {
+/** An item that is no longer pending stays as it is, so the same may be recorded twice. */
+export async function recordReview(
+  { project }: Scope,
+  db: Statements,
+  { fleet, item, run, counts }: Reviewed,
+): Promise<void> {
   const [row] = await db.query<{ fleet: number; code: string; json: string }>(
     `SELECT i.fleet, i.code, r.json FROM corral.items i JOIN corral.fleets f ON f.id = i.fleet
      JOIN corral.results r ON r.fleet = i.fleet AND r.position = i.position
@@ -223,47 +153,6 @@ async function record({ project }: Scope, db: Statements, { fleet, item, run, co
   await tally(db, row.fleet, status, code, 0, 1);
 }
 
-/**
- * Makes this process the owner of a fleet that no process runs, atomically, so that only one of two concurrent attempts succeeds.
- * A cancelled fleet that has not ended can be taken over too and stays cancelled, so that its owner can end it. What machines run
- * or delivered stays theirs. `retries`: failed items are to be retried. `check` throws
- * if items must not run again.
- */
-export async function takeOverFleet(
-  scope: Scope,
-  name: string,
-  retries: boolean,
-  check: (db: Statements, fleet: number) => Promise<void> = async () => {},
-): Promise<TakenOver> {
-  const { db, project, self } = scope;
-  return await db.transaction(async (within, again) => {
-    await within.query("SELECT 1 FROM corral.fleets WHERE project = $1 AND name = $2 FOR UPDATE", [project, name]);
-    const fleet = await fleetRow(scope, name, within);
-    if (fleet === undefined) return unknownFleet(name);
-    const hasEnded = fleet.owner === null ? false : await hasOwnerEnded(scope, within, fleet.owner);
-    const isFree = (owner: string): boolean => hasEnded || (again && owner === self);
-    const refusal = whyNotTaken(fleet, isFree, retries);
-    if (refusal !== null) return refusal;
-    // No item of a cancelled one runs.
-    if (fleet.state !== "cancelled") await check(within, fleet.id);
-    await within.query(
-      `UPDATE corral.fleets SET owner = $1, why = CASE WHEN state = 'cancelled' THEN why END, agreement = NULL,
-         state = CASE WHEN state = 'cancelled' THEN 'cancelled' ELSE 'running' END, ended_at = NULL WHERE id = $2`,
-      [self, fleet.id],
-    );
-    // At most as many as the dead owner ran at once.
-    const running = await within.query<FencedItem>(
-      `SELECT i.position AS "index", i.key, i.attempt, i.run, i.cell, i.owner FROM corral.items i
-       WHERE i.fleet = $1 AND i.state = 'running'
-         AND NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = i.owner AND p.is_machine)
-       ORDER BY i.position`,
-      [fleet.id],
-    );
-    const applying = await applyingIn(within, fleet.id);
-    return { ok: true, fleet: recordOf(await rowOf(scope, name, within)), running, applying };
-  });
-}
-
 /** On this machine its process counts; if that is not visible, its lease. */
 export async function hasOwnerEnded({ isDead, isAlive }: Scope, db: Statements, owner: string): Promise<boolean> {
   if (isDead(owner)) return true;
@@ -274,7 +163,8 @@ export async function hasOwnerEnded({ isDead, isAlive }: Scope, db: Statements, 
   return living.length === 0;
 }
 
-async function applyingIn(db: Statements, fleet: number): Promise<ApplyingItem[]> {
+/** Those whose owner died when their effect had begun. */
+export async function applyingIn(db: Statements, fleet: number): Promise<ApplyingItem[]> {
   const rows = await db.query<ApplyingRow>(
     `SELECT i.position AS "index", i.key, i.attempt, i.run, t.json, t.cache_key AS "cacheKey", t.is_printed AS printed,
        t.stdout, t.stderr, r.fields
@@ -283,16 +173,4 @@ async function applyingIn(db: Statements, fleet: number): Promise<ApplyingItem[]
     [fleet],
   );
   return rows.map(applyingFrom);
-}
-
-export async function endCacheKeys(
-  db: Statements,
-  fleet: number,
-  { mark, valid }: { readonly mark: string; readonly valid: boolean },
-): Promise<void> {
-  await db.query(
-    `UPDATE corral.items SET cache_key = CASE WHEN $1 THEN substr(cache_key, $2) END
-     WHERE fleet = $3 AND state = 'done' AND status = 'succeeded' AND starts_with(cache_key, $4)`,
-    [valid, mark.length + 1, fleet, mark],
-  );
 }

@@ -1,4 +1,4 @@
-import { createHmac } from "node:crypto";
+import { createHmac, randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { removeLines } from "../../state/live-dir.ts";
 import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
@@ -6,11 +6,20 @@ import { projectPaths } from "../../state/state-paths.ts";
 import { present } from "../../text/present.ts";
 import type { EarlierAttempt, FleetSpec, ItemRequest, ItemResult, Reviewed } from "../model/item.ts";
 import type { FleetQueue, Taken, WhileAway } from "../model/queue.ts";
-import type { FencedItem, FleetState, FleetStore, LoadedItems, LoadOptions, TakenOver } from "../model/store.ts";
+import {
+  type FencedItem,
+  type FleetState,
+  type FleetStore,
+  type LoadedItems,
+  type LoadOptions,
+  type TakenOver,
+  unknownFleet,
+  whyNotTaken,
+} from "../model/store.ts";
 import { POSTGRES } from "../stored/dialects.ts";
 import { FleetReads } from "../stored/fleet-reads.ts";
 import { GroupCommit } from "../stored/group-commit.ts";
-import { processOf } from "../stored/rows.ts";
+import { endOf, processOf, recordOf } from "../stored/rows.ts";
 import {
   type Connection,
   isOpenToOthers,
@@ -21,17 +30,15 @@ import {
   serverText,
 } from "./connection.ts";
 import {
-  createFleet,
+  applyingIn,
   discardLoading,
-  endCacheKeys,
-  endFleet,
   fleetRow,
   forgetEnded,
   hasOwnerEnded,
+  isUnsettled,
   newStoreOwner,
-  pauseFleet,
-  recordReviewed,
-  takeOverFleet,
+  recordReview,
+  rowOf,
 } from "./fleets.ts";
 import { loadItems } from "./load.ts";
 import { PERSISTENCE } from "./lost-connection.ts";
@@ -45,18 +52,6 @@ import { commitWrites, type Write } from "./writes.ts";
 const CHUNK = 200;
 /** Replaced results that are kept of each item, without what it printed. */
 const MAX_EARLIER = 5;
-
-/**
- * Queues all failed items of a fleet again. Their results stay until new attempts end, but no longer count. Returns the number
- * of items. If it is interrupted, the items of the last chunk on stay failed, and can be retried again.
- */
-async function retryFailed(db: Connection, fleet: number): Promise<number> {
-  for (let retried = 0; ; ) {
-    const some = await db.transaction((within) => retrySome(within, fleet));
-    if (some === 0) return retried;
-    retried += some;
-  }
-}
 
 interface FailedRow {
   readonly position: number;
@@ -185,7 +180,15 @@ export class PostgresStore extends FleetReads implements FleetStore {
 
   async create(spec: FleetSpec): Promise<string> {
     await this.#lease.begin();
-    return await createFleet(this.#scope, spec);
+    const { db, project, self, now } = this.#scope;
+    const name = randomBytes(6).toString("hex");
+    const { needs = null, priority = 0, weight = 1 } = spec.machines ?? {};
+    await db.query(
+      `INSERT INTO corral.fleets (name, project, spec, state, owner, created_at, needs, priority, weight)
+       VALUES ($1, $2, $3, 'loading', $4, coalesce($5::bigint, corral.now_ms()), $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
+      [name, project, JSON.stringify(spec), self, now(), needs, priority, weight],
+    );
+    return name;
   }
 
   async load<Collisions>(
@@ -232,17 +235,48 @@ export class PostgresStore extends FleetReads implements FleetStore {
     await this.#writes.flushed();
     await this.#lease.begin();
     const begun = this.#begun.again(fleet);
-    const taken = await takeOverFleet(this.#scope, fleet, retries, async (db, id) => await begun?.compare(db, id));
+    const { db, project, self } = this.#scope;
+    const taken = await db.transaction(async (within, again): Promise<TakenOver> => {
+      await within.query("SELECT 1 FROM corral.fleets WHERE project = $1 AND name = $2 FOR UPDATE", [project, fleet]);
+      const found = await fleetRow(this.#scope, fleet, within);
+      if (found === undefined) return unknownFleet(fleet);
+      const hasEnded = found.owner === null ? false : await hasOwnerEnded(this.#scope, within, found.owner);
+      const isFree = (owner: string): boolean => hasEnded || (again && owner === self);
+      const refusal = whyNotTaken(found, isFree, retries);
+      if (refusal !== null) return refusal;
+      // No item of a cancelled one runs.
+      if (found.state !== "cancelled") await begun?.compare(within, found.id);
+      await within.query(
+        `UPDATE corral.fleets SET owner = $1, why = CASE WHEN state = 'cancelled' THEN why END, agreement = NULL,
+           state = CASE WHEN state = 'cancelled' THEN 'cancelled' ELSE 'running' END, ended_at = NULL WHERE id = $2`,
+        [self, found.id],
+      );
+      // At most as many as the dead owner ran at once. What machines run or delivered stays theirs.
+      const running = await within.query<FencedItem>(
+        `SELECT i.position AS "index", i.key, i.attempt, i.run, i.cell, i.owner FROM corral.items i
+         WHERE i.fleet = $1 AND i.state = 'running'
+           AND NOT EXISTS (SELECT 1 FROM corral.processes p WHERE p.id = i.owner AND p.is_machine)
+         ORDER BY i.position`,
+        [found.id],
+      );
+      const applying = await applyingIn(within, found.id);
+      return { ok: true, fleet: recordOf(await rowOf(this.#scope, fleet, within)), running, applying };
+    });
     // Its owner may have died between the commit and its line.
     if (taken.ok) for (const { index, attempt, run } of taken.applying) await begun?.add({ index, attempt, run });
     return taken;
   }
 
   async retryFailed(fleet: string): Promise<number> {
+    const { db } = this.#scope;
     const id = await this.idOf(fleet);
-    const count = await retryFailed(this.#scope.db, id);
-    await this.#begun.of(fleet)?.compare(this.#scope.db, id);
-    return count;
+    for (let retried = 0; ; ) {
+      const some = await db.transaction((within) => retrySome(within, id));
+      retried += some;
+      if (some > 0) continue;
+      await this.#begun.of(fleet)?.compare(db, id);
+      return retried;
+    }
   }
 
   async fenced(fleet: string, { index, attempt }: FencedItem): Promise<Taken> {
@@ -251,17 +285,43 @@ export class PostgresStore extends FleetReads implements FleetStore {
 
   async pause(fleet: string, why: string): Promise<boolean> {
     await this.#writes.flushed();
-    return await pauseFleet(this.#scope, fleet, why);
+    const { db, project, self } = this.#scope;
+    return await db.transaction(async (within, again) => {
+      const paused = await within.query(
+        `UPDATE corral.fleets SET state = 'paused', owner = NULL, why = $1, agreement = NULL
+         WHERE project = $2 AND name = $3 AND ((state = 'running' AND owner = $4) OR ($5 AND state = 'paused' AND why = $1))
+         RETURNING id`,
+        [why, project, fleet, self, again],
+      );
+      return paused.length === 1;
+    });
   }
 
   async end(fleet: string): Promise<FleetState | null> {
     await this.#writes.flushed();
-    return await endFleet(this.#scope, fleet);
+    const { db, self, now } = this.#scope;
+    return await db.transaction(async (within, again) => {
+      await within.query("SELECT 1 FROM corral.fleets WHERE name = $1 FOR UPDATE", [fleet]);
+      const row = await rowOf(this.#scope, fleet, within);
+      if (again && row.owner === null && row.ended_at !== null) return row.state === "cancelled" ? "cancelled" : "done";
+      const ended = endOf(row, self);
+      if (ended === null) return null;
+      await within.query(
+        `UPDATE corral.fleets SET state = $1, owner = NULL, agreement = NULL, ended_at = coalesce($2::bigint, corral.now_ms())
+         WHERE id = $3`,
+        [ended, now(), row.id],
+      );
+      return ended;
+    });
   }
 
-  async endCacheKeys(fleet: string, how: { readonly mark: string; readonly valid: boolean }): Promise<void> {
+  async endCacheKeys(fleet: string, { mark, valid }: Parameters<FleetStore["endCacheKeys"]>[1]): Promise<void> {
     await this.#writes.flushed();
-    await endCacheKeys(this.#scope.db, await this.idOf(fleet), how);
+    await this.#scope.db.query(
+      `UPDATE corral.items SET cache_key = CASE WHEN $1 THEN substr(cache_key, $2) END
+       WHERE fleet = $3 AND state = 'done' AND status = 'succeeded' AND starts_with(cache_key, $4)`,
+      [valid, mark.length + 1, await this.idOf(fleet), mark],
+    );
   }
 
   override async *failed(fleet: string): AsyncGenerator<ItemRequest, void, undefined> {
@@ -273,7 +333,14 @@ export class PostgresStore extends FleetReads implements FleetStore {
 
   async reviewed(items: readonly Reviewed[]): Promise<readonly Reviewed[]> {
     await this.#writes.flushed();
-    return await recordReviewed(this.#scope, items);
+    return await this.#scope.db.transaction(async (within) => {
+      const unsettled: Reviewed[] = [];
+      for (const one of items) {
+        await recordReview(this.#scope, within, one);
+        if (await isUnsettled(this.#scope, within, one)) unsettled.push(one);
+      }
+      return unsettled;
+    });
   }
 
   protected async flushed(): Promise<void> {

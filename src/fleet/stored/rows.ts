@@ -23,6 +23,13 @@ export function itemCounts({ total, running, done, failed, pending }: FleetRow):
   return { total, queued: total - done - running, running, done, failed, pending };
 }
 
+/** How a fleet ends that this process runs; null: items are left, or another owner runs it. */
+export function endOf(row: FleetRow, self: string): "cancelled" | "done" | null {
+  const { queued, running } = itemCounts(row);
+  if (row.owner !== self || queued + running > 0 || !["running", "cancelled"].includes(row.state)) return null;
+  return row.state === "cancelled" ? "cancelled" : "done";
+}
+
 export function recordOf(row: FleetRow): FleetRecord {
   return {
     id: row.name,
