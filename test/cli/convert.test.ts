@@ -176,8 +176,15 @@ describe("corral convert", () => {
   });
 
   it("unpacks a mail to names that lead nowhere", async () => {
-    const { status, stderr } = await folder.corral(["convert", "--to", "parts", "in/letter.eml", "--out", "parts"]);
-    expect(status, stderr).toBe(0);
+    // An archive with nothing in it: of an empty result nothing is called done.
+    await writeFile(join(folder.dir, "empty.zip"), Buffer.concat([Buffer.from("PK\u0005\u0006"), Buffer.alloc(18)]));
+    const sources = ["in/letter.eml", "empty.zip"];
+    const { status, stderr } = await folder.corral(["convert", "--to", "parts", ...sources, "--out", "parts"]);
+    expect(status, stderr).toBe(1);
+    expect(linesOf(await words("parts/results.jsonl")).map(({ file, reason }) => [file, reason])).toEqual([
+      ["letter.eml", null],
+      ["empty.zip", "no parts"],
+    ]);
     const found = await readdir(join(folder.dir, "parts/letter.eml/parts"));
     expect(found.toSorted()).toEqual(["%2E.%5C..%5C.git%5Chooks%5Crun me", "message.txt"]);
   });

@@ -46,6 +46,7 @@ MAGIC = [
     (b"ustar", 257, "tar", "archive"),
     (b"\x7fELF", 0, "a program", "unknown"),
     (b"MZ", 0, "a program", "unknown"),
+    (b"\x97JB2\r\n\x1a\n", 0, "JBIG2", "unknown"),
     (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d", 0, "OneNote", "unknown"),
 ]
 
@@ -111,6 +112,11 @@ def tar_kind(head):
     if said and int(said[1], 8) == sum(block[:148]) + 8 * 32 + sum(block[156:]):
         return Kind("tar", "archive")
     return None
+
+
+def is_compound(path):
+    with open(path, "rb") as file:
+        return file.read(8) == ole.MAGIC
 
 
 def zip_kind(path):

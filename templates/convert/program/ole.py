@@ -87,6 +87,20 @@ class Ole:
             waiting += [left, right]
         return found
 
+    def streams(self):
+        """Each stream with the name of its storage; that of the root is empty."""
+        waiting, seen = [("", 0)], {0}
+        while waiting:
+            parent, storage = waiting.pop()
+            for name, at in self.children(storage):
+                if at in seen:
+                    continue
+                seen.add(at)
+                if self.is_storage(at):
+                    waiting.append((name, at))
+                else:
+                    yield parent, name, at
+
     def is_storage(self, entry):
         return self.entries[entry][1] == 1
 

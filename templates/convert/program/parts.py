@@ -22,6 +22,8 @@ def write_parts(work):
         from unpack import unpack
 
         names = [name for name, _ in unpack(work, path, folder)]
+    elif kinds.is_compound(path):
+        names = object_parts(work, path, folder)
     elif path != work.file:
         shutil.copyfile(path, os.path.join(folder, "content"))
         names = ["content"]
@@ -31,6 +33,8 @@ def write_parts(work):
         raise texts.unknown(work, path, kind)
     else:
         raise NotPossible("no parts", f"nothing is inside of {kind.name}")
+    if not names:
+        raise NotPossible("no parts", "no regular file is inside")
     for parent, folders, files in os.walk(folder):
         for name in folders:
             os.chmod(os.path.join(parent, name), 0o755)
@@ -79,3 +83,73 @@ def pdf_parts(work, path, folder):
     if not names:
         raise NotPossible("no parts", "nothing is attached to it")
     return names
+
+
+def object_parts(work, path, folder):
+    """What is embedded in an old office file: whole files, and objects of PowerPoint, which are compound files themselves."""
+    import ole
+    from unpack import place_for
+
+    names, seen = [], {}
+
+    def put(name, data):
+        work.take(len(data), files=1)
+        with open(place_for(folder, os.fsencode(name.replace("/", "\\")), seen), "wb") as file:
+            file.write(data)
+        names.append(name)
+
+    try:
+        compound = ole.Ole(path)
+        for parent, name, entry in compound.streams():
+            if name == "\x01Ole10Native":
+                packed = native_file(compound.stream(entry))
+                if packed:
+                    put(*packed)
+            elif parent and name in ("Package", "CONTENTS"):
+                data = compound.stream(entry)
+                if data:
+                    put(parent, data)
+            elif not parent and name == "PowerPoint Document":
+                for data in slides_objects(work, compound.stream(entry)):
+                    put("object", data)
+    except ole.Broken as why:
+        raise NotPossible("damaged", visible(why)) from None
+    if not names:
+        raise NotPossible("no parts", "no file is embedded in it")
+    return names
+
+
+def native_file(data):
+    """The name and the content of a file that was packed as an object; None: it has another form."""
+    try:
+        label, rest = data[6:].split(b"\0", 1)
+        source, rest = rest.split(b"\0", 1)
+        length = int.from_bytes(rest[4:8], "little")
+        rest = rest[8 + length :]
+        size = int.from_bytes(rest[:4], "little")
+    except ValueError:
+        return None
+    content = rest[4 : 4 + size]
+    name = (label or source.replace(b"\\", b"/").split(b"/")[-1]).decode("cp1252", "replace")
+    return (name, content) if content and len(content) == size else None
+
+
+def slides_objects(work, data):
+    """The compound files in the stream of a presentation."""
+    import zlib
+
+    at = 0
+    while at + 8 <= len(data):
+        instance, kind = int.from_bytes(data[at : at + 2], "little") >> 4, int.from_bytes(data[at + 2 : at + 4], "little")
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        content = data[at + 8 : at + 8 + size]
+        at += 8 + size
+        if kind != 0x1011:
+            continue
+        if instance != 1:
+            yield content
+            continue
+        try:
+            yield zlib.decompressobj().decompress(content[4:], work.bytes_left + 1)
+        except zlib.error as why:
+            work.note(f"left out an object: {why}")

@@ -13,7 +13,7 @@ ADVICE = "its text is in pictures: --ocr LANGUAGE, such as eng, reads it"
 def write_text(work):
     kind = kinds.kind_of(work.file)
     work.type = kind.name
-    count = 0
+    count, is_blank = 0, True
     with open(work.path("text.txt"), "wb") as out:
         for piece in text_of(work, work.file, kind, 0):
             data = piece.encode("utf-8", "replace")
@@ -21,6 +21,9 @@ def write_text(work):
             if count > MAX_TEXT:
                 raise NotPossible("too large", f"its text has more than {MAX_TEXT >> 20} MiB")
             out.write(data)
+            is_blank = is_blank and not piece.strip()
+    if is_blank:
+        raise NotPossible("no text", work.notes.pop() if work.notes else "no text is found in it")
     return {"files": ["text.txt"], "bytes": count}
 
 

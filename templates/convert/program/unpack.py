@@ -1,13 +1,16 @@
 """Archives and packed files, with bounds on files and bytes. libarchive reads them; 7z reads what it cannot, such as encrypted ones."""
 
+import contextlib
 import ctypes
 import locale
 import os
+import resource
 import stat
 
 from work import NotPossible, safe_name, visible
 
 CHUNK = 1 << 18
+HEADER_BYTES = 512 << 20
 FORMATS = "zip 7zip rar rar5 tar gnutar cpio cab lha iso9660 xar ar warc".split()
 FILTERS = ("gzip", "bzip2", "xz", "zstd", "lzma", "compress", "lz4", "lzip")
 #: Return values of libarchive.
@@ -33,11 +36,25 @@ def library():
     return lib
 
 
+@contextlib.contextmanager
+def at_most(count):
+    """More memory than this is not given meanwhile: a directory that leads back to itself would take all that the container has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as used:
+        now = int(used.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + count if hard == resource.RLIM_INFINITY else min(hard, now + count), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 class Archive:
     """Entries one after another. `packed`: one packed file in place of an archive."""
 
     def __init__(self, path, passwords=(), packed=None):
         self.lib = library()
+        self.needs = "no password of the file opens it" if passwords else "it needs a password: --password-file FILE"
         self.handle = ctypes.c_void_p(self.lib.archive_read_new())
         if packed:
             self._support(f"filter_{packed}")
@@ -64,14 +81,17 @@ class Archive:
     def fault(self):
         words = self.error()
         if any(word in words.lower() for word in ("passphrase", "encrypt", "password")):
-            return NotPossible("encrypted", words)
+            return NotPossible("encrypted", self.needs)
+        if "memory" in words.lower():
+            return NotPossible("bomb", "to read its directory needs more memory than its limit")
         return NotPossible("damaged", words)
 
     def entries(self):
         """Pairs of a name as bytes and what the entry is: a mode of stat."""
         entry = ctypes.c_void_p()
         while True:
-            status = self.lib.archive_read_next_header(self.handle, ctypes.byref(entry))
+            with at_most(HEADER_BYTES):
+                status = self.lib.archive_read_next_header(self.handle, ctypes.byref(entry))
             if status == EOF:
                 return
             if status < WARN:
