@@ -42,6 +42,9 @@ function filesOf(parts: readonly Part[]): readonly FailedFile[] {
   return [...modules].map(({ project, relativeModuleId }) => ({ project: project.name, file: relativeModuleId }));
 }
 
+/** Of one message: what a program printed is in some, and its first line seldom says why it failed. */
+const MAX_LINES = 8;
+
 interface Named {
   readonly name: string;
   readonly messages: readonly string[];
@@ -58,7 +61,7 @@ function print(what: string, all: readonly Named[]): void {
   if (all.length === 0) return;
   const lines = all.flatMap(({ name, messages }) => [
     `  ${name}`,
-    ...messages.map((message) => `    ${message.split("\n")[0]}`),
+    ...messages.flatMap((message) => message.split("\n", MAX_LINES).map((line) => `    ${line}`)),
   ]);
   process.stderr.write(`check: ${what} (${all.length}):\n${lines.join("\n")}\n`);
 }

@@ -80,12 +80,13 @@ export function settlingDelivered(blobs: BlobStore): SettleChanges {
 
 /** A process that waits for a person's decision can lose the fleet meanwhile: then the next owner decides on the same changes. */
 function whileOwned(into: ChangesetKeeper, queue: Pick<OwnedQueue, "confirm">): ChangesetKeeper {
+  // While the changes are held, since a process can be stopped between any two steps: then the next owner waits for it.
+  const confirm = (): Promise<void> => queue.confirm();
   return {
-    // While the changes are held, since a process can be stopped between any two steps: then the next owner waits for it.
-    keep: (changeset, state, reason) => into.keep(changeset, state, reason, () => queue.confirm()),
-    async apply(...applied) {
-      await queue.confirm();
-      return await into.apply(...applied);
+    keep: (changeset, state, reason) => into.keep(changeset, state, reason, confirm),
+    async apply(changeset, indexes, beginning) {
+      await confirm();
+      return await into.apply(changeset, indexes, beginning && { ...beginning, confirm });
     },
   };
 }

@@ -32,7 +32,8 @@ export function intoProject(
       const changes = changeset.changes.filter(({ index }) => indexes.has(index));
       const held = (reason: string) => changes.map((change): DecidedChange => ({ change, outcome: "held", reason }));
       if (beginning !== undefined) {
-        await kept(store, only(changeset, new Set([...indexes, ...beginning.refused])), "held");
+        const all = only(changeset, new Set([...indexes, ...beginning.refused]));
+        await kept(store, all, "held", null, beginning.confirm);
         await store.flush(changeset, indexes);
         const refused = await beginning.begin();
         if (refused !== null) {

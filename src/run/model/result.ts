@@ -231,6 +231,8 @@ export interface ChangesetKeeper {
 interface Beginning {
   /** The indexes of changes that are refused: they are kept too, so that the outcome of all can be reported later. */
   readonly refused: readonly number[];
+  /** Called before the changes are kept, while no other process can work on them: nothing is kept if it rejects. */
+  readonly confirm?: () => Promise<void>;
   /** Why nothing may be changed; null: it may. */
   readonly begin: () => Promise<NotBegun | null>;
 }

@@ -179,6 +179,20 @@ describe("a process that was stopped after it had begun to apply", () => {
     expect(treeAt(staged.target)).toEqual({ a: "new", b: "new" });
   });
 
+  it("keeps nothing among what the one that has its fleet now keeps of the same attempt", async () => {
+    const { staged, store, changesets } = begin(async () => {});
+    const theirs = stagedFolder({ a: "old" }, { a: "new", b: "new" });
+    onTestFinished(() => theirs[Symbol.dispose]());
+    await store.keep(theirs.changeset(ID), "held");
+    const file = join(store.dirOf(ID), "content/0/a");
+    const { ino } = fs.statSync(file);
+    const confirm = async (): Promise<void> => Promise.reject(new Error("another process took over the fleet"));
+    const changes = [staged.changeset(ID), new Set([0, 1]), { ...begun, confirm }] as const;
+    await expect(changesets.apply(...changes)).rejects.toThrow("took over");
+    expect(fs.statSync(file).ino).toBe(ino);
+    expect(treeAt(staged.target)).toEqual({ a: "old" });
+  });
+
   it("is waited for by the one that has its fleet now, while it keeps the changes", async () => {
     const { staged, store, changesets } = begin(async () => {});
     const changeset = staged.changeset(ID);
