@@ -158,42 +158,41 @@ describe("a body that takes long to look at", () => {
     "/v1/sessions/{session}/tools/{tool}": '"path"',
   };
 
-  it.each(routes.map(({ path, maxBodyBytes = MIB }) => [path, maxBodyBytes] as const))(
-    "is refused or handed on by POST %s before it holds up others",
-    async (path, maxBytes) => {
-      const params = {
-        fleet: "0".repeat(12),
-        changeset: "0".repeat(12),
-        approval: "0".repeat(12),
-        session: "0".repeat(12),
-        tool: "exec",
-      };
-      const asked = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => params[name as keyof typeof params]);
-      for (const [what, value] of Object.entries(VALUES)) {
-        const text = value(maxBytes - 2000);
-        const inField = `{${fieldsOf[path] ?? '"project"'}:${text}}`;
-        // The largest are tried in one way.
-        for (const body of maxBytes > 10 * MIB ? [inField] : [inField, `{"unknown":${text}}`, text]) {
-          const bytes = Buffer.from(body.slice(0, maxBytes));
-          const request = Object.assign(Readable.from(arriving(bytes)), {
-            headers: { "content-type": "application/json" },
-          });
-          const asking = {
-            caller: { name: "run", roles: ["run", "decide"] as const, token: "t" },
-            gone: new AbortController().signal,
-            request: request as unknown as IncomingMessage,
-            take: () => {},
-          };
-          await new Promise((resolve) => setImmediate(resolve));
-          const error = await router
-            .run(router.find("POST", asked), new URLSearchParams(), asking)
-            .catch((thrown) => thrown);
-          // What the schema takes goes to the route, which has no service here.
-          if (!(error instanceof TypeError)) expect(error, `${path} ${what}`).toBeInstanceOf(ServiceFault);
-        }
+  const asked = routes.map(({ path, maxBodyBytes = MIB }) => [path, maxBodyBytes] as const);
+  it.each(asked)("is refused or handed on by POST %s before it holds up others", async (path, maxBytes) => {
+    // What no field has is the same for all routes, and the largest are tried in one way.
+    const isFirst = path === asked[0]?.[0];
+    const params = {
+      fleet: "0".repeat(12),
+      changeset: "0".repeat(12),
+      approval: "0".repeat(12),
+      session: "0".repeat(12),
+      tool: "exec",
+    };
+    const place = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => params[name as keyof typeof params]);
+    for (const [what, value] of Object.entries(VALUES)) {
+      const text = value(maxBytes - 2000);
+      const inField = `{${fieldsOf[path] ?? '"project"'}:${text}}`;
+      for (const body of maxBytes > 10 * MIB || !isFirst ? [inField] : [inField, `{"unknown":${text}}`, text]) {
+        const bytes = Buffer.from(body.slice(0, maxBytes));
+        const request = Object.assign(Readable.from(arriving(bytes)), {
+          headers: { "content-type": "application/json" },
+        });
+        const asking = {
+          caller: { name: "run", roles: ["run", "decide"] as const, token: "t" },
+          gone: new AbortController().signal,
+          request: request as unknown as IncomingMessage,
+          take: () => {},
+        };
+        await new Promise((resolve) => setImmediate(resolve));
+        const error = await router
+          .run(router.find("POST", place), new URLSearchParams(), asking)
+          .catch((thrown) => thrown);
+        // What the schema takes goes to the route, which has no service here.
+        if (!(error instanceof TypeError)) expect(error, `${path} ${what}`).toBeInstanceOf(ServiceFault);
       }
-    },
-  );
+    }
+  });
 });
 
 describe("what a program in a cell sends", () => {

@@ -3,7 +3,7 @@ import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { OTHER } from "../other-user.ts";
-import { giveGate } from "../tiers/give-gate.ts";
+import { giveGate, giveGateTo } from "../tiers/give-gate.ts";
 
 /** Commands of a page, and what the page says that they print. */
 export interface Step {
@@ -31,6 +31,8 @@ export function stepsOf(page: string): Step[] {
 /** As {@link OTHER}, with a Node that it can start. `line`: the beginning of a command line, with this environment. */
 export interface AsUser {
   readonly node: string;
+  /** Whether Corral has never run for this user. */
+  readonly isNew: boolean;
   readonly line: (env: Readonly<Record<string, string>>) => Promise<string[]>;
 }
 
@@ -67,8 +69,11 @@ export async function runSteps(steps: readonly Step[], program: string, asUser?:
       "-c",
       `exec 2>&1\n${script}`,
     ];
-    if (asUser !== undefined) for (const path of [dir, home]) await chown(path, OTHER, OTHER);
-    if (asUser !== undefined) await rm(stateDir, { recursive: true });
+    if (asUser !== undefined) {
+      await rm(stateDir, { recursive: true });
+      if (!asUser.isNew) await giveGateTo(stateDir, OTHER);
+      for (const path of [dir, home]) await chown(path, OTHER, OTHER);
+    }
     const printed = await new Promise<string>((resolve) => {
       const shell = execFile(file, words, { cwd: home, env, timeout: 100_000 }, (_, stdout) => resolve(stdout));
       shell.stdin?.end();

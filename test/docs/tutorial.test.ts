@@ -47,7 +47,8 @@ describe.each(PAGES)("docs/%s", (page, least) => {
     expect(steps.length).toBeGreaterThanOrEqual(least);
     const [program, node] = who === "this user" ? [PROGRAM, null] : await forOther();
     const before = WITH_INBOX.includes(page) ? [inbox()] : [];
-    const all = await runSteps([...before, ...steps], program, node === null ? undefined : { node, line: asOther });
+    const asUser = node === null ? undefined : { node, line: asOther, isNew: page === "tutorial.md" };
+    const all = await runSteps([...before, ...steps], program, asUser);
     const printed = all.slice(before.length);
     expect(printed).toHaveLength(steps.length);
     for (const [index, { shown, line }] of steps.entries()) {

@@ -1,5 +1,5 @@
 import { type Dirent, existsSync } from "node:fs";
-import { cp, link, mkdir, readdir, symlink } from "node:fs/promises";
+import { chown, cp, link, mkdir, readdir, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { inject } from "vitest";
 import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
@@ -26,6 +26,17 @@ export async function giveGate(stateDir: string): Promise<void> {
     await cp(theirs, ours);
   }
   await giveImages(stateDir);
+}
+
+/** The same for another user, of what that user's own could be: copies. Cells of runc are root's. */
+export async function giveGateTo(stateDir: string, uid: number): Promise<void> {
+  const taken = inject("stateWithGate");
+  await makeStateDir(stateDir);
+  if (taken !== undefined)
+    for (const kept of ["gate", "examinedImages"] as const)
+      await cp(statePaths(taken)[kept], statePaths(stateDir)[kept], { recursive: true });
+  for (const path of ["", ...(await readdir(stateDir, { recursive: true }))])
+    await chown(join(stateDir, path), uid, uid);
 }
 
 /** What was unpacked of images. Whatever a test does to its own layers, it removes no more than a link. */

@@ -1,11 +1,11 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chownSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { PROGRAM } from "../../cli/program.ts";
+import { withinProcess } from "../../cli/within-process.ts";
 import { WORKER_UID } from "../../run/project-fixture.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
 import { serverPrograms, startServer } from "../postgres/server-fixture.ts";
@@ -31,7 +31,6 @@ const agent = {
   sandbox: { approval: { call: "ask" }, zones: [{ name: "data" }, { name: "out", mode: "rw" }] },
 };
 const helper = { command: ["sh", "-c", "cat >/dev/null; cat /data/word"], sandbox: { zones: [{ name: "data" }] } };
-const ended = promisify(execFile);
 
 describe.skipIf(serverPrograms() === null || process.getuid?.() !== 0)("an agent on a machine", () => {
   it("is answered in the inbox of its coordinator, calls there where it runs, and its changes are asked about at home", async () => {
@@ -61,7 +60,7 @@ describe.skipIf(serverPrograms() === null || process.getuid?.() !== 0)("an agent
       return { child, said: () => said, ended: once(child, "close").then(([code]) => code as number | null) };
     };
     const corral = async (...args: string[]) =>
-      (await ended(process.execPath, [PROGRAM, ...args], { env: env("home"), cwd: home })).stdout;
+      (await withinProcess(args, { env: env("home"), cwd: home, stdin: "" })).stdout;
     try {
       const work = start("one", "work", "--name", "one", "--concurrency", "1");
       const map = start(
