@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import unittest
 
 from corral import CommandFailed, Conflict, CorralError, NotFound, Question, Refused, ToolRefused
@@ -35,6 +36,23 @@ class Sessions(unittest.TestCase):
         self.assertEqual(session.settled.changes[0].outcome, "applied")
         with self.assertRaises(NotFound):
             session.exec("true")
+
+    def test_commands_run_in_the_background_and_files_have_any_size(self) -> None:
+        with client().session("desk") as session:
+            command = session.start(["sh", "-c", "echo up; while read line; do echo got $line; done; exit 4"], input=True)
+            command.write("one\n")
+            command.write("two\n", end=True)
+            self.assertEqual(command.wait(timeout=30).exit_code, 4)
+            self.assertEqual(b"".join(command.stdout), b"up\ngot one\ngot two\n")
+            other = session.start("sleep 4771")
+            other.signal("KILL")
+            self.assertEqual(other.wait(timeout=30).signal, "SIGKILL")
+            content = bytes(range(256)) * 40_000
+            self.assertEqual(session.upload("/tmp/large", content).bytes, len(content))
+            with tempfile.TemporaryFile() as file:
+                session.download("/tmp/large", file)
+                file.seek(0)
+                self.assertEqual(file.read(), content)
 
     def test_a_long_file_is_read_whole(self) -> None:
         text = "".join(f"line {n} \N{GRINNING FACE} ä\n" for n in range(150_000)) + "x" * 2_100_000 + "\nlast"

@@ -189,6 +189,11 @@ const OUTLINE: readonly OutlinedVerb[] = [
     load: async () => (await import("./verbs/session.ts")).addShell,
   },
   {
+    usage: "session",
+    description: "Start sessions that stay, and use them: commands, terminals and files.",
+    load: async () => (await import("./verbs/live-session.ts")).addSession,
+  },
+  {
     usage: "mcp",
     description: "Serve a worker's tools, files and container to an MCP client.",
     load: async () => (await import("./verbs/session.ts")).addMcp,

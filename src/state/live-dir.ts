@@ -204,3 +204,23 @@ export async function countLiveFleets(liveDir: string, self: Owner): Promise<num
   const fleets = await Promise.all(dirs.map((dir) => readdir(join(dir, FLEETS_DIR)).catch(() => [])));
   return fleets.flat().length;
 }
+
+/** In each owner's directory, what it says of the session that it holds. */
+const SESSION_FILE = "session.json";
+
+/** Announces a session that this process holds to all processes of this user, until the directory of its owner is removed. */
+export async function announceSession(ownerDir: string, about: object): Promise<void> {
+  await writeFile(join(ownerDir, SESSION_FILE), JSON.stringify(about), { mode: 0o600 });
+}
+
+/** What owners that are not certainly dead have announced, with their directories. It is not checked. */
+export async function announcedSessions(
+  liveDir: string,
+  self: Owner,
+): Promise<{ readonly dir: string; readonly rawAbout: string }[]> {
+  const dirs = await livingOwnerDirs(liveDir, self);
+  const found = await Promise.all(
+    dirs.map(async (dir) => ({ dir, rawAbout: await readFile(join(dir, SESSION_FILE), "utf8").catch(() => "") })),
+  );
+  return found.filter(({ rawAbout }) => rawAbout !== "");
+}

@@ -11,10 +11,12 @@ from . import models
 from ._async.client import AsyncCorral
 from ._async.fleets import AsyncFleet
 from ._async.runs import AsyncRun
+from ._async.commands import AsyncCommand
 from ._async.sessions import AsyncSession
 from ._sync.client import Corral
 from ._sync.fleets import Fleet
 from ._sync.runs import Run
+from ._sync.commands import Command
 from ._sync.sessions import Session
 from .errors import (
     CommandFailed,
@@ -40,10 +42,12 @@ from .results import Answer, CommandResult, ItemResult, Listed, Progress, Questi
 
 __all__ = [
     "Answer",
+    "AsyncCommand",
     "AsyncCorral",
     "AsyncFleet",
     "AsyncRun",
     "AsyncSession",
+    "Command",
     "CommandFailed",
     "CommandResult",
     "Conflict",

@@ -26,7 +26,7 @@ class Body:
 
     content_type: str
     length: int
-    content: bytes | Form
+    content: bytes | Form | _File
 
     def pieces(self) -> Iterator[bytes]:
         return iter((self.content,)) if isinstance(self.content, bytes) else self.content.pieces()
@@ -68,6 +68,12 @@ def _query_text(value: object) -> str:
 def json_body(value: object) -> Body:
     content = _json(value)
     return Body("application/json", len(content), content)
+
+
+def bytes_body(content: bytes | str | os.PathLike[str]) -> Body:
+    """Bytes, or the file of a path, which is read while it is sent."""
+    file = _file("content", content)
+    return Body("application/octet-stream", file.length, file)
 
 
 def form_body(request: object, attachments: Attachments) -> Body:

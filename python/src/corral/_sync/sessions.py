@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+import os
+import shlex
+from typing import TYPE_CHECKING, Any, BinaryIO, Mapping, Sequence
 
 from .. import models
-from .._request import json_body, path_of
+from .._request import bytes_body, json_body, path_of, query_of
 from .._decode import as_text
 from ..errors import CorralError, ToolRefused
 from ..results import CommandResult
 from .approvals import Answering, OnQuestion
+from .commands import Command
 
 if TYPE_CHECKING:
     from .client import Corral
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 # A tool may wait for a person, and a command may take long: the service has its own limits.
 _TOOL_SECONDS = 24 * 3600.0
 _MAX_CHARS = 2_000_000
+_MAX_DOWNLOAD = 2**62
 
 
 class Session:
@@ -128,6 +132,46 @@ class Session:
         )
         result = CommandResult.read(answer.text, answer.data)
         return result.check() if check else result
+
+    def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        input: bool = False,
+        timeout: float | None = None,
+    ) -> Command:
+        """Starts a command line, or a program with its arguments, in the background. `input`: for `write`. `timeout`: seconds."""
+        line = command if isinstance(command, str) else " ".join(shlex.quote(word) for word in command)
+        order: dict[str, Any] = {"command": line, "cwd": cwd, "env": None if env is None else dict(env)}
+        order["input"] = True if input else None
+        order["timeoutMs"] = None if timeout is None else max(1, round(timeout * 1000))
+        given = {key: value for key, value in order.items() if value is not None}
+        answer = self._corral.wire.ask("POST", path_of("sessions", self.id, "commands"), json_body(given), timeout=_TOOL_SECONDS)
+        return Command(self._corral, self.id, models.SessionCommand.from_json(answer))
+
+    def upload(self, path: str, content: bytes | str | os.PathLike[str], *, folder: bool = False) -> models.Uploaded:
+        """
+        Writes a file of any size: bytes, or the file at a path of this machine (a text is a path). `folder`: the content is a tar
+        archive, and `path` the folder that gets its entries.
+        """
+        query = query_of(path=path, kind="folder" if folder else None)
+        answer = self._corral.wire.ask(
+            "POST", path_of("sessions", self.id, "files") + query, bytes_body(content), timeout=_TOOL_SECONDS
+        )
+        return models.Uploaded.from_json(answer)
+
+    def download(self, path: str, to: BinaryIO) -> None:
+        """Writes a file to an open one as it comes; of a folder, a tar archive."""
+        self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, _MAX_DOWNLOAD)
+
+    def pause(self) -> None:
+        """Stops everything that runs in it, until `resume`."""
+        self._corral.wire.ask("POST", path_of("sessions", self.id, "pause"))
+
+    def resume(self) -> None:
+        self._corral.wire.ask("POST", path_of("sessions", self.id, "resume"))
 
     def read_file(self, path: str, *, offset: int | None = None, limit: int | None = None) -> str:
         """The text of a file, or of so many lines from the line `offset`. A long one is read in parts."""

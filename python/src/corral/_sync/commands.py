@@ -1,0 +1,89 @@
+# Made by generate.py from the same file of corral/_async; not to be changed by hand.
+"""A command of a session that was started, and is not waited for."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Iterator
+
+from .. import models
+from .._decode import as_text
+from .._request import bytes_body, json_body, path_of, query_of
+from ..errors import TimedOut
+from .wire import Deadline
+
+if TYPE_CHECKING:
+    from .client import Corral
+
+# Of one request; the service takes no more.
+_INPUT_BYTES = 1024**2
+_WAIT_SECONDS = 30
+
+
+class Command:
+    """A command in the background of a session, by its id. It runs until it ends, is signalled, or the session ends."""
+
+    def __init__(self, corral: Corral, session: str, about: models.SessionCommand) -> None:
+        self._corral = corral
+        self._session = session
+        self.about = about
+
+    def __repr__(self) -> str:
+        return f"Command({self.about.command!r})"
+
+    @property
+    def id(self) -> str:
+        return self.about.id
+
+    def _path(self, *parts: str) -> str:
+        return path_of("sessions", self._session, "commands", self.id, *parts)
+
+    def show(self) -> models.SessionCommand:
+        """How it is now: `running`, or how it ended."""
+        self.about = models.SessionCommand.from_json(self._corral.wire.ask("GET", self._path()))
+        return self.about
+
+    def output(self) -> Iterator[tuple[str, bytes]]:
+        """Pairs of `stdout` or `stderr` and what came there, from the oldest that is kept (the last MiB) to its end."""
+        for event in self._corral.wire.events(self._path("output"), 0, Deadline(None)):
+            if event.type == "printed":
+                yield event.stream, base64.b64decode(as_text(event.data.get("base64"), "base64"))
+
+    @property
+    def stdout(self) -> Iterator[bytes]:
+        return self._one("stdout")
+
+    @property
+    def stderr(self) -> Iterator[bytes]:
+        return self._one("stderr")
+
+    def _one(self, wanted: str) -> Iterator[bytes]:
+        for stream, piece in self.output():
+            if stream == wanted:
+                yield piece
+
+    def wait(self, *, timeout: float | None = None) -> models.SessionCommand:
+        """How it ended. After `timeout` seconds it raises `TimedOut`, and the command continues."""
+        deadline = Deadline(timeout, f"command {self.id}")
+        while True:
+            seconds = int(deadline.within(_WAIT_SECONDS))
+            target = self._path() + query_of(wait=seconds)
+            answer = self._corral.wire.ask("GET", target, timeout=self._corral.wire.timeout + seconds)
+            self.about = models.SessionCommand.from_json(answer)
+            if self.about.status != "running":
+                return self.about
+            deadline.check()
+            if timeout is not None and seconds == 0:
+                raise TimedOut(f"command {self.id} takes longer than it was given")
+
+    def signal(self, name: str = "TERM") -> None:
+        """Sends it and all that it has started a signal, such as `KILL`."""
+        self._corral.wire.ask("POST", self._path("signal"), json_body({"signal": f"SIG{name.removeprefix('SIG')}"}))
+
+    def write(self, content: bytes | str, *, end: bool = False) -> None:
+        """Writes to its input, if it was started with `input=True`. `end`: there is no more."""
+        given = content.encode() if isinstance(content, str) else content
+        pieces = [given[at : at + _INPUT_BYTES] for at in range(0, len(given), _INPUT_BYTES)] or [b""]
+        for number, piece in enumerate(pieces):
+            query = query_of(end=True if end and number == len(pieces) - 1 else None)
+            self._corral.wire.ask("POST", self._path("input") + query, bytes_body(piece))

@@ -1,0 +1,424 @@
+import { spawn } from "node:child_process";
+import { createReadStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import { ApiError, ServiceClient } from "../../client/client.ts";
+import { transportTo } from "../../client/node.ts";
+import { nameFault } from "../../declarations/terms/names.ts";
+import { SIGNALS } from "../../operations/contract/sessions.ts";
+import type { AnswerOf, AskOf, EventOf } from "../../operations/contract/table.ts";
+import { shellWord } from "../../platform/shell-word.ts";
+import { written } from "../../platform/written.ts";
+import { type HeldSession, heldSessions, holdSession } from "../../serve/held-session.ts";
+import { openLog } from "../../serve/logging/log.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
+import { present } from "../../text/present.ts";
+import { printableLine } from "../../text/visible.ts";
+import { ageOf, projectFolder, UsageError } from "../terminal/arguments.ts";
+import {
+  EXIT,
+  exitStatusOf,
+  printJson,
+  printList,
+  printResult,
+  say,
+  stoppable,
+  type Terminal,
+} from "../terminal/terminal.ts";
+import { workerTextTo } from "../terminal/worker-text.ts";
+import { folderArchive, receivedFile, receivedFolder } from "./transfers.ts";
+
+export interface HoldOptions {
+  readonly project: string;
+  readonly name?: string;
+  readonly idle?: string;
+  readonly policy?: string;
+  readonly driver?: string;
+  readonly json?: boolean;
+}
+
+/** The holder says in one line that the session is open, or why not. */
+const MAX_LINE = 64 * 1024;
+
+/** Starts a process that holds the session and stays. */
+export async function startVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
+  const { name = worker, idle, policy, project } = options;
+  const fault = nameFault(name);
+  if (fault !== null) throw new UsageError(`--name ${printableLine(name, 80)}: a name ${fault}`);
+  if (idle !== undefined) ageOf("--idle", idle);
+  if ((await heldSessions(stateDirFrom(terminal.env))).some((one) => one.name === name))
+    throw new UsageError(`there is a session ${name} already; choose another --name, or stop it`);
+  const dir = await projectFolder(project, terminal);
+  const given = Object.entries(present({ idle, policy })).flatMap(([option, value]) => [
+    `--${option}`,
+    value as string,
+  ]);
+  const args = [process.argv[1] ?? "", "session", "hold", worker, "--project", dir, "--name", name, ...given];
+  const child = spawn(process.execPath, [...process.execArgv, ...args], {
+    cwd: terminal.cwd,
+    env: terminal.env,
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let [line, errors] = ["", ""];
+  child.stderr.on("data", (chunk: Buffer) => {
+    if (errors.length < MAX_LINE) errors += chunk.toString();
+  });
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once("error", reject).once("close", (status) => resolve(status ?? EXIT.engineTrouble));
+    child.stdout.on("data", (chunk: Buffer) => {
+      line += chunk.toString();
+      if (line.includes("\n") || line.length > MAX_LINE) resolve(null);
+    });
+  });
+  if (code !== null) {
+    say(terminal, printableLines(errors) || `corral: the session ended while it was opened, with ${code}`);
+    return code === 0 ? EXIT.engineTrouble : code;
+  }
+  child.stdout.destroy();
+  child.stderr.destroy();
+  child.unref();
+  const held = JSON.parse(line) as HeldSession;
+  printResult(terminal, options.json, held, () => held.name);
+  return 0;
+}
+
+function printableLines(text: string): string {
+  return text
+    .trimEnd()
+    .split("\n")
+    .map((line) => printableLine(line, 2000))
+    .join("\n");
+}
+
+/** Holds a session in this process, for {@link startVerb}. */
+export async function holdVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
+  const { name = worker, idle, policy = null, project } = options;
+  const { env, stdout, stderr } = terminal;
+  // The command that started it has ended: nobody reads what is said from then on.
+  for (const stream of [stdout, stderr]) stream.on("error", () => {});
+  using stop = stoppable(terminal, () => {});
+  const log = openLog({ level: "silent", pretty: false, write: () => {} });
+  const idleMs = idle === undefined ? null : ageOf("--idle", idle);
+  const dir = await projectFolder(project, terminal);
+  let isOpen = false;
+  const request = { dir, worker, policy, name, idleMs, stateDir: stateDirFrom(env), env, log };
+  const emit: Parameters<typeof holdSession>[0]["emit"] = (event) => {
+    if (event.type === "trouble" && !isOpen) say(terminal, `corral: ${event.detail}`);
+  };
+  await holdSession({ ...request, emit }, stop.signal, (held) => {
+    isOpen = true;
+    stdout.write(`${JSON.stringify(held)}\n`);
+  });
+  return 0;
+}
+
+interface Client {
+  readonly held: HeldSession;
+  readonly client: ServiceClient;
+  readonly session: string;
+}
+
+async function heldBy(name: string, { env }: Terminal): Promise<Client> {
+  const all = await heldSessions(stateDirFrom(env));
+  const held = all.find((one) => one.name === name || one.id === name);
+  if (held === undefined) {
+    const names = all.map((one) => one.name).join(", ");
+    throw new UsageError(
+      `there is no session ${printableLine(name, 80)}; ${names === "" ? "start one with `corral session start WORKER`" : `there are: ${names}`}`,
+    );
+  }
+  return { held, client: new ServiceClient(transportTo(held.address), null), session: held.id };
+}
+
+/** What the session refuses is said as what it is. */
+async function using(name: string, terminal: Terminal, act: (one: Client) => Promise<number>): Promise<number> {
+  try {
+    return await act(await heldBy(name, terminal));
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    say(terminal, `corral: ${error.message}`);
+    return (
+      { 404: EXIT.wrongUsage, 400: EXIT.wrongUsage, 409: EXIT.wrongUsage, 422: EXIT.refused }[error.status] ??
+      EXIT.engineTrouble
+    );
+  }
+}
+
+type Command = AnswerOf<"sessions.command">;
+
+export async function listVerb(
+  name: string | undefined,
+  { json }: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  if (name !== undefined)
+    return await using(name, terminal, async ({ client, session }) => {
+      const { commands } = await client.call("sessions.commands", { session });
+      printList<Command>(terminal, json, commands, {
+        head: ["COMMAND", "STATUS", "STARTED", "LINE"],
+        rowOf: ({ id, status, startedAt, command }) => [id, status, startedAt, printableLine(command, 200)],
+        none: "Nothing was started in this session.",
+      });
+      return 0;
+    });
+  printList(terminal, json, await heldSessions(stateDirFrom(terminal.env)), {
+    head: ["NAME", "ID", "WORKER", "OPENED", "PROJECT"],
+    rowOf: (one) => [one.name, one.id, printableLine(one.worker, 80), one.openedAt, printableLine(one.project, 200)],
+    none: "There are no sessions. `corral session start WORKER` starts one.",
+  });
+  return 0;
+}
+
+export interface ExecOptions {
+  readonly interactive?: boolean;
+  readonly tty?: boolean;
+  readonly background?: boolean;
+  readonly cwd?: string;
+  readonly timeout?: string;
+  readonly raw?: boolean;
+}
+
+export async function execVerb(
+  name: string,
+  words: readonly string[],
+  options: ExecOptions,
+  terminal: Terminal,
+): Promise<number> {
+  const { background = false, cwd, timeout, tty = false, interactive = tty, raw = false } = options;
+  if (words.length === 0) throw new UsageError("name a command after --");
+  if (background && interactive) throw new UsageError("use either --background, or -i or -t");
+  const timeoutMs = timeout === undefined ? undefined : ageOf("--timeout", timeout);
+  const order = { command: words.map(shellWord).join(" "), ...present({ cwd, timeoutMs }) };
+  return await using(name, terminal, async ({ client, session }) => {
+    if (!background) return await followed({ client, session, order, tty, interactive, raw, terminal });
+    const { id } = await client.call("sessions.start", { session, ...order });
+    terminal.stdout.write(`${id}\n`);
+    return 0;
+  });
+}
+
+export async function heldShellVerb(name: string, terminal: Terminal): Promise<number> {
+  const tty = terminal.stdin.isTTY === true && terminal.stdout.isTTY === true;
+  const command = `if command -v bash > /dev/null; then exec bash ${tty ? "-i" : ""}; else exec sh ${tty ? "-i" : ""}; fi`;
+  return await using(name, terminal, ({ client, session }) =>
+    followed({ client, session, order: { command }, tty, interactive: true, raw: tty, terminal }),
+  );
+}
+
+interface Followed {
+  readonly client: ServiceClient;
+  readonly session: string;
+  readonly order: Omit<AskOf<"sessions.exec">, "session">;
+  readonly tty: boolean;
+  readonly interactive: boolean;
+  readonly raw: boolean;
+  readonly terminal: Terminal;
+}
+
+/** Runs a command with this terminal's streams. If this process leaves, it ends. */
+async function followed({ client, session, order, tty, interactive, raw, terminal }: Followed): Promise<number> {
+  const { stdin, stdout, env } = terminal;
+  const isRaw = tty && stdin.isTTY === true;
+  const sizeOf = () => ({ columns: stdout.columns ?? 80, rows: stdout.rows ?? 24 });
+  const at = tty ? { terminal: sizeOf(), env: { TERM: env.TERM ?? "xterm" } } : {};
+  using stop = stoppable(terminal, () => {});
+  const ask = { session, ...order, ...at, ...(interactive ? { input: true } : {}) };
+  const events = client.stream("sessions.exec", ask, { signal: stop.signal });
+  let ending: Disposable | null = null;
+  try {
+    return await printed(events, {
+      raw: raw || isRaw,
+      terminal,
+      onStarted: (command) => {
+        if (interactive) ending = sentInput({ client, session, command, isRaw, sizeOf, terminal });
+      },
+    });
+  } catch (error) {
+    if (stop.signal.aborted) return EXIT.cancelled;
+    throw error;
+  } finally {
+    (ending as Disposable | null)?.[Symbol.dispose]();
+  }
+}
+
+interface Printing {
+  readonly raw: boolean;
+  readonly terminal: Terminal;
+  readonly onStarted?: (command: string) => void;
+}
+
+/** The exit status of the command, or 0 if its end does not come. */
+async function printed(
+  events: AsyncIterable<EventOf<"sessions.exec">>,
+  { raw, terminal, onStarted }: Printing,
+): Promise<number> {
+  const { stdout, stderr } = terminal;
+  const texts = { stdout: workerTextTo(stdout, { raw }), stderr: workerTextTo(stderr, { raw }) };
+  let status = 0;
+  for await (const event of events) {
+    if (event.type === "started") onStarted?.(event.command);
+    else if (event.type === "ended") status = exitStatusOf(event as Parameters<typeof exitStatusOf>[0]);
+    else {
+      if (event.missingBytes > 0) say(terminal, `corral: ${event.missingBytes} bytes before this are kept no more`);
+      await written(terminal[event.stream], texts[event.stream].piece(Buffer.from(event.base64, "base64")));
+    }
+  }
+  stdout.write(texts.stdout.end());
+  stderr.write(texts.stderr.end());
+  return status;
+}
+
+interface Input {
+  readonly client: ServiceClient;
+  readonly session: string;
+  readonly command: string;
+  readonly isRaw: boolean;
+  readonly sizeOf: () => { readonly columns: number; readonly rows: number };
+  readonly terminal: Terminal;
+}
+
+/** Sends standard input, a piece after the other: what is typed meanwhile goes with the next. */
+function sentInput({ client, session, command, isRaw, sizeOf, terminal: { stdin, stdout } }: Input): Disposable {
+  const over = new AbortController();
+  const send = async (): Promise<void> => {
+    for await (const piece of stdin)
+      await client.upload("sessions.input", { session, command }, piece as Buffer, { signal: over.signal });
+    await client.upload("sessions.input", { session, command, end: true }, new Uint8Array(), { signal: over.signal });
+  };
+  // A command that has ended takes no more; its end is told by its events.
+  const onResize = (): void => void client.call("sessions.resize", { session, command, ...sizeOf() }).catch(() => {});
+  if (isRaw) {
+    stdin.setRawMode(true);
+    stdout.on("resize", onResize);
+  }
+  send().catch(() => {});
+  return {
+    [Symbol.dispose]() {
+      over.abort(new Error("the command has ended"));
+      if (isRaw) stdin.setRawMode(false);
+      stdout.off("resize", onResize);
+      stdin.destroy();
+    },
+  };
+}
+
+export async function logsVerb(
+  name: string,
+  command: string,
+  { follow = false, raw = false }: { readonly follow?: boolean; readonly raw?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  using stop = stoppable(terminal, () => {});
+  return await using(name, terminal, async ({ client, session }) => {
+    await printed(client.stream("sessions.output", { session, command, follow }, { signal: stop.signal }), {
+      raw,
+      terminal,
+    }).catch((error: unknown) => {
+      if (!stop.signal.aborted) throw error;
+    });
+    return 0;
+  });
+}
+
+export async function signalVerb(
+  name: string,
+  command: string,
+  raw: string | undefined,
+  { json }: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const asked = `SIG${(raw ?? "TERM").toUpperCase().replace(/^SIG/, "")}`;
+  const signal = SIGNALS.find((known) => known === asked);
+  if (signal === undefined)
+    throw new UsageError(
+      `there is no signal ${printableLine(raw ?? "", 40)} for a command; there are: ${SIGNALS.map((one) => one.slice(3)).join(", ")}`,
+    );
+  return await using(name, terminal, async ({ client, session }) => {
+    const shown = await client.call("sessions.signal", { session, command, signal });
+    if (json) printJson(terminal, shown);
+    return 0;
+  });
+}
+
+export async function waitVerb(
+  name: string,
+  command: string,
+  { json }: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  using stop = stoppable(terminal, () => {});
+  return await using(name, terminal, async ({ client, session }) => {
+    for (;;) {
+      const shown = await client.call("sessions.command", { session, command, wait: 60 }, { signal: stop.signal });
+      if (shown.status === "running") continue;
+      if (json) printJson(terminal, shown);
+      return exitStatusOf(shown as Parameters<typeof exitStatusOf>[0]);
+    }
+  });
+}
+
+export async function putVerb(
+  name: string,
+  source: string,
+  path: string,
+  { json }: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const isFolder = source !== "-" && (await found(source)).isDirectory();
+  const content = source === "-" ? terminal.stdin : isFolder ? folderArchive(source) : createReadStream(source);
+  return await using(name, terminal, async ({ client, session }) => {
+    const ask = { session, path, kind: isFolder ? "folder" : "file" } as const;
+    const sent = await client.upload("sessions.upload", ask, content as AsyncIterable<Uint8Array>);
+    if (json) printJson(terminal, sent);
+    return 0;
+  });
+}
+
+async function found(path: string) {
+  return await stat(path).catch((error: Error) => {
+    throw new UsageError(`${printableLine(path, 200)} cannot be read: ${error.message}`, { cause: error });
+  });
+}
+
+export async function getVerb(
+  name: string,
+  path: string,
+  target: string | undefined,
+  terminal: Terminal,
+): Promise<number> {
+  return await using(name, terminal, async ({ client, session }) => {
+    const { header, pieces } = await client.downloadWith("sessions.download", { session, path }, "x-corral-kind");
+    if (target === "-") {
+      for await (const piece of pieces) await written(terminal.stdout, piece);
+      return 0;
+    }
+    const to = target ?? path.replace(/\/+$/, "").split("/").at(-1) ?? "";
+    if (to === "" || to === "." || to === "..") throw new UsageError("name where it is to be written");
+    const skipped = header === "folder" ? await receivedFolder(pieces, to) : await receivedFile(pieces, to);
+    if (skipped > 0)
+      say(terminal, `corral: ${skipped} links that lead out of the folder, devices and the like were left out`);
+    return 0;
+  });
+}
+
+export async function pauseVerb(name: string, isPaused: boolean, terminal: Terminal): Promise<number> {
+  return await using(name, terminal, async ({ client, session }) => {
+    await client.call(isPaused ? "sessions.pause" : "sessions.resume", { session });
+    return 0;
+  });
+}
+
+export async function endVerb(
+  name: string,
+  { json }: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  return await using(name, terminal, async ({ client, session }) => {
+    const settled = await client.call("sessions.close", { session });
+    const { changeset, error } = settled;
+    if (json) printJson(terminal, settled);
+    else if (changeset?.id) say(terminal, `corral: changes wait: \`corral changes apply ${changeset.id}\``);
+    if (error !== null && !json) say(terminal, `corral: ${printableLine(error.message, 2000)}`);
+    return error === null ? 0 : EXIT.refused;
+  });
+}

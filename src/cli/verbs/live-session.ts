@@ -1,0 +1,92 @@
+import type { Command } from "commander";
+import type { Frame } from "./frame.ts";
+import { driver, examples, json, policy, project, raw } from "./options.ts";
+
+export function addSession({ does, group, terminal }: Frame): void {
+  const session = group("session");
+  session.command.addHelpText("after", SESSION_HELP);
+  const held = () => import("../session/held.ts");
+  session
+    .verb("start <worker>", "Start a session of a worker, which stays until it is stopped.")
+    .addOption(project())
+    .option("--name <name>", "call it this (the worker's name)")
+    .option("--idle <age>", "stop it after so long without a command or a request, such as 30m")
+    .addOption(policy())
+    .addOption(driver())
+    .addOption(json("print its name, id and socket as JSON"))
+    .addHelpText("after", START_HELP)
+    .action(does(async (worker, options) => (await held()).startVerb(worker, options, terminal)));
+  session
+    .verb("hold <worker>", "Hold a session in this process.", { hidden: true })
+    .addOption(project())
+    .requiredOption("--name <name>")
+    .option("--idle <age>")
+    .addOption(policy())
+    .addOption(driver())
+    .action(does(async (worker, options) => (await held()).holdVerb(worker, options, terminal)));
+  session
+    .verb("ls [session]", "List the sessions that were started, or the commands of one.")
+    .addOption(json())
+    .action(does(async (name, options) => (await held()).listVerb(name, options, terminal)));
+  const on = (usage: string, description: string): Command => session.verb(usage, description);
+  on("exec <session> [words...]", "Run a command in a session; what follows `--` is the command.")
+    .option("-i, --interactive", "give it the standard input")
+    .option("-t, --tty", "run it at a terminal; implies -i")
+    .option("--background", "print its id, and do not wait for it")
+    .option("--cwd <dir>", "run it in this directory of the session")
+    .option("--timeout <age>", "end it after so long")
+    .addOption(raw())
+    .addHelpText("after", EXEC_HELP)
+    .action(does(async (name, words, options) => (await held()).execVerb(name, words, options, terminal)));
+  on("shell <session>", "Open a shell in a session.").action(
+    does(async (name) => (await held()).heldShellVerb(name, terminal)),
+  );
+  on("logs <session> <command>", "Print what a command in the background printed, each stream to its own.")
+    .option("-f, --follow", "continue until it has ended")
+    .addOption(raw())
+    .action(does(async (name, id, options) => (await held()).logsVerb(name, id, options, terminal)));
+  on("signal <session> <command> [signal]", "Signal a command and all that it has started (TERM).")
+    .addOption(json())
+    .action(does(async (name, id, signal, options) => (await held()).signalVerb(name, id, signal, options, terminal)));
+  on("wait <session> <command>", "Wait for the end of a command in the background.")
+    .addOption(json())
+    .action(does(async (name, id, options) => (await held()).waitVerb(name, id, options, terminal)));
+  on("put <session> <source> <path>", "Write a file or a folder into a session; - is standard input.")
+    .addOption(json())
+    .action(does(async (name, source, path, options) => (await held()).putVerb(name, source, path, options, terminal)));
+  on("get <session> <path> [target]", "Read a file or a folder of a session; - is standard output.").action(
+    does(async (name, path, target) => (await held()).getVerb(name, path, target, terminal)),
+  );
+  on("pause <session>", "Stop everything that runs in a session, until it is resumed.").action(
+    does(async (name) => (await held()).pauseVerb(name, true, terminal)),
+  );
+  on("resume <session>", "Let a paused session continue.").action(
+    does(async (name) => (await held()).pauseVerb(name, false, terminal)),
+  );
+  on("stop <session>", "End a session, and apply the changes for which there is consent.")
+    .addOption(json("print the outcomes of its changes as JSON"))
+    .action(does(async (name, options) => (await held()).endVerb(name, options, terminal)));
+}
+
+const SESSION_HELP = `
+A session is named by its name or its id.
+${examples(
+  "corral session start web --name dev",
+  "corral session exec dev --background -- npm run dev",
+  "corral session exec dev -- npm test",
+  "corral session put dev data.csv /work/data.csv",
+  "corral session stop dev",
+)}`;
+
+const START_HELP = `
+A process of its own holds it. Its container ends with that
+process, and the process with the session. Questions wait in
+the inbox: see \`corral approvals\`.`;
+
+const EXEC_HELP = `
+Commands run beside each other, and each ends alone. The
+rules of the worker judge each as for the tool exec; without
+--background it has the time and the output of a command of
+the worker. -t has neither.
+
+Exit status: the same as of corral run.`;

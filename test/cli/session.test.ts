@@ -1,0 +1,138 @@
+import { mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type CliProject, cliProject } from "./cli-project.ts";
+
+let project: CliProject;
+
+beforeAll(async () => {
+  project = await cliProject({
+    yaml: {
+      version: 1,
+      policy: "untrusted",
+      sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } },
+    },
+    workers: {
+      w: {
+        command: ["true"],
+        shell_rules: { default: "pre_approved" },
+        sandbox: { zones: [{ name: "out", mode: "rw", approval: "pre_approved" }] },
+      },
+    },
+    folders: ["out"],
+  });
+});
+
+afterAll(async () => {
+  for (const { pid } of await held()) process.kill(pid, "SIGKILL");
+  await project.built(["reap"]);
+  await project[Symbol.asyncDispose]();
+});
+
+interface Held {
+  readonly name: string;
+  readonly id: string;
+  readonly pid: number;
+}
+
+async function held(): Promise<Held[]> {
+  return JSON.parse((await project.corral(["session", "ls", "--json"])).stdout) as Held[];
+}
+
+const on = (...args: string[]) => project.corral(["session", ...args]);
+
+describe("corral session", () => {
+  it("holds a session that commands, files and signals reach, each command with its own end, until it is stopped", async () => {
+    expect(await project.built(["session", "start", "w", "--name", "dev"])).toMatchObject({
+      status: 0,
+      stdout: "dev\n",
+    });
+    expect(await held()).toMatchObject([{ name: "dev", worker: "w" }]);
+    expect(await on("start", "w", "--name", "dev")).toMatchObject({ status: 2 });
+    const ran = await on("exec", "dev", "--cwd", "/out", "--", "sh", "-c", "pwd; echo 'a  b' >&2; exit 7");
+    expect(ran).toMatchObject({ status: 7, stdout: "/out\n", stderr: "a  b\n" });
+    const fed = await project.corral(["session", "exec", "dev", "-i", "--", "wc", "-c"], {
+      stdin: "x".repeat(100_000),
+    });
+    expect(fed).toMatchObject({ status: 0, stdout: "100000\n" });
+    const shell = await project.corral(["session", "shell", "dev"], { stdin: "cd /out; pwd\nexit 3\n" });
+    expect(shell).toMatchObject({ status: 3, stdout: "/out\n" });
+    const id = (await on("exec", "dev", "--background", "--", "sh", "-c", "echo up; sleep 4761")).stdout.trim();
+    await expect.poll(async () => (await on("logs", "dev", id)).stdout).toBe("up\n");
+    const bound = await on("exec", "dev", "--timeout", "1m", "--", "sh", "-c", "kill -TERM $$");
+    expect(bound.status).toBe(143);
+    expect(JSON.parse((await on("ls", "dev", "--json")).stdout)).toEqual(
+      expect.arrayContaining([expect.objectContaining({ id, status: "running" })]),
+    );
+    const waiting = on("wait", "dev", id);
+    expect(await on("signal", "dev", id, "KILL")).toMatchObject({ status: 0 });
+    expect((await waiting).status).toBe(137);
+    expect(await on("signal", "dev", id)).toMatchObject({ status: 2, stderr: expect.stringContaining("has ended") });
+    expect(await on("exec", "dev", "--cwd", "/etc", "--", "true")).toMatchObject({ status: 126 });
+    expect(await on("exec", "nobody", "--", "true")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("dev"),
+    });
+  });
+
+  it("puts and gets files and folders as they are, and no link of a folder leads out of it", async () => {
+    const at = (path: string) => join(project.dir, path);
+    await mkdir(at("tree/in/empty"), { recursive: true });
+    const large = Buffer.alloc(5_000_000, "ab\0");
+    await writeFile(at("tree/in/large"), large);
+    await writeFile(at("tree/none"), "");
+    await symlink("in/large", at("tree/link"));
+    expect(await on("put", "dev", at("tree"), "/tmp/tree")).toMatchObject({ status: 0 });
+    await on("exec", "dev", "--", "ln", "-s", "/etc/passwd", "/tmp/tree/out");
+    expect(await on("get", "dev", "/tmp/tree", at("back"))).toMatchObject({
+      status: 0,
+      stderr: expect.stringContaining("1 links"),
+    });
+    expect((await readdir(at("back"))).toSorted()).toEqual(["in", "link", "none"]);
+    expect(await readFile(at("back/in/large"))).toEqual(large);
+    expect(await readlink(at("back/link"))).toBe("in/large");
+    expect(await on("get", "dev", "/tmp/tree", at("back"))).toMatchObject({ status: 2 });
+    expect(await project.corral(["session", "put", "dev", "-", "/out/typed"], { stdin: "typed" })).toMatchObject({
+      status: 0,
+    });
+    expect(await readFile(at("out/typed"), "utf8")).toBe("typed");
+    expect(await on("get", "dev", "/out/typed", "-")).toMatchObject({ stdout: "typed" });
+    expect(await on("get", "dev", "/tmp/tree/out", at("passwd"))).toMatchObject({ status: 126 });
+    expect(await on("put", "dev", at("tree"), "/etc/tree")).toMatchObject({ status: 126 });
+    expect(await on("put", "dev", at("nowhere"), "/tmp/x")).toMatchObject({ status: 2 });
+  });
+
+  it("is paused, resumed and stopped, and its process and container end with it", async () => {
+    expect(await on("pause", "dev")).toMatchObject({ status: 0 });
+    expect(await on("exec", "dev", "--", "true")).toMatchObject({
+      status: 126,
+      stderr: expect.stringContaining("paused"),
+    });
+    expect(await on("resume", "dev")).toMatchObject({ status: 0 });
+    expect(await on("exec", "dev", "--", "true")).toMatchObject({ status: 0 });
+    expect(await on("stop", "dev")).toMatchObject({ status: 0 });
+    await expect.poll(held).toEqual([]);
+    await expect.poll(() => project.cells()).toEqual([]);
+  });
+
+  it("ends with its process: after kill -9 nothing of it runs, and its name is free", async () => {
+    await project.built(["session", "start", "w"]);
+    expect(await on("exec", "w", "--background", "--", "sleep", "4762")).toMatchObject({ status: 0 });
+    const [one] = await held();
+    process.kill(one?.pid ?? 0, "SIGKILL");
+    await expect.poll(held).toEqual([]);
+    await project.built(["reap"]);
+    expect(await project.cells()).toEqual([]);
+    expect(await project.built(["session", "start", "w", "--idle", "1m", "--json"])).toMatchObject({ status: 0 });
+    expect(await on("stop", "w")).toMatchObject({ status: 0 });
+    await expect.poll(held).toEqual([]);
+  });
+
+  it("says why a session cannot be opened, with the exit status of that", async () => {
+    expect(await project.built(["session", "start", "nobody"])).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("there is no worker nobody"),
+    });
+    expect(await on("ls")).toMatchObject({ status: 0, stderr: expect.stringContaining("session start") });
+  });
+});
