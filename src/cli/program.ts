@@ -289,6 +289,16 @@ const OUTLINE: readonly OutlinedVerb[] = [
     load: async () => (await import("./verbs/host.ts")).addContext,
   },
   {
+    usage: "up",
+    description: "Start the service for this project in a container of this machine's Docker, and use it.",
+    load: async () => (await import("./verbs/host.ts")).addUp,
+  },
+  {
+    usage: "down [name]",
+    description: "Remove the container and the context that corral up made.",
+    load: async () => (await import("./verbs/host.ts")).addDown,
+  },
+  {
     usage: "schema [kind]",
     description: "Print the format of a file as JSON Schema, for editors. Without a kind, list the kinds.",
     load: async () => (await import("./verbs/schema.ts")).addSchema,

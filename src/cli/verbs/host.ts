@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { json } from "./options.ts";
+import { json, project } from "./options.ts";
 
 export function addLogin({ does, terminal, verb }: Frame): void {
   verb("login")
@@ -28,4 +28,26 @@ export function addContext({ does, group, terminal }: Frame): void {
   context
     .verb("rm <name>", "Forget a service and its token.")
     .action(does(async (name) => (await import("../host/login.ts")).removeContextVerb(name, terminal)));
+}
+
+export function addUp({ does, terminal, verb }: Frame): void {
+  verb("up")
+    .addOption(project())
+    .option("--name <name>", "call its context so (up- and the name of the folder)")
+    .option("--image <image>", "start this image of the service", "corral/service")
+    .option("--port <port>", "let it answer at this port of 127.0.0.1", "7420")
+    .option("--socket <path>", "give it this socket of Docker, as Docker's machine has it", "/var/run/docker.sock")
+    .addHelpText("after", UP_HELP)
+    .action(does(async (options) => (await import("../host/up.ts")).upVerb(options, terminal)));
+}
+
+const UP_HELP = `
+The container controls Docker, so it may do what root may do
+on Docker's machine. Only this machine reaches its port.
+\`corral down\` removes it.`;
+
+export function addDown({ does, terminal, verb }: Frame): void {
+  verb("down")
+    .addHelpText("after", "\nRuns end as cancelled. Files, images, and what the service remembers stay.")
+    .action(does(async (name) => (await import("../host/up.ts")).downVerb(name, terminal)));
 }
