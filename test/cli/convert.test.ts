@@ -32,7 +32,10 @@ beforeAll(async () => {
   const at = (name: string) => join(folder.dir, "in", name);
   await writeFile(at("hello.pdf"), await readFile(join(ROOT, "templates/convert/inbox/hello.pdf")));
   await writeFile(at("bomb.gz"), gzipSync(Buffer.alloc(40 * 1024 ** 2)));
-  await writeFile(Buffer.concat([Buffer.from(`${folder.dir}/in/caf`), Buffer.from([0xe9])]), "bytes in a name\n");
+  await writeFile(
+    Buffer.concat([Buffer.from(`${folder.dir}/in/caf`), Buffer.from([0xe9])]),
+    "\u001b]0;x\u0007bytes in a name\n",
+  );
   await writeFile(join(folder.dir, "words"), "wrong\nright\n");
   await writeFile(at("locked.7z"), Buffer.from(LOCKED, "base64"));
 });
@@ -97,7 +100,7 @@ describe("corral convert", () => {
     expect(await words("out/letter.eml/text.txt")).toMatch(/Invoice 4711[\s\S]*See below\.[\s\S]*attached words/);
     expect(await words("out/locked.7z/text.txt")).toContain("locked words");
     expect(await words("out/sub/report.html/text.txt")).toContain("Words of a page");
-    expect(await words("out/caf%E9/text.txt")).toContain("bytes in a name");
+    expect(await words("out/caf%E9/text.txt"), "nothing that a terminal obeys").toBe("]0;xbytes in a name\n");
     expect(await words("out/report.html")).toContain('<a href="./new%250Aline/">');
     // Nothing of a file from which nothing could be made waits anywhere.
     expect((await folder.corral(["changes", "ls"])).stdout).not.toContain("bomb");

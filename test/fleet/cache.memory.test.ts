@@ -129,6 +129,18 @@ describe("an item that succeeded before", () => {
     expect(await o.ran(items)).toBe("cached");
   });
 
+  it("with an attachment that nobody could read to its end runs again if only the times of that differ", async () => {
+    await using o = await cachedFleet();
+    const path = join(o.f.project.dir, "in");
+    await writeFile(path, "");
+    await truncate(path, 2 * 1024 ** 4);
+    const items = [{ ...ITEMS[0], attachments: [{ name: "in", path }] }];
+    expect(await o.ran(items)).toBe("ran");
+    expect(await o.ran(items)).toBe("cached");
+    await utimes(path, 1, 1);
+    expect(await o.ran(items)).toBe("ran");
+  });
+
   it("depends only on the directories that it may read itself", async () => {
     await using o = await cachedFleet();
     const items = ["1", "2"].map((key) => {

@@ -302,7 +302,8 @@ describe("the files of a sandbox in a store of the program's own", () => {
 
 describe("the files of a sandbox in memory", () => {
   it("begin empty, are no one else's, and hold so much", { timeout: 60_000 }, async () => {
-    const roomy = sandboxOf({ mounts: { m: { host: "/nowhere", mode: "rw", approval: free } } });
+    const host = `/nowhere-${process.pid}`;
+    const roomy = sandboxOf({ mounts: { m: { host, mode: "rw", approval: free } } });
     using files = openFiles(roomy, { backend: "memory" });
     using others = openFiles(roomy, { backend: "memory" });
     const large = Buffer.alloc(60 << 20);
@@ -311,7 +312,7 @@ describe("the files of a sandbox in memory", () => {
     await files.write("/m/d", "small");
     await files.write("/m/e", large);
     expect((await others.list("/m")).entries).toEqual([]);
-    expect(fs.existsSync("/nowhere")).toBe(false);
+    expect(fs.existsSync(host)).toBe(false);
   });
 });
 

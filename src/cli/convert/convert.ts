@@ -44,11 +44,19 @@ export async function convertVerb(
   if (concurrency !== "auto" && !/^[1-9]\d{0,3}$/.test(concurrency))
     throw new UsageError("--concurrency must be a whole number from 1, or auto");
   let isInterrupted = false;
+  // A fleet has its own answer to Ctrl-C. Before it the search ends, and after it what came of the files is written whole.
+  const search = new AbortController();
+  using _ = { [Symbol.dispose]: terminal.onStop(() => search.abort()) };
   const places = { sources: raw.map((one) => resolve(cwd, one)), out: resolve(cwd, options.out), cwd };
-  await using found = await filesToConvert(places, {
-    signal: new AbortController().signal,
+  const searched = await filesToConvert(places, {
+    signal: search.signal,
     leftOut: ({ place, why }) => say(terminal, `corral: left out ${printableLine(place, 200)}: ${why}`),
+  }).catch((error: unknown) => {
+    if (search.signal.aborted) return null;
+    throw error;
   });
+  if (searched === null) return EXIT.cancelled;
+  await using found = searched;
   const machine = { stateDir: stateDirFrom(env), engineEnv: env };
   const manner = {
     machine,

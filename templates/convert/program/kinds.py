@@ -188,5 +188,5 @@ def decoded(raw):
         text = raw.decode("utf-8")
     except UnicodeDecodeError as wrong:
         text = raw[: wrong.start].decode("utf-8") if wrong.start > len(raw) - 4 else raw.decode("cp1252", "replace")
-    strange = sum(1 for c in text[:HEAD] if ord(c) < 32 and c not in "\t\n\r\f\v\b\x1b" or c == "\ufffd")
+    strange = sum(1 for c in text[:HEAD] if ord(c) < 32 and c not in "\t\n\r\f\v\a\b\x1b" or c == "\ufffd")
     return text if strange * 50 <= len(text) else None

@@ -1,12 +1,15 @@
 """The text of a file, in text.txt: of a mail or an archive that of everything inside, under a line with its name."""
 
 import os
+import re
 
 import kinds
 import office
 from work import MAX_DEPTH, NotPossible, last_line, visible
 
 MAX_TEXT = 256 << 20
+# A terminal would obey them: all but tab, line feed, form feed and carriage return.
+CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 ADVICE = "its text is in pictures: --ocr LANGUAGE, such as eng, reads it"
 
 
@@ -16,6 +19,7 @@ def write_text(work):
     count, is_blank = 0, True
     with open(work.path("text.txt"), "wb") as out:
         for piece in text_of(work, work.file, kind, 0):
+            piece = CONTROLS.sub("", piece)
             data = piece.encode("utf-8", "replace")
             count += len(data)
             if count > MAX_TEXT:
