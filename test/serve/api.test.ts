@@ -322,6 +322,45 @@ describe("sessions", () => {
     expect((await ending).json).toMatchObject({ id, changes: [{ path: "/out/session.txt", outcome: "applied" }] });
     expect((await service.ask("GET", `/v1/sessions/${id}`)).status).toBe(404);
   });
+
+  it("run commands beside each other, each with its output, input, signals and terminal", async () => {
+    const { id } = (await service.ask("POST", "/v1/sessions", { body: { worker: "desk" } })).json;
+    const at = `/v1/sessions/${id}`;
+    const run = await service.ask("POST", `${at}/exec`, { body: { command: "echo seen; exit 3" } });
+    expect(run.text).toContain(`"base64":"${Buffer.from("seen\n").toString("base64")}"`);
+    expect(run.text).toMatch(/"type":"ended".*"exitCode":3/);
+    const started = async (body: unknown) => (await service.ask("POST", `${at}/commands`, { body })).json.id as string;
+    const cat = await started({ command: "cat", input: true });
+    const top = await started({ command: "sleep 100", terminal: { columns: 80, rows: 24 } });
+    const listed = (await service.ask("GET", `${at}/commands`)).json.commands;
+    expect(listed.map((one: { id: string }) => one.id)).toEqual(expect.arrayContaining([cat, top]));
+    const typed = { raw: "typed\n", headers: { "content-type": "application/octet-stream" } };
+    expect((await service.ask("POST", `${at}/commands/${cat}/input?end=true`, typed)).json).toEqual({ bytes: 6 });
+    expect((await service.ask("GET", `${at}/commands/${cat}?wait=30`)).json).toMatchObject({ exitCode: 0 });
+    const printed = await service.ask("GET", `${at}/commands/${cat}/output?follow=false`);
+    expect(printed.text).toContain(Buffer.from("typed\n").toString("base64"));
+    const size = { columns: 100, rows: 30 };
+    expect((await service.ask("POST", `${at}/commands/${top}/size`, { body: size })).json).toMatchObject({ id: top });
+    for (const verb of ["pause", "resume"]) expect((await service.ask("POST", `${at}/${verb}`)).status).toBe(200);
+    // At once, when its process is not known yet.
+    const nap = await started({ command: "sleep 100", terminal: size });
+    const signal = { body: { signal: "SIGTERM" } };
+    expect((await service.ask("POST", `${at}/commands/${nap}/signal`, signal)).status).toBe(200);
+    expect((await service.ask("GET", `${at}/commands/${nap}?wait=30`)).json).toMatchObject({ signal: "SIGTERM" });
+    await service.ask("DELETE", at);
+  });
+
+  it("leave a command to the rules of the worker, unless an admin says that the owner asks", async () => {
+    const { id } = (await service.ask("POST", "/v1/sessions", { body: { worker: "ruled" } })).json;
+    const exec = (token: string | undefined, asOwner?: boolean) =>
+      service.ask("POST", `/v1/sessions/${id}/exec`, { ...(token && { token }), body: { command: "echo a", asOwner } });
+    const token = (await project.corral(["serve", "token", "create", "--role", "run"])).stdout.trim();
+    expect((await exec(token)).status).toBe(422);
+    expect((await exec(token, true)).text).toContain("FORBIDDEN");
+    expect((await exec(undefined)).status).toBe(422);
+    expect((await exec(undefined, true)).text).toContain(Buffer.from("a\n").toString("base64"));
+    await service.ask("DELETE", `/v1/sessions/${id}`);
+  });
 });
 
 describe("the description", () => {
@@ -330,7 +369,7 @@ describe("the description", () => {
     expect((await service.ask("GET", "/v1/health", { token: null })).json).toEqual({ status: "ok" });
     const { name } = (await service.ask("GET", "/v1/projects")).json.projects[0];
     const { workers, problems } = (await service.ask("GET", `/v1/projects/${name}/workers`)).json;
-    expect([workers.length, problems]).toEqual([11, []]);
+    expect([workers.length, problems]).toEqual([12, []]);
     const explained = (await service.ask("GET", `/v1/projects/${name}/workers/echo`)).json;
     expect(explained).toMatchObject({ worker: "echo" });
     expect(JSON.stringify(explained)).not.toContain(project.dir);

@@ -46,6 +46,12 @@ export async function servedProject(): Promise<CliProject> {
         sandbox: { inherit: true },
         shell_rules: { default: "pre_approved" },
       },
+      ruled: {
+        image: "corral/base",
+        command: ["true"],
+        sandbox: { inherit: true },
+        shell_rules: { default: "blocked" },
+      },
       hungry: { image: "corral/base", command: ["true"], sandbox: { allow_read: ["/nowhere"] } },
     },
     files: {

@@ -188,7 +188,7 @@ export async function execVerb(
   if (words.length === 0) throw new UsageError("name a command after --");
   if (background && interactive) throw new UsageError("use either --background, or -i or -t");
   const timeoutMs = timeout === undefined ? undefined : ageOf("--timeout", timeout);
-  const order = { command: words.map(shellWord).join(" "), ...present({ cwd, timeoutMs }) };
+  const order = { command: words.map(shellWord).join(" "), asOwner: true, ...present({ cwd, timeoutMs }) };
   return await using(name, terminal, async ({ client, session }) => {
     if (!background) return await followed({ client, session, order, tty, interactive, raw, terminal });
     const { id } = await client.call("sessions.start", { session, ...order });
@@ -201,7 +201,7 @@ export async function heldShellVerb(name: string, terminal: Terminal): Promise<n
   const tty = terminal.stdin.isTTY === true && terminal.stdout.isTTY === true;
   const command = `if command -v bash > /dev/null; then exec bash ${tty ? "-i" : ""}; else exec sh ${tty ? "-i" : ""}; fi`;
   return await using(name, terminal, ({ client, session }) =>
-    followed({ client, session, order: { command }, tty, interactive: true, raw: tty, terminal }),
+    followed({ client, session, order: { command, asOwner: true }, tty, interactive: true, raw: tty, terminal }),
   );
 }
 

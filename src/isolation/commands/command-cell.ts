@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { setTimeout as pause } from "node:timers/promises";
 import { filledIn, textBeside } from "../../platform/text-beside.ts";
 import { within } from "../../platform/within.ts";
 import { FILL_SECRETS, secretLines } from "../gate/report.ts";
@@ -132,6 +133,31 @@ export async function processInCell(hostPid: number): Promise<CellProcess | null
   const pid = /^NSpid:\t\d+\t(?:\d+\t)*(\d+)$/m.exec(status ?? "")?.[1];
   const start = stat?.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
   return pid === undefined || start === undefined ? null : { pid: Number(pid), start: Number(start) };
+}
+
+/** How long a command that was started from outside may take until its process is known. */
+const KNOWN_MS = 2000;
+const LOOK_MS = 20;
+
+/** The process of a command that was started from outside of its cell, which is known a moment later. Null if it has ended, or cannot be seen. */
+export async function knownProcess({
+  process,
+  exit,
+}: Pick<OutsideExec, "process" | "exit">): Promise<CellProcess | null> {
+  let isOver = false;
+  const over = (): void => {
+    isOver = true;
+  };
+  exit.then(over, over);
+  for (const end = Date.now() + KNOWN_MS; ; await pause(LOOK_MS)) {
+    const known = await process().catch(() => null);
+    if (known !== null || isOver || Date.now() > end) return known;
+  }
+}
+
+interface OutsideExec {
+  process(): Promise<CellProcess | null>;
+  readonly exit: Promise<unknown>;
 }
 
 /** Rejects with `EngineTrouble` if they are not all there. */

@@ -6,6 +6,7 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { formatOwner } from "../../state/owner.ts";
 import {
   CELL_END_MS,
+  knownProcess,
   OOM_KILLS_SCRIPT,
   parseOomKills,
   releasedSession,
@@ -89,7 +90,7 @@ async function execAtTerminal(
 /** A command can stop a script of its own user before that does anything: false then. */
 function signalOf(exec: EngineExec, script: (argv: string[]) => Promise<ScriptEnd>): Exec["signal"] {
   return async (signal) => {
-    const process = await exec.process().catch(() => null);
+    const process = await knownProcess(exec);
     if (process === null) return false;
     return (await within(script(signalArguments(signal, process)), SCRIPT_MS))?.code === 0;
   };

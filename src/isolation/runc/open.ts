@@ -6,6 +6,7 @@ import { within } from "../../platform/within.ts";
 import { statePaths } from "../../state/state-paths.ts";
 import {
   CELL_END_MS,
+  knownProcess,
   releasedSession,
   SCRIPT_MS,
   SIGNAL_ALL_SCRIPT,
@@ -328,7 +329,7 @@ function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): S
     async exec(request) {
       const exec = await started(request);
       const signal: Exec["signal"] = async (signal) => {
-        const process = await exec.process().catch(() => null);
+        const process = await knownProcess(exec);
         return process !== null && (await script(signalArguments(signal, process))) === 0;
       };
       return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, place, isAlive)) };

@@ -68,6 +68,10 @@ const order = z.strictObject({
   env: z.record(z.string().max(128), z.string().max(32_768)).optional(),
   input: z.boolean().optional().describe("Its input stays open for `sessions.input`. Default: it is empty"),
   terminal: terminal.optional().describe("It runs at a terminal of this size"),
+  asOwner: z
+    .boolean()
+    .optional()
+    .describe("Whoever holds the session asks, not a model: no rule of the worker judges it. With the role admin"),
   timeoutMs: z.int().min(1).max(86_400_000).optional(),
 });
 /** What a session's command may be sent. */
