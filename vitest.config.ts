@@ -20,7 +20,12 @@ process.env.TMPDIR = temporary;
 const compiled = join(temporary, "compiled");
 process.env.NODE_COMPILE_CACHE = compiled;
 process.on("exit", () => {
-  rmSync(compiled, { recursive: true, force: true });
+  try {
+    // A program that a killed one left to clean up writes what it compiled when it ends.
+    rmSync(compiled, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  } catch (error) {
+    process.stderr.write(`${String(error)}\n`);
+  }
   // What a test left, a mount perhaps, is not removed with it.
   spawnSync("rmdir", [temporary], { stdio: "ignore" });
 });
