@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, readlink, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject } from "./cli-project.ts";
@@ -77,6 +77,9 @@ describe("corral session", () => {
 
   it("puts and gets files and folders as they are, and no link of a folder leads out of it", async () => {
     const at = (path: string) => join(project.dir, path);
+    // It can be repeated.
+    for (const made of ["tree", "back"]) await rm(at(made), { recursive: true, force: true });
+    await on("exec", "dev", "--", "rm", "-rf", "/tmp/tree");
     await mkdir(at("tree/in/empty"), { recursive: true });
     const large = Buffer.alloc(5_000_000, "ab\0");
     await writeFile(at("tree/in/large"), large);

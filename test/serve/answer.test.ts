@@ -3,7 +3,8 @@ import { createServer } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
-import { send } from "../../src/serve/http/answer.ts";
+import { send, sendFault } from "../../src/serve/http/answer.ts";
+import { ServiceFault } from "../../src/serve/http/fault.ts";
 
 const PIECE = Buffer.alloc(1024 ** 2);
 const STALL_MS = 500;
@@ -84,4 +85,26 @@ it("a whole answer that its client reads a little of now and then is not held fo
   };
   socket.write("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
   await expect.poll(() => unread).toBe(1);
+});
+
+it("a request that is refused while it still sends can send the rest, and has the answer", async () => {
+  const server = createServer((_, response) => {
+    sendFault(response, new ServiceFault(400, "WRONG_REQUEST", "not this"), (text) => text);
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  close = () => void server.close();
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  const events: string[] = [];
+  for (const event of ["error", "end"]) socket.on(event, () => events.push(event));
+  let answer = "";
+  socket.on("data", (chunk) => {
+    answer += chunk.toString();
+  });
+  socket.write(`POST / HTTP/1.1\r\nhost: a\r\ncontent-length: ${2 * PIECE.length}\r\n\r\n`);
+  socket.write(PIECE);
+  await expect.poll(() => answer).toContain("not this");
+  await pause(100);
+  expect(events).toEqual([]);
+  socket.write(PIECE);
+  await expect.poll(() => events).toEqual(["end"]);
 });

@@ -226,13 +226,15 @@ async function followed({ client, session, order, tty, interactive, raw, termina
   const events = client.stream("sessions.exec", ask, { signal: stop.signal });
   let ending: Disposable | null = null;
   try {
-    return await printed(events, {
+    const status = await printed(events, {
       raw: raw || isRaw,
       terminal,
       onStarted: (command) => {
         if (interactive) ending = sentInput({ client, session, command, isRaw, sizeOf, terminal });
       },
     });
+    if (status === null) say(terminal, "corral: the session ended before it was told how the command did");
+    return status ?? EXIT.engineTrouble;
   } catch (error) {
     if (stop.signal.aborted) return EXIT.cancelled;
     throw error;
@@ -247,14 +249,14 @@ interface Printing {
   readonly onStarted?: (command: string) => void;
 }
 
-/** The exit status of the command, or 0 if its end does not come. */
+/** The exit status of the command; null if its end does not come. */
 async function printed(
   events: AsyncIterable<EventOf<"sessions.exec">>,
   { raw, terminal, onStarted }: Printing,
-): Promise<number> {
+): Promise<number | null> {
   const { stdout, stderr } = terminal;
   const texts = { stdout: workerTextTo(stdout, { raw }), stderr: workerTextTo(stderr, { raw }) };
-  let status = 0;
+  let status: number | null = null;
   for await (const event of events) {
     if (event.type === "started") onStarted?.(event.command);
     else if (event.type === "ended") status = exitStatusOf(event as Parameters<typeof exitStatusOf>[0]);

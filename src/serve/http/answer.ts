@@ -106,6 +106,9 @@ const STALL_MS = 30_000;
 /** The slowest client that reads. */
 const LEAST_BYTES_PER_MS = 16;
 
+/** How long a client that is answered before it has sent all may go on. */
+const LINGER_MS = 2000;
+
 /** How long clients may take to read. */
 export interface SlowClientLimits {
   readonly stallMs?: number;
@@ -193,5 +196,16 @@ function sendJson(
     "content-length": length,
     ...headers,
   });
-  endWith(response, text, patience);
+  const { req: request } = response;
+  if (request.complete || request.destroyed) return endWith(response, text, patience);
+  // A connection that is closed while the client still sends can take the answer with it: what is sent is read, and left.
+  response.write(text);
+  const end = (): void => {
+    clearTimeout(timer);
+    request.off("end", end);
+    endWith(response, undefined, patience);
+  };
+  const timer = setTimeout(end, LINGER_MS);
+  request.once("end", end).resume();
+  response.once("close", () => clearTimeout(timer));
 }
