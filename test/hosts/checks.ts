@@ -36,6 +36,8 @@ const CRUN_ATTACKS = ATTACKS.filter((file) => !file.includes("nested-mounts"));
 /** The contract of an OCI runtime, and what its cells have in common with the Engine's. */
 const OCI_CONTRACT = ["driver", "like-the-engine"].map((name) => `test/isolation/runc/${name}.test.ts`);
 
+const FIRST_HOUR = ["docs/tutorial", "cli/convert", "cli/session"].map((name) => `test/${name}.test.ts`);
+
 const EMULATED = "the machine is emulated, and each of its many cells takes seconds";
 /** Of vitest there. */
 const PATIENCE = ["--testTimeout=1200000", "--hookTimeout=1200000", "--expect.poll.timeout=600000"];
@@ -61,7 +63,7 @@ export const CHECKS: readonly Check[] = [
   },
   { name: "restart", driver: "engine", files: [], isRestart: true, notAsUser: "the machine was restarted as root" },
   // By the installed package, in a folder that holds nothing else.
-  { name: "first hour", driver: "engine", files: ["test/docs/tutorial.test.ts"] },
+  { name: "first hour", driver: "engine", files: FIRST_HOUR },
 ];
 
 export type Verdict = "holds" | "fails" | "cannot";

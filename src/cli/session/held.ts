@@ -219,7 +219,7 @@ interface Followed {
 async function followed({ client, session, order, tty, interactive, raw, terminal }: Followed): Promise<number> {
   const { stdin, stdout, env } = terminal;
   const isRaw = tty && stdin.isTTY === true;
-  const sizeOf = () => ({ columns: stdout.columns ?? 80, rows: stdout.rows ?? 24 });
+  const sizeOf = () => ({ columns: stdout.columns || 80, rows: stdout.rows || 24 });
   const at = tty ? { terminal: sizeOf(), env: { TERM: env.TERM ?? "xterm" } } : {};
   using stop = stoppable(terminal, () => {});
   const ask = { session, ...order, ...at, ...(interactive ? { input: true } : {}) };

@@ -197,7 +197,10 @@ function sendJson(
     ...headers,
   });
   const { req: request } = response;
-  if (request.complete || request.destroyed) return endWith(response, text, patience);
+  if (request.complete || request.destroyed) {
+    endWith(response, text, patience);
+    return;
+  }
   // A connection that is closed while the client still sends can take the answer with it: what is sent is read, and left.
   response.write(text);
   const end = (): void => {
