@@ -53,7 +53,7 @@ export type {
   ToolInputs,
 } from "./library/tool-functions.ts";
 export type { ToolsOptions, WorkerCall, WorkerTools } from "./library/worker-tools.ts";
-export type { Approval, ApprovalAnswer } from "./operations/approvals.ts";
+export type { AddedGrant, Approval, ApprovalAnswer } from "./operations/approvals.ts";
 export type { AuditFilter, AuditRecords } from "./operations/audit.ts";
 export type { ConvertedFile } from "./operations/convert/converted.ts";
 export type { CancelledFleet, FleetDetails, ListedFleet } from "./operations/fleets.ts";
@@ -78,5 +78,6 @@ export type { RunEvent } from "./run/model/events.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/model/result.ts";
 export type { ApprovalMode } from "./sandbox/approval.ts";
 export type { AllowedTraffic, DeniedTraffic, NetworkRefusal, NetworkReport } from "./sandbox/network/judge.ts";
+export type { GivenDirectory } from "./state/given-grants.ts";
 export type { LiveGrant } from "./state/live-grants.ts";
 export type { ToolResult } from "./tools/tool.ts";

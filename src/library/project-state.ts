@@ -5,8 +5,10 @@ import type { FleetEvent, FleetSummary } from "../fleet/running/events.ts";
 import type { StreamName } from "../history/kept-stream.ts";
 import type { RunRecord } from "../history/run-record.ts";
 import {
+  type AddedGrant,
   type Approval,
   type ApprovalAnswer,
+  addGrant,
   decideApproval,
   listApprovals,
   listGrants,
@@ -56,6 +58,7 @@ import {
   showRun,
   stopRun,
 } from "../operations/runs.ts";
+import type { GivenDirectory } from "../state/given-grants.ts";
 import type { LiveGrant } from "../state/live-grants.ts";
 
 /** How what a run printed is read. */
@@ -268,6 +271,16 @@ export class Grants {
   /** The oldest first. */
   async list(): Promise<LiveGrant[]> {
     return await listGrants(this.#stateDir);
+  }
+
+  /**
+   * Grants a directory to a running worker that has not asked for it, by the rules for those that ask. `path`: as the worker would ask for
+   * it. `by`: who grants it.
+   *
+   * @throws RequestError UNKNOWN_RUN, AMBIGUOUS_ID, GRANT_REFUSED
+   */
+  async add(run: string, given: GivenDirectory): Promise<AddedGrant> {
+    return await addGrant(this.#stateDir, run, given);
   }
 
   /** Takes a grant back: tools lose it at once, containers that have it are replaced. @throws RequestError UNKNOWN_GRANT */

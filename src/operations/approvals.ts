@@ -10,6 +10,7 @@ import { type Decided, decisionsOn } from "../run/changes/decisions.ts";
 import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";
 import type { Env } from "../secrets/read-secret.ts";
+import { type GivenDirectory, giveDirectory, takersIn } from "../state/given-grants.ts";
 import { type LiveGrant, listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-paths.ts";
@@ -329,6 +330,44 @@ export async function revokeGrant(stateDir: string, asked: string): Promise<stri
   const id = chosenId(asked, known, unknown);
   if (!(await revokeLiveGrant(statePaths(stateDir).live, currentOwner(), id))) throw unknown();
   return id;
+}
+
+/** What a running worker was given without asking for it. */
+export interface AddedGrant {
+  readonly run: string;
+  /** Null: the worker already had it. */
+  readonly id: string | null;
+  readonly directory: string;
+  readonly mode: "read" | "write";
+}
+
+/**
+ * Grants a directory to a running worker that has not asked for it, by the rules for those that ask. `asked`: the id of its run, a prefix
+ * of it, or `latest`. `isOwn`: of the tree of runs with this root; absent: any.
+ *
+ * @throws RequestError UNKNOWN_RUN, AMBIGUOUS_ID, GRANT_REFUSED
+ */
+export async function addGrant(
+  stateDir: string,
+  asked: string,
+  given: GivenDirectory,
+  isOwn: (root: string) => Promise<boolean> = async () => true,
+): Promise<AddedGrant> {
+  const takers = await takersIn(statePaths(stateDir).live, currentOwner());
+  const why = "only a running worker whose file has `dynamic` can be granted more";
+  const unknown = () =>
+    new RequestError("UNKNOWN_RUN", asked, `${noneText("run", asked)} that can be granted more: ${why}`);
+  const about = (at: number): string => `since ${new Date(at).toISOString()}`;
+  const known = takers.map(({ run, sinceMs }) => ({ id: run, about: about(sinceMs) }));
+  const run = chosenId(asked, known, unknown);
+  const taker = takers.find((one) => one.run === run);
+  if (taker === undefined || !(await isOwn(taker.root))) throw unknown();
+  const answer = await giveDirectory(taker, given, await loadSealKey(stateDir));
+  if (answer === null)
+    throw new RequestError("GRANT_REFUSED", run, `run ${run} has ended, or its process does not answer`);
+  if (answer.granted) return { run, id: answer.id, directory: answer.directory, mode: answer.mode };
+  const text = `'${printableLine(given.path, 200)}' was not granted: ${answer.message} (${answer.code})`;
+  throw new RequestError("GRANT_REFUSED", run, text);
 }
 
 function aboutGrant(grant: LiveGrant): string {

@@ -51,6 +51,8 @@ export type RequestErrorCode =
   | "UNKNOWN_CHANGE"
   | "UNKNOWN_RUN"
   | "UNKNOWN_GRANT"
+  /** A running worker may not be granted the directory. */
+  | "GRANT_REFUSED"
   | "UNKNOWN_APPROVAL"
   /** Another one was faster, or no run waits for the answer any more. */
   | "ALREADY_DECIDED"

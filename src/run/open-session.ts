@@ -6,6 +6,8 @@ import { Calls } from "./calls/calls.ts";
 import { openRunNetwork } from "./cell/run-network.ts";
 import { openStage, refusedMounts } from "./changes/lent-attachments.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
+import { takingGiven } from "./grants/access-request.ts";
+import { surroundingsOf } from "./grants/surroundings.ts";
 import { Disposables, type RunEnvironment } from "./model/environment.ts";
 import { Grantee } from "./model/grantee.ts";
 import { identityOf, type Job, type Narrow, newRunId, rootJob } from "./model/job.ts";
@@ -73,7 +75,8 @@ export async function openSession(
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
   const stage = opening.use(staging.stage);
   const grantee = new Grantee(job, stage);
-  opening.use(await env.grants.join(grantee));
+  const given = takingGiven(grantee, surroundingsOf(job, env), env.agreedBy, signal);
+  opening.use(await env.grants.join(grantee, given));
   const network = opening.use(await openRunNetwork(job, grantee, env));
   const calls = new Calls({
     job,

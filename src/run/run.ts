@@ -14,7 +14,7 @@ import { sandboxView } from "./cell/prepare.ts";
 import { openRunNetwork, type RunNetwork } from "./cell/run-network.ts";
 import { lentAttachments, openStage } from "./changes/lent-attachments.ts";
 import { settledRun } from "./changes/settled-run.ts";
-import { requestAccess } from "./grants/access-request.ts";
+import { requestAccess, takingGiven } from "./grants/access-request.ts";
 import type { GrantSurroundings } from "./grants/judge.ts";
 import { learningNetwork } from "./grants/judge-host.ts";
 import { requestGrant } from "./grants/request.ts";
@@ -130,7 +130,8 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
   await using lent = await lentAttachments(job, stage.sandbox, env);
   if (!lent.ok) return refusedResult({ run: job.run, worker: job.worker.name }, lent.violations);
   const grantee = new Grantee(job, stage);
-  await using _ = await env.grants.join(grantee);
+  const given = takingGiven(grantee, surroundingsOf(job, env), env.agreedBy, job.signal);
+  await using _ = await env.grants.join(grantee, given);
   const parts = { job: { ...job, attachments: lent.attachments }, grantee, stage, env };
   return await settledRun(job, await networked(parts), stage, env);
 }

@@ -38,9 +38,7 @@ const POLL_MS = 500;
 export class LiveRuns implements Disposable {
   readonly #dir: string;
   readonly #runs = new Map<string, AbortController>();
-  #watcher: FSWatcher | null = null;
-  #timer: NodeJS.Timeout | null = null;
-  #isMade = false;
+  #watching: Disposable | null = null;
 
   constructor(ownerDir: string) {
     this.#dir = join(ownerDir, RUNS_DIR);
@@ -49,10 +47,9 @@ export class LiveRuns implements Disposable {
   /** The signal is aborted when the run is stopped. Throws if the disk refuses it. */
   add(run: string): AbortSignal {
     if (!RUN_ID.test(run)) throw new RangeError("that is not the id of a run");
-    if (!this.#isMade) {
+    if (this.#watching === null) {
       mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
-      this.#isMade = true;
-      this.#look();
+      this.#watching = watchNames(this.#dir, () => this.#stopRemoved());
     }
     writeFileSync(join(this.#dir, run), "", { mode: 0o600 });
     const stop = new AbortController();
@@ -68,30 +65,37 @@ export class LiveRuns implements Disposable {
 
   /** Leaves nothing behind. */
   [Symbol.dispose](): void {
-    this.#watcher?.close();
-    this.#watcher = null;
-    if (this.#timer !== null) clearInterval(this.#timer);
-    this.#timer = null;
-    if (this.#isMade) rmSync(this.#dir, { recursive: true, force: true });
-    this.#isMade = false;
-  }
-
-  #look(): void {
-    const poll = (): void => {
-      this.#timer ??= setInterval(() => this.#stopRemoved(), POLL_MS).unref();
-    };
-    try {
-      this.#watcher = watch(this.#dir, { persistent: false }, (event) => event === "rename" && this.#stopRemoved());
-      this.#watcher.on("error", poll);
-    } catch {
-      poll();
-    }
+    if (this.#watching === null) return;
+    this.#watching[Symbol.dispose]();
+    this.#watching = null;
+    rmSync(this.#dir, { recursive: true, force: true });
   }
 
   #stopRemoved(): void {
     for (const [run, stop] of this.#runs)
       if (!existsSync(join(this.#dir, run))) stop.abort(new Error("it was stopped with `corral runs stop`"));
   }
+}
+
+/** Calls back when a name comes to a directory or leaves it. Until it is disposed of. */
+export function watchNames(dir: string, onChange: () => void): Disposable {
+  let watcher: FSWatcher | null = null;
+  let timer: NodeJS.Timeout | undefined;
+  const poll = (): void => {
+    timer ??= setInterval(onChange, POLL_MS).unref();
+  };
+  try {
+    watcher = watch(dir, { persistent: false }, (event) => event === "rename" && onChange());
+    watcher.on("error", poll);
+  } catch {
+    poll();
+  }
+  return {
+    [Symbol.dispose]() {
+      watcher?.close();
+      clearInterval(timer);
+    },
+  };
 }
 
 /** Asks the process that runs it to stop a run; false if no living process of the state directory does. */

@@ -60,7 +60,7 @@ export async function cliProject(spec: {
   }
   for (const folder of spec.folders ?? []) {
     await mkdir(join(dir, folder), { recursive: true });
-    await chown(join(dir, folder), WORKER_UID, WORKER_UID);
+    if (process.getuid?.() === 0) await chown(join(dir, folder), WORKER_UID, WORKER_UID);
   }
   for (const [path, text] of Object.entries(spec.files ?? {})) await write(path, text);
 

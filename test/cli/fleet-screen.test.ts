@@ -114,6 +114,28 @@ describe("a fleet where standard error is no terminal", () => {
     expect(stderr.text.match(/1 of 1,000 done \(0%\)/g)).toHaveLength(3);
   });
 
+  it("says of a file that cannot be converted that this is not possible, and counts it as no failure", async () => {
+    const { terminal, stderr } = fakeTerminal();
+    const screen = await screenOn(terminal);
+    const damaged = { status: "not_possible", exitCode: 0, error: { code: "damaged", message: "damaged: no end" } };
+    screen.see(loaded(10));
+    for (const [index, special] of [damaged, failure, {}].entries()) {
+      screen.see(started(index));
+      screen.see(settled(index, special as Partial<ItemResult>));
+    }
+    expect(stderr.text).toContain("inbox/0.pdf not possible: damaged: no end\n");
+    expect(stderr.text).toMatch(/: 3 of 10 done \(30%\), 1 failed, 1 not possible, 0 running/);
+    const witness = new FleetWitness();
+    for (const event of [loaded(10), started(0), settled(0, damaged as Partial<ItemResult>)]) witness.see(event);
+    const drawing = drawFleet(witness.view(), {
+      columns: 100,
+      rows: 24,
+      colors: pc.createColors(false),
+      memoryBytes: 1e8,
+    });
+    expect(drawing).toContain("✓ 0 succeeded   ✗ 0 failed   ∅ 1 not possible   ▸ 0 running");
+  });
+
   it("tells 20 failures one by one, and then only counts them; a failure that is tried again is none", async () => {
     const { terminal, stderr } = fakeTerminal();
     const screen = await screenOn(terminal);

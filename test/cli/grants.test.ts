@@ -19,8 +19,9 @@ async function open(script = ""): Promise<CliProject> {
   host = await makeHostFolder();
   await mkdir(join(host, "src"));
   await writeFile(join(host, "src/a"), "A\n");
-  await chown(join(host, "src"), 65_532, 65_532);
-  const ask = `ask() { curl -s --unix-socket "$CORRAL_SOCKET" -d "$2" "http://corral/v1/$1"; }; SRC=${host}/src`;
+  await mkdir(join(host, "more"));
+  for (const folder of ["src", "more"]) await chown(join(host, folder), 65_532, 65_532);
+  const ask = `ask() { curl -s --unix-socket "$CORRAL_SOCKET" -d "$2" "http://corral/v1/$1"; }; SRC=${host}/src; MORE=${host}/more`;
   const sandbox = { mode: "direct", zones: { inbox: { path: "inbox" } } };
   project = await cliProject({
     yaml: {
@@ -28,7 +29,13 @@ async function open(script = ""): Promise<CliProject> {
       policy: "untrusted",
       sandbox,
       approval: {
-        rules: [{ operation: ["grant_read", "grant_write"], paths: [`${host}/**`, "/inbox"], decide: "approve" }],
+        rules: [
+          {
+            operation: ["grant_read", "grant_write"],
+            paths: [`${host}/src/**`, `${host}/src`, "/inbox"],
+            decide: "approve",
+          },
+        ],
       },
     },
     workers: { w: { command: sh(`${ask}; ${script}`), sandbox: { dynamic: true } } },
@@ -40,8 +47,10 @@ async function open(script = ""): Promise<CliProject> {
 const READ = `ask tools/read_file '{"path":"'$SRC'/a"}'`;
 
 describe("corral grants", () => {
-  it("lists what a run was granted while it goes on, and takes it back", async () => {
-    const p = await open(`${READ}; until ${READ} | grep GRANT_REVOKED; do sleep 0.2; done`);
+  it("lists what a run was granted while it goes on, takes it back, and gives what it has not asked for", async () => {
+    const given = `ask tools/write_file '{"path":"'$MORE'/b","content":"B"}'`;
+    const waits = `until ${given} | grep Created; do sleep 0.2; done`;
+    const p = await open(`${READ}; until ${READ} | grep GRANT_REVOKED; do sleep 0.2; done; ${waits}`);
     const running = p.start(["run", "w"]);
     type Listed = { id: string; worker: string; directory: string; mode: string };
     let listed: Listed[] = [];
@@ -53,10 +62,17 @@ describe("corral grants", () => {
     expect((await p.corral(["grants"])).stdout).toMatch(/^ID +WORKER +DIRECTORY/);
     const revoked = await p.built(["grants", "revoke", listed[0]?.id ?? ""]);
     expect(revoked).toMatchObject({ status: 0 });
+    const again = await p.corral(["grants", "add", "latest", join(host, "src")]);
+    expect(again).toMatchObject({ status: 126, stderr: expect.stringContaining("GRANT_REVOKED") });
+    const more = join(host, "more");
+    const added = await p.corral(["grants", "add", "latest", `${more}:rw`, "--json"]);
+    expect(JSON.parse(added.stdout)).toMatchObject({ directory: more, mode: "write", id: expect.any(String) });
     const { status, stdout, stderr } = await running.ended;
     expect({ status, stdout, stderr }).toMatchObject({ status: 0, stdout: expect.stringContaining("GRANT_REVOKED") });
+    expect(await readFile(join(more, "b"), "utf8")).toBe("B");
     // What was taken back is nothing to be suggested.
-    expect(stderr).not.toContain("+++");
+    expect(stderr).not.toContain(`w: read ${host}/src`);
+    expect(stderr).toContain(`w: write ${host}/more (tree)`);
     const { stdout: trail } = await p.corral(["audit", "--json"]);
     expect(trail).toMatch(/"type":"grant".*"type":"grant_revoked"/s);
   });
@@ -66,6 +82,11 @@ describe("corral grants", () => {
     expect(await p.corral(["grants", "ls"])).toMatchObject({ status: 0, stderr: "There are no grants.\n" });
     const unknown = await p.corral(["grants", "revoke", "../../x"]);
     expect(unknown).toMatchObject({ status: 2, stderr: expect.stringContaining("there is no grant ../../x") });
+    const none = await p.corral(["grants", "add", "latest", host]);
+    expect(none).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("a running worker whose file has `dynamic`"),
+    });
   });
 });
 

@@ -1,4 +1,4 @@
-import { chown, mkdir, rm, writeFile } from "node:fs/promises";
+import { chown, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../cli/cli-project.ts";
@@ -18,9 +18,11 @@ afterEach(async () => {
 it("a running worker asks for a directory, a client grants one around it, sees the grant and takes it back", async () => {
   host = await makeHostFolder();
   await mkdir(join(host, "src/deep"), { recursive: true });
+  await mkdir(join(host, "more"));
   await writeFile(join(host, "src/deep/a"), "A\n");
-  for (const path of ["src", "src/deep"]) await chown(join(host, path), 65_532, 65_532);
+  for (const path of ["src", "src/deep", "more"]) await chown(join(host, path), 65_532, 65_532);
   const ask = `curl -s --unix-socket "$CORRAL_SOCKET" -d '{"path":"'${host}'/src/deep/a"}' http://corral/v1/tools/read_file`;
+  const write = `curl -s --unix-socket "$CORRAL_SOCKET" -d '{"path":"'${host}'/more/b","content":"B"}' http://corral/v1/tools/write_file`;
   project = await cliProject({
     yaml: {
       version: 1,
@@ -29,7 +31,12 @@ it("a running worker asks for a directory, a client grants one around it, sees t
       approval: { timeout: "60s" },
     },
     workers: {
-      w: { command: sh(`${ask}; until ${ask} | grep GRANT_REVOKED; do sleep 0.2; done`), sandbox: { dynamic: true } },
+      w: {
+        command: sh(
+          `${ask}; until ${ask} | grep GRANT_REVOKED; do sleep 0.2; done; until ${write} | grep Created; do sleep 0.2; done`,
+        ),
+        sandbox: { dynamic: true },
+      },
     },
     folders: ["inbox"],
   });
@@ -50,9 +57,18 @@ it("a running worker asks for a directory, a client grants one around it, sees t
   const [grant] = (await get("/v1/grants")).grants;
   expect(grant).toMatchObject({ run, worker: "w", directory: `${host}/src`, mode: "read", scope: "tree" });
   expect((await s.ask("DELETE", `/v1/grants/${grant.id}`)).status).toBe(200);
+  // In the same run: what was revoked stays so, also for who gives it without being asked.
+  const again = await s.ask("POST", `/v1/runs/${run}/grants`, { body: { path: `${host}/src` } });
+  expect(again).toMatchObject({ status: 422, json: { error: { code: "GRANT_REFUSED" } } });
+  const added = await s.ask("POST", `/v1/runs/${run}/grants`, { body: { path: `${host}/more`, mode: "write" } });
+  expect(added.json).toMatchObject({ run, directory: `${host}/more`, mode: "write" });
+  expect((await get("/v1/grants")).grants).toMatchObject([{ id: added.json.id, mode: "write" }]);
+  const unknown = await s.ask("POST", "/v1/runs/0123456789ab/grants", { body: { path: `${host}/more` } });
+  expect([unknown.status, unknown.json.error.code]).toEqual([404, "UNKNOWN_RUN"]);
   const result = await get(`/v1/runs/${run}/result?wait=30`);
   expect(result).toMatchObject({ status: "succeeded", output: expect.stringContaining("GRANT_REVOKED") });
   expect(result.output).toContain('"content":"A\\n"');
+  expect(await readFile(join(host, "more/b"), "utf8")).toBe("B");
   expect((await get("/v1/grants")).grants).toEqual([]);
   const { records } = await get(`/v1/audit?run=${run}`);
   const types = records.map(({ type }: { type: string }) => type);

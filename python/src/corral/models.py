@@ -9,6 +9,33 @@ from . import _decode as d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddedGrant:
+    run: str
+    """The id of a run."""
+    id: str | None
+    """Null: the worker already had it."""
+    directory: str
+    mode: Literal["read", "write"] | str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "AddedGrant")
+        return cls(
+            run=d.as_text(o.get("run"), "AddedGrant.run"),
+            id=d.optional(d.as_text)(o.get("id"), "AddedGrant.id"),
+            directory=d.as_text(o.get("directory"), "AddedGrant.directory"),
+            mode=d.as_text(o.get("mode"), "AddedGrant.mode"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReport:
     model: str
     steps: int

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { BOARD_ANSWERS, type BoardAnswer } from "../../approval/queued-approver.ts";
 import type { Approval } from "../../operations/approvals.ts";
@@ -194,6 +195,30 @@ export async function listGrantsVerb(options: { readonly json?: boolean }, termi
     },
     none: "There are no grants.",
   });
+  return 0;
+}
+
+const GIVEN = /^(.+?)(?::(ro|rw))?$/s;
+
+/** `corral grants add`. A relative path is one of the current folder, as the host knows it. */
+export async function addGrantVerb(
+  run: string,
+  asked: string,
+  options: { readonly json?: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const [, named = "", mode = "ro"] = GIVEN.exec(asked) ?? [];
+  if (named === "") throw new UsageError("the directory to grant has no name");
+  if (terminal.service !== undefined && !named.startsWith("/"))
+    throw new UsageError("over a host, name the directory from its root: it is one of that machine");
+  const given = { path: resolve(terminal.cwd, named), mode: mode === "rw" ? "write" : "read", by: userName() } as const;
+  const added = await (await consentOffered(terminal)).add(run, given);
+  if (options.json) printJson(terminal, added);
+  else {
+    const what = `${added.mode === "write" ? "write to" : "read"} ${printableLine(added.directory, 200)}`;
+    if (added.id === null) say(terminal, `Run ${added.run} could already ${what}.`);
+    else say(terminal, `Run ${added.run} may ${what}. Take it back with \`corral grants revoke ${added.id}\`.`);
+  }
   return 0;
 }
 

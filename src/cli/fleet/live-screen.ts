@@ -57,10 +57,11 @@ function progressLine({ items, done, failed }: FleetView, { columns, colors }: F
 }
 
 function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): string {
-  const { succeeded, cached, failed, pending, running, elsewhere, waiting, earlier } = view;
+  const { succeeded, cached, failed, notPossible, pending, running, elsewhere, waiting, earlier } = view;
   const counts: readonly (readonly [string, number, Piece["paint"], boolean])[] = [
     ["✓", succeeded, colors.green, true],
-    ["✗", failed, colors.red, true],
+    ["✗", failed - notPossible, colors.red, true],
+    ["∅", notPossible, colors.yellow, notPossible > 0],
     // With all items elsewhere, nothing runs here.
     ["▸", running, colors.cyan, running > 0 || elsewhere === 0],
     ["⇄", elsewhere, colors.cyan, elsewhere > 0],
@@ -69,7 +70,17 @@ function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): st
     ["↻", waiting, colors.yellow, waiting > 0],
     ["·", earlier, colors.dim, earlier > 0],
   ];
-  const words = ["succeeded", "failed", "running", "elsewhere", "cached", "pending", "to retry", "already done"];
+  const words = [
+    "succeeded",
+    "failed",
+    "not possible",
+    "running",
+    "elsewhere",
+    "cached",
+    "pending",
+    "to retry",
+    "already done",
+  ];
   const pieces = (worded: number): Piece[] =>
     counts.flatMap(([mark, count, paint, shown], index): Piece[] => {
       if (!shown) return [];
@@ -82,7 +93,7 @@ function countsLine(view: FleetView, { columns, colors }: FleetDrawingStyle): st
     });
   // On a narrow terminal the marks alone stay: half of a word says less.
   const widthOf = (all: readonly Piece[]): number => columnsOf(all.map(({ text }) => text).join(""));
-  const fitting = [words.length, 3].map(pieces).find((all) => widthOf(all) <= columns);
+  const fitting = [words.length, 4].map(pieces).find((all) => widthOf(all) <= columns);
   return fittedLine(fitting ?? pieces(0), columns);
 }
 

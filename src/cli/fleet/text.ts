@@ -114,12 +114,12 @@ export function loadedText(fleet: string, items: number, done: number): string {
 
 /** How far it is, in one line. */
 export function progressText(view: FleetView): string {
-  const { items, done, pending, running, elsewhere, recentRate, leftMs } = view;
+  const { items, done, pending, notPossible, running, elsewhere, recentRate, leftMs } = view;
   // As the items that are done, with those of before.
-  const failed = view.failed + view.failedEarlier;
+  const failed = view.failed - notPossible + view.failedEarlier;
   const percent = items === 0 ? 100 : Math.floor((done * 100) / items);
   const left = leftMs === null ? "" : `, about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left`;
-  return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${pending === 0 ? "" : `${countText(pending)} pending, `}${countText(running)} running, ${elsewhere === 0 ? "" : `${countText(elsewhere)} on other machines, `}${rateText(recentRate)}${left}`;
+  return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${notPossible === 0 ? "" : `${countText(notPossible)} not possible, `}${pending === 0 ? "" : `${countText(pending)} pending, `}${countText(running)} running, ${elsewhere === 0 ? "" : `${countText(elsewhere)} on other machines, `}${rateText(recentRate)}${left}`;
 }
 
 /** One item that did not succeed: first the last words of its worker. */

@@ -18,6 +18,8 @@ export interface FleetView {
   readonly succeeded: number;
   readonly cached: number;
   readonly failed: number;
+  /** Of these: files from which nothing can be made. */
+  readonly notPossible: number;
   /** Of those of an earlier attempt. */
   readonly failedEarlier: number;
   /** Their changes wait for a person. */
@@ -59,6 +61,7 @@ export class FleetWitness {
   #succeeded = 0;
   #cached = 0;
   #failed = 0;
+  #notPossible = 0;
   #pending = 0;
   #draining: string | null = null;
   #elsewhere = 0;
@@ -108,6 +111,7 @@ export class FleetWitness {
       succeeded: this.#succeeded,
       cached: this.#cached,
       failed: this.#failed,
+      notPossible: this.#notPossible,
       failedEarlier: this.#failedEarlier,
       pending: this.#pending,
       running: this.#running.size,
@@ -142,6 +146,7 @@ export class FleetWitness {
     else if (isPendingStatus(status)) this.#pending += 1;
     else {
       this.#failed += 1;
+      if (status === "not_possible") this.#notPossible += 1;
       this.#failures.push({ key, status, error });
       if (this.#failures.length > MAX_LISTED) this.#failures.shift();
     }

@@ -1,6 +1,7 @@
 import type { SealedRecord } from "../../audit/seal.ts";
-import type { Approval, ApprovalAnswer, ApprovalFilter, ApprovalPage } from "../../operations/approvals.ts";
+import type { AddedGrant, Approval, ApprovalAnswer, ApprovalFilter, ApprovalPage } from "../../operations/approvals.ts";
 import type { AuditFilter, AuditRecords } from "../../operations/audit.ts";
+import type { GivenDirectory } from "../../state/given-grants.ts";
 import type { LiveGrant } from "../../state/live-grants.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
@@ -16,6 +17,8 @@ export interface ConsentOffer {
   /** @throws RequestError as the operation; a service knows by its token who decides */
   decide(id: string, answer: ApprovalAnswer): Promise<Approval>;
   grants(): Promise<LiveGrant[]>;
+  /** @throws RequestError as the operation */
+  add(run: string, given: GivenDirectory): Promise<AddedGrant>;
   /** Answers with the whole id. */
   revoke(asked: string): Promise<string>;
 }
@@ -29,6 +32,7 @@ export async function consentOffered(terminal: Terminal): Promise<ConsentOffer> 
     show: (asked) => approvals.showApproval(stateDir, asked),
     decide: (id, answer) => approvals.decideApproval(stateDir, id, answer),
     grants: () => approvals.listGrants(stateDir),
+    add: (run, given) => approvals.addGrant(stateDir, run, given),
     revoke: (asked) => approvals.revokeGrant(stateDir, asked),
   };
 }
@@ -59,6 +63,9 @@ function consentAt(service: AtService): ConsentOffer {
       return known(await client.call("approvals.decide", { approval, answer, digest, ...present({ directory }) }));
     },
     grants,
+    async add(asked, { path, mode }) {
+      return known(await client.call("grants.add", { run: await runMeant(service, asked), path, mode }));
+    },
     async revoke(asked) {
       const newest = async () => (await grants()).toReversed();
       const grant = await idMeant(asked, "UNKNOWN_GRANT", "grant", newest, ({ worker }) => worker);

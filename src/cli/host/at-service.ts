@@ -25,6 +25,7 @@ const OVER_HOST: Readonly<Record<string, readonly string[]>> = {
   "changes apply": ["all", "fleet", "only", "digest", "yes"],
   "changes discard": ["all", "fleet", "yes"],
   "grants ls": [],
+  "grants add": [],
   "grants revoke": [],
 };
 

@@ -262,6 +262,7 @@ const KINDS_BY_OWNER: Readonly<Record<string, NameKind>> = {
   "changes id": "changesets",
   "changes ids": "changesets",
   "grants id": "grants",
+  "grants run": "runs",
   "approvals id": "approvals",
   "runs id": "runs",
   "runs ids": "runs",

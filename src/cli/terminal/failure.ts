@@ -112,6 +112,7 @@ const STATUSES: Partial<Record<RequestErrorCode, number>> = {
   ALREADY_DECIDED: 1,
   QUESTION_CHANGED: 1,
   WORKER_REFUSED: EXIT.refused,
+  GRANT_REFUSED: EXIT.refused,
   FLEET_REFUSED: EXIT.refused,
   NO_QUEUE: EXIT.wrongUsage,
 };

@@ -72,11 +72,29 @@ export function addGrants({ does, group, terminal }: Frame): void {
     .addOption(json())
     .action(does(async (options) => (await import("../consent/approvals.ts")).listGrantsVerb(options, terminal)));
   grants
+    .verb("add <run> <folder>", "Grant a directory to a running worker with `dynamic`, without being asked.")
+    .addOption(json())
+    .addHelpText("after", ADD_HELP)
+    .action(
+      does(async (run, directory, options) =>
+        (await import("../consent/approvals.ts")).addGrantVerb(run, directory, options, terminal),
+      ),
+    );
+  grants
     .verb("revoke <id>", "Revoke a grant. The worker does not get it again while its corral runs.")
     .addOption(json())
     .addHelpText("after", `\n${IDS}\n${examples("corral grants revoke latest")}`)
     .action(does(async (id, options) => (await import("../consent/approvals.ts")).revokeVerb(id, options, terminal)));
 }
+
+const ADD_HELP = `
+The directory is named as the worker would ask for it: by the
+project (/inbox), or by a path of this machine. \`:rw\` lets the
+worker write. All rules of a request hold, and its tools have it
+at once.
+
+${IDS}
+${examples("corral grants add latest ../shared", "corral grants add 3f2a ./src:rw")}`;
 
 export function addApprovals({ does, group, terminal }: Frame): void {
   const approvals = group("approvals");

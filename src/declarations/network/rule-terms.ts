@@ -83,9 +83,11 @@ export function headerFault(name: string): string | null {
   return REFUSED_HEADERS.includes(name.toLowerCase()) ? "cannot be set: Corral or the connection decides it" : null;
 }
 
-/** An address that is not public is dialled only if the rule says so, and a rule that is for one should say it. */
+/** An address that is not public is dialled only if the rule says so, and a rule that is for one should say it; `localhost` is always at such. */
 export function privateAddressFault(rule: NetworkRule): string | null {
-  const host = targetOf(rule.to)?.host ?? "";
+  const { host = "", wildcard = false } = targetOf(rule.to) ?? {};
+  if (host === "localhost" && !wildcard && rule.addresses === undefined)
+    return `\`localhost\` is not public; write \`{ to: "${rule.to}", addresses: ["127.0.0.1/32", "::1/128"] }\``;
   const address = host.replace(/^\[|\]$/g, "");
   if (!isAddress(host) || isAddressIn(address, rule.addresses)) return null;
   const block = parseBlock(address);

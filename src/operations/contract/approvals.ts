@@ -120,6 +120,26 @@ export const approvalOperations = {
     summary: "List what running workers were granted beyond their files.",
     output: z.object({ grants: z.array(grant) }),
   }),
+  "grants.add": operation("grants.add", {
+    summary:
+      "Grant a directory to a running worker with `dynamic` that has not asked for it, by the rules for those that ask.",
+    params: z.strictObject({ run: runId }),
+    body: z.strictObject({
+      path: z
+        .string()
+        .min(1)
+        .max(4096)
+        .describe("As the worker would ask for it: a name of the project, or a directory of the host"),
+      mode: z.enum(["read", "write"]).default("read"),
+    }),
+    output: answer({
+      run: runId,
+      id: grantId.nullable().describe("Null: the worker already had it"),
+      directory: z.string(),
+      mode: z.enum(["read", "write"]),
+    }).meta({ id: "AddedGrant" }),
+    faults: [404, 415, 422],
+  }),
   "grants.revoke": operation("grants.revoke", {
     summary: "Revoke a grant. Tools lose it at once, and containers that have it are replaced.",
     params: z.strictObject({ grant: grantId }),

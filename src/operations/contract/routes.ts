@@ -50,6 +50,7 @@ export const ROUTES = {
   "approvals.show": ["GET", "/v1/approvals/{approval}", "read"],
   "approvals.decide": ["POST", "/v1/approvals/{approval}/decision", "decide"],
   "grants.list": ["GET", "/v1/grants", "read"],
+  "grants.add": ["POST", "/v1/runs/{run}/grants", "decide"],
   "grants.revoke": ["DELETE", "/v1/grants/{grant}", "decide"],
   "sessions.open": ["POST", "/v1/sessions", "run"],
   "sessions.list": ["GET", "/v1/sessions", "read"],

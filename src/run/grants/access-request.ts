@@ -1,8 +1,10 @@
 import { z } from "zod";
+import { type Approver, denied, whyNotCovered } from "../../approval/approver.ts";
 import { examine, firstFaults } from "../../json/parse-json.ts";
 import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { reachesHost } from "../../sandbox/network/hosts.ts";
 import { commandSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
+import type { TakeGiven } from "../../state/given-grants.ts";
 import type { Grantee, GrantMode } from "../model/grantee.ts";
 import { type GrantSurroundings, type Refused, refuseHost } from "./judge.ts";
 import { requestGrant } from "./request.ts";
@@ -95,4 +97,49 @@ async function requestDirectory(
   const message =
     "It was approved for one operation only, but this request is for the rest of the run. Use a tool on the path: it asks by itself.";
   return { granted: false, code: "GRANT_FOR_ONE_OPERATION", message };
+}
+
+/** The user's own yes to what is given without a question. It does not cover what programs of the host execute: for that a person is shown what it is. */
+export function givingApprover(by: string): Approver {
+  return {
+    async decide(request) {
+      const [executed] = request.hostExecuted ?? [];
+      if (executed !== undefined) return denied(whyNotCovered(executed, "a grant without a question"));
+      return { outcome: "approved", scope: "tree", reason: `${by} granted it without being asked`, by };
+    },
+  };
+}
+
+/** Takes what a user gives to a run without being asked, as if the run had asked: whatever would refuse that refuses this. `agreed`: by whom. */
+export function takingGiven(
+  grantee: Grantee,
+  around: GrantSurroundings,
+  agreed: (by: string) => Approver,
+  signal: AbortSignal,
+): TakeGiven {
+  return async ({ path: raw, mode, by }) => {
+    const no = (code: string, message: string) => ({ granted: false, code, message }) as const;
+    try {
+      const parsed = parsePathIn(grantee.sandbox, raw);
+      if (!parsed.ok) return no("PATH_NOT_IN_SANDBOX", `The worker could not ask for that path: ${parsed.reason}.`);
+      const { path } = parsed;
+      let id: string | null = null;
+      const approver: Approver = {
+        async decide(request, over) {
+          if (request.directory === path) return await agreed(by).decide(request, over);
+          return denied(`it is no directory. To give the one around it, name ${request.directory}`);
+        },
+      };
+      const newId = (): string => {
+        id = around.newId();
+        return id;
+      };
+      const need = { path, mode, why: `${by} gives it`, lastingOnly: true } as const;
+      const outcome = await requestGrant(need, grantee, { ...around, approver, newId }, signal);
+      if (!outcome.ok) return no(outcome.refusal.code, outcome.refusal.because);
+      return { granted: true, id: outcome.scope === null ? null : id, directory: outcome.directory, mode };
+    } catch (error) {
+      return no("ENDED", (error as Error).message);
+    }
+  };
 }

@@ -1,6 +1,7 @@
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
 import { holds } from "../../sandbox/virtual-path.ts";
+import { GivenGrants, type TakeGiven } from "../../state/given-grants.ts";
 import { GrantFiles, type LiveGrant } from "../../state/live-grants.ts";
 import type { GrantedHost, GrantedPlace, Grantee, GrantRecord, RunGrants } from "../model/grantee.ts";
 
@@ -12,6 +13,7 @@ const MAX_REVOKED = 10_000;
 /** The grants of one orchestrator, each live one also in a file that the user can list and remove. */
 export class GrantLedger implements RunGrants, AsyncDisposable {
   readonly #files: GrantFiles;
+  readonly #given: GivenGrants;
   readonly #onRevoked: (record: GrantRecord) => Promise<void>;
   readonly #grantees = new Set<Grantee>();
   readonly #live = new Map<string, GrantRecord>();
@@ -20,9 +22,10 @@ export class GrantLedger implements RunGrants, AsyncDisposable {
   /** One change at a time, so that each is judged by what the ones before left. */
   readonly #changes = new PQueue({ concurrency: 1 });
 
-  /** `onRevoked` receives what a user revoked, and must not reject. */
-  constructor(ownerDir: string, onRevoked: (record: GrantRecord) => Promise<void>) {
+  /** `onRevoked` receives what a user revoked, and must not reject. `key`: see `loadSealKey`. */
+  constructor(ownerDir: string, onRevoked: (record: GrantRecord) => Promise<void>, key: () => Buffer) {
     this.#onRevoked = onRevoked;
+    this.#given = new GivenGrants(ownerDir, key);
     this.#files = new GrantFiles(ownerDir, () => void this.look().catch(() => {}));
   }
 
@@ -30,7 +33,7 @@ export class GrantLedger implements RunGrants, AsyncDisposable {
     return this.#told;
   }
 
-  async join(grantee: Grantee): Promise<AsyncDisposable> {
+  async join(grantee: Grantee, take?: TakeGiven): Promise<AsyncDisposable> {
     await this.inTurn(async () => {
       this.#grantees.add(grantee);
       // A call may have waited for its turn with a grant of its caller that was revoked meanwhile.
@@ -38,9 +41,11 @@ export class GrantLedger implements RunGrants, AsyncDisposable {
       for (const { id } of this.#revoked) if (given.has(id)) await grantee.release(id);
       await grantee.releaseHosts(null);
     });
+    if (take !== undefined && grantee.worker.dynamic !== null) this.#given.add(grantee.run, grantee.root, take);
     return {
       [Symbol.asyncDispose]: () =>
         this.inTurn(async () => {
+          this.#given.remove(grantee.run);
           this.#grantees.delete(grantee);
           const once = [...this.#live.values()].filter(({ run, scope }) => scope === "once" && run === grantee.run);
           for (const { id } of once) await this.#releaseHosts(id);
@@ -87,6 +92,7 @@ export class GrantLedger implements RunGrants, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#given[Symbol.dispose]();
     await this.#changes.onIdle();
     await this.#files[Symbol.asyncDispose]();
   }

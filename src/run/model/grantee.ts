@@ -17,6 +17,7 @@ import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import type { TakeGiven } from "../../state/given-grants.ts";
 import type { LiveDirectoryGrant, LiveHostGrant } from "../../state/live-grants.ts";
 
 /** The most requests of one tree of runs: more is no question for a person. */
@@ -289,8 +290,8 @@ export type GrantedHost = Pick<HostGrantRecord, "worker" | "to">;
 export interface RunGrants {
   /** Every grant of this process that was not revoked, the oldest first. */
   readonly told: readonly GrantRecord[];
-  /** Keeps the run's grants until the returned value is disposed of, at the end of the run. */
-  join(grantee: Grantee): Promise<AsyncDisposable>;
+  /** Keeps the run's grants until the returned value is disposed of, at the end of the run. `take`: takes what a user gives it without being asked. */
+  join(grantee: Grantee, take?: TakeGiven): Promise<AsyncDisposable>;
   /** Runs one change after the ones before it. */
   inTurn<T>(change: () => Promise<T>): Promise<T>;
   /** In turn: lists a grant, then makes it true by `keep`, which may report why it cannot. */

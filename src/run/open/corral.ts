@@ -24,6 +24,7 @@ import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { present } from "../../text/present.ts";
 import { changesetStore, intoProject } from "../changes/into-project.ts";
 import { finishInterrupted, recordingApplied, type ToldFinish } from "../changes/settle.ts";
+import { givingApprover } from "../grants/access-request.ts";
 import { GrantLedger } from "../grants/ledger.ts";
 import { preparingInCells } from "../images/prepare-in-cell.ts";
 import { makingImages } from "../images/worker-images.ts";
@@ -224,7 +225,9 @@ async function openedOn(
   const emit = tracing === null ? told : tracedEmit(told, tracing, (worker) => project.workers.has(worker));
   const around = { emit, now: () => performance.now() };
   const { history, close: closeHistory } = openHistory(project, options, ownerDir, around.emit);
-  const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit));
+  const grants = new GrantLedger(ownerDir, recordedRevocations(trail, around.emit), () =>
+    readSealKey(options.stateDir),
+  );
   const watch = watchOwnDeath(options);
   const board = questionBoard(project, options, around.emit);
   const close = async (): Promise<void> => {
@@ -266,6 +269,10 @@ async function openedOn(
       itemCells,
       images: makingImages(imagePlaceOf(project, engine.images, options, { ownerDir, prepare })),
       approver: new RecordedApprover(maskedApprover(approver, masking), audit, around),
+      agreedBy: (user) => {
+        const agreed = approverFor(project, { approvalMode: "interactive", approver: givingApprover(user) });
+        return new RecordedApprover(agreed, audit, around);
+      },
       audit,
       masking,
       secretInside: namedSecrets(project.secrets, options.engineEnv),

@@ -1,4 +1,5 @@
 import { noTranscripts } from "../../agent/transcript.ts";
+import { autoDeny } from "../../approval/approver.ts";
 import { noTrail } from "../../audit/trail.ts";
 import type { Project } from "../../declarations/project.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
@@ -40,10 +41,15 @@ export async function openPreview(
     project,
     policyNamed: policiesOf(project),
     approver: approverFor(project, { approvalMode }),
+    agreedBy: () => autoDeny,
     audit: noTrail,
     ownerDir: "",
     // Nothing runs, so nothing is granted, and no directory is made.
-    grants: new GrantLedger("", async () => {}),
+    grants: new GrantLedger(
+      "",
+      async () => {},
+      () => Buffer.alloc(0),
+    ),
     history: noHistory,
     changesets: noChangesets,
     models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },

@@ -1,5 +1,6 @@
 import {
   type Approval,
+  addGrant,
   decideApproval,
   listGrants,
   pageOfApprovals,
@@ -93,7 +94,7 @@ export function grantHandlers({ projects, stateDir }: Served): Handlers<"grants"
     }
     return found;
   };
-  const projectOf = async ({ root }: LiveGrant): Promise<string | null> => {
+  const projectOf = async ({ root }: Pick<LiveGrant, "root">): Promise<string | null> => {
     for (const project of projects.all) {
       const record = await showRun(project.place, root).catch((error: unknown) => {
         if (error instanceof RequestError) return null;
@@ -105,6 +106,13 @@ export function grantHandlers({ projects, stateDir }: Served): Handlers<"grants"
   };
   return {
     "grants.list": async () => ({ grants: await owned() }),
+    "grants.add": async ({ params: { run }, body: { path, mode }, caller }) =>
+      await addGrant(
+        stateDir,
+        run,
+        { path, mode, by: caller.name },
+        async (root) => (await projectOf({ root })) !== null,
+      ),
     async "grants.revoke"({ params }) {
       if (!(await owned()).some(({ id }) => id === params.grant))
         throw new RequestError("UNKNOWN_GRANT", params.grant, `there is no grant ${params.grant}`);

@@ -86,6 +86,10 @@ describe("network in a file", () => {
     ["example..org:80", "the host must be a name"],
     ["example.org:0", "the port must be 1 to 65535"],
     ["example.org:http", "the port must be 1 to 65535"],
+    [
+      "'localhost:8080'",
+      '`localhost` is not public; write `{ to: "localhost:8080", addresses: ["127.0.0.1/32", "::1/128"] }`',
+    ],
     ["'10.0.0.1:5432'", '`10.0.0.1` is not public; write `{ to: "10.0.0.1:5432", addresses: ["10.0.0.1/32"] }`'],
     ["'[::1]:80'", 'addresses: ["::1/128"]'],
     ["{ methods: [GET] }", "allow.0.to is missing"],

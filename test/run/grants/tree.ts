@@ -4,6 +4,7 @@ import { onTestFinished } from "vitest";
 import type { ApprovalRequest, Decision } from "../../../src/approval/approver.ts";
 import { parseWorker } from "../../../src/declarations/worker/worker.ts";
 import { refusedSourcesFor } from "../../../src/isolation/sources/refused-sources.ts";
+import { givingApprover, takingGiven } from "../../../src/run/grants/access-request.ts";
 import type { GrantOutcome, GrantSurroundings } from "../../../src/run/grants/judge.ts";
 import { GrantLedger } from "../../../src/run/grants/ledger.ts";
 import { requestGrant } from "../../../src/run/grants/request.ts";
@@ -62,6 +63,9 @@ export interface RunSpec {
   readonly onAdopt?: (next: Sandbox) => readonly Violation[];
 }
 
+/** Seals what is given without being asked. */
+export const KEY = Buffer.alloc(32, 7);
+
 /** Runs without any container: real folders, a person who answers what the test says, and nothing else. */
 export async function openTree(
   files: Readonly<Record<string, string>> = {},
@@ -73,7 +77,11 @@ export async function openTree(
   const owner = currentOwner();
   const revoked: string[] = [];
   const liveDir = join(base, "s", "live");
-  const ledger = new GrantLedger(await makeOwnerDir(liveDir, owner), async (record) => void revoked.push(record.id));
+  const ledger = new GrantLedger(
+    await makeOwnerDir(liveDir, owner),
+    async (record) => void revoked.push(record.id),
+    () => KEY,
+  );
   onTestFinished(async () => {
     await ledger[Symbol.asyncDispose]();
     await rm(base, { recursive: true, force: true });
@@ -140,7 +148,10 @@ export async function openTree(
       };
       const sandbox = { ...child(called ?? parent?.sandbox ?? given, needs, name), network: spec.network ?? false };
       const grantee = new Grantee(job, withoutViews(sandbox, onAdopt));
-      const place = await ledger.join(grantee);
+      const place = await ledger.join(
+        grantee,
+        takingGiven(grantee, around, givingApprover, new AbortController().signal),
+      );
       if (!spec.ends) onTestFinished(() => place[Symbol.asyncDispose]());
       places.set(grantee, place);
       return grantee;

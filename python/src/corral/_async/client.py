@@ -335,6 +335,11 @@ class AsyncCorral:
         """What running workers were granted beyond their files."""
         return [models.Grant.from_json(one) for one in (await self.wire.ask("GET", path_of("grants"))).get("grants", [])]
 
+    async def grant(self, run: str, path: str, *, mode: str = "read") -> models.AddedGrant:
+        """Grants a directory to a running worker with `dynamic` that has not asked for it; `mode` is `read` or `write`."""
+        answer = await self.wire.ask("POST", path_of("runs", run, "grants"), {"path": path, "mode": mode})
+        return models.AddedGrant.from_json(answer)
+
     async def revoke(self, grant: str) -> None:
         """Revokes a grant, by its id."""
         await self.wire.ask("DELETE", path_of("grants", grant))
