@@ -14,11 +14,17 @@ export type {
 export { type PlannedSource, sandboxAnchors } from "./isolation/plan/mounts.ts";
 export type { Plan } from "./isolation/plan/plan.ts";
 export { type ImageFacts, type Planning, type PlanRequest, planFor } from "./isolation/plan/plan-for.ts";
-// Its files: on the host, in memory, or in a store of the program's own.
-export type { FileGrant, FileGrantAnswer } from "./library/file-grants.ts";
+export type { AllowRequest, NetworkRequest } from "./library/checked-request.ts";
 // A sandbox to query and to derive from: begin here.
-export { type DeriveRequest, FileSandbox } from "./library/file-sandbox.ts";
-export type { AllowRequest, NetworkRequest } from "./library/network-request.ts";
+export {
+  type DeriveRequest,
+  FileSandbox,
+  type MountOf,
+  type SandboxDeclaration,
+  sandboxOf,
+} from "./library/file-sandbox.ts";
+// Its files: on the host, in memory, or in a store of the program's own.
+export type { FileGrant, FileGrantAnswer } from "./library/open-files.ts";
 export {
   type DirectoryListing,
   type DynamicFiles,
@@ -30,7 +36,6 @@ export {
   type SandboxFiles,
   type WholeReadOptions,
 } from "./library/open-files.ts";
-export { type MountOf, type SandboxDeclaration, sandboxOf } from "./library/sandbox-of.ts";
 // The same as functions over plain data.
 export { accessOf, canRead, canWrite, type FileFacts, readablePaths, writablePaths } from "./sandbox/access.ts";
 export type { ApprovalRules, Consent } from "./sandbox/approval.ts";

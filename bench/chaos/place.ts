@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Connection } from "../../src/fleet/postgres/connection.ts";
-import { machineGrants } from "../../src/fleet/postgres/machine-role.ts";
+import { machineGrants } from "../../src/fleet/postgres/migrate.ts";
 import { connectServer } from "../../src/fleet/postgres/server.ts";
 import { Coordinator } from "./coordinator.ts";
 import { type Link, makeLink, within } from "./links.ts";

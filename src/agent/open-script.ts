@@ -6,7 +6,7 @@ import { map } from "../declarations/yaml/shape.ts";
 import { codeOf } from "../platform/errno.ts";
 import { ModelFailure } from "./events.ts";
 import type { LanguageModel, ModelRequest, ModelStream, OpenedModel, Price, StreamPart } from "./spending.ts";
-import { MAX_TRANSCRIPT_BYTES } from "./transcript-folder.ts";
+import { MAX_TRANSCRIPT_BYTES } from "./transcript.ts";
 
 /** One answer of a model in a script. */
 export interface ScriptedAnswer {

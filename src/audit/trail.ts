@@ -8,9 +8,17 @@ import { fullText, isDiskFull } from "../platform/full-disk.ts";
 import { openRegular, openRegularNow } from "../platform/write-file.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { type ChainEnd, chainEnd, intactEnd, type ReadHead, readTrailHead, writeHead } from "./chain-end.ts";
 import type { AuditRecord } from "./records.ts";
-import { GENESIS, sealedLine } from "./seal.ts";
+import {
+  type ChainEnd,
+  chainEnd,
+  GENESIS,
+  intactEnd,
+  type ReadHead,
+  readTrailHead,
+  sealedLine,
+  writeHead,
+} from "./seal.ts";
 
 /** The limits on the parts of a record. */
 interface Bounds {

@@ -1,8 +1,17 @@
 import type { KeyObject } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import type { TrailPaths } from "../state/state-paths.ts";
-import { isRepaired, type ReadHead, readTrailHead } from "./chain-end.ts";
-import { GENESIS, linesOf, openTrailToRead, type SealedRecord, type TrailLine, unsealed } from "./seal.ts";
+import {
+  GENESIS,
+  isRepaired,
+  linesOf,
+  openTrailToRead,
+  type ReadHead,
+  readTrailHead,
+  type SealedRecord,
+  type TrailLine,
+  unsealed,
+} from "./seal.ts";
 
 /** A remark on a line of a trail. Line 0 is the trail as a whole. */
 export interface Remark {

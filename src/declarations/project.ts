@@ -16,7 +16,7 @@ import { type ModelProvider, placesOfKeys, resolveModels } from "./models/models
 import { kindsOf } from "./network/package-rules.ts";
 import { type RegistryMap, readRegistries } from "./network/registries/read-registries.ts";
 import type { RawAllowList, RawNetwork } from "./network/rule-terms.ts";
-import { filesAround, ownFilesOf, stillToBe, withOwnFilesReadOnly } from "./place/own-files.ts";
+import { filesAround, ownFilesOf, stillToBe, withOwnFilesReadOnly } from "./place/host-place.ts";
 import { corralsOwn } from "./place/package-root.ts";
 import type { NewZone } from "./place/zone-folder.ts";
 import { defaultDeclaration, type ResolvedDeclaration, resolveDeclaration } from "./terms/declaration.ts";

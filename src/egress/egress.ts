@@ -10,8 +10,7 @@ import { alertBytes, closeWith } from "./carry/down-flow.ts";
 import { dial, judgedAddresses } from "./dial/dial.ts";
 import { bytesUntilVerdict, HANDSHAKE_RECORD } from "./first/client-hello.ts";
 import { HttpConnection, type HttpParts } from "./http/connection.ts";
-import { SecretValues } from "./http/outgoing-headers.ts";
-import { type HeadFault, type RequestReceiver, readAuthority, unparsedAnswer } from "./http/request-head.ts";
+import { type HeadFault, type RequestReceiver, readAuthority, SecretValues, unparsedAnswer } from "./http/heads.ts";
 import {
   BOUNDS,
   lookedInto,

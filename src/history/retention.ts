@@ -3,8 +3,14 @@ import { basename, join } from "node:path";
 import { nullFor } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { makeClosedDir } from "../state/state-dir.ts";
-import type { BeginEntry } from "./recording.ts";
-import { clearRemoved, projectFolders, type RunFolder, removeRunFolder, runFolders } from "./run-folders.ts";
+import {
+  type BeginEntry,
+  clearRemoved,
+  projectFolders,
+  type RunFolder,
+  removeRunFolder,
+  runFolders,
+} from "./recording.ts";
 import { readBegin, readRun } from "./run-record.ts";
 
 /** One line with the time of the last pruning and the bytes that it left; then a line with the bytes of each run since. */

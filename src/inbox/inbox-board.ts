@@ -2,8 +2,7 @@ import { existsSync, type FSWatcher, watch } from "node:fs";
 import { join } from "node:path";
 import { type Decision, denied, type Question } from "../approval/approver.ts";
 import type { Board, DecidedThere, Posted, PostOptions } from "../approval/queued-approver.ts";
-import { InboxFolder, type InboxPlace, withdrawn } from "./inbox-folder.ts";
-import type { PostedQuestion, QuestionEnd } from "./records.ts";
+import { InboxFolder, type InboxPlace, type PostedQuestion, type QuestionEnd, withdrawn } from "./inbox-folder.ts";
 
 /** While a question waits: inotify may lose events. */
 const LOOK_MS = 2000;

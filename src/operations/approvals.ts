@@ -4,8 +4,14 @@ import type { BoardAnswer } from "../approval/queued-approver.ts";
 import type { AuditTrail } from "../audit/trail.ts";
 import type { Changeset } from "../changes/model/changeset.ts";
 import { loadProject, type Project } from "../declarations/project.ts";
-import { InboxFolder, inboxFolders } from "../inbox/inbox-folder.ts";
-import { APPROVAL_CURSOR, type PostedQuestion, type QuestionEnd, type StoredQuestion } from "../inbox/records.ts";
+import {
+  APPROVAL_CURSOR,
+  InboxFolder,
+  inboxFolders,
+  type PostedQuestion,
+  type QuestionEnd,
+  type StoredQuestion,
+} from "../inbox/inbox-folder.ts";
 import { type Decided, decisionsOn } from "../run/changes/decisions.ts";
 import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/approver.ts";

@@ -1,5 +1,4 @@
-import type { KeptTranscript, Transcripts } from "../agent/transcript.ts";
-import { TranscriptFolder } from "../agent/transcript-folder.ts";
+import { type KeptTranscript, TranscriptFolder, type Transcripts } from "../agent/transcript.ts";
 import { AUDIT_TYPES } from "../audit/records.ts";
 import { auditKey, recordsBack, recordsOf, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";

@@ -31,11 +31,11 @@ import {
   type KeptChange,
   type ListedChangeset,
   type RuledPart,
+  recordEnded,
   type ShownChangeset,
   withDirectories,
 } from "./foreseen-changes.ts";
 import { chosenId, LATEST, noneText, RequestError } from "./request-error.ts";
-import { recordEnded } from "./reviewed-items.ts";
 
 /**
  * The changesets of a state directory: changes of runs that were not applied yet. Opening finishes what a dead process had

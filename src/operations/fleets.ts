@@ -17,8 +17,8 @@ import { openEngine } from "../isolation/open-engine.ts";
 import { changesetStore } from "../run/changes/into-project.ts";
 import { lockOwner } from "../state/owner.ts";
 import type { ProjectPlace } from "./audit.ts";
+import { recordEnded } from "./foreseen-changes.ts";
 import { chosenId, ENOUGH_CANDIDATES, LATEST, noneText, RequestError, unknownError } from "./request-error.ts";
-import { recordEnded } from "./reviewed-items.ts";
 
 /** Longer than the pause between two readings of metrics. */
 const IDLE_MS = 5 * 60_000;

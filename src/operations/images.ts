@@ -1,4 +1,4 @@
-import { repositoryOf } from "../declarations/images/image-yaml.ts";
+import { repositoryOf } from "../declarations/images/environment-inputs.ts";
 import { IMAGES_DIR } from "../declarations/place/package-root.ts";
 import type { Project } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";

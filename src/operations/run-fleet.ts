@@ -1,8 +1,8 @@
 import type { Project } from "../declarations/project.ts";
 import { type FleetEnvironment, type OpenedFleet, resumeFleet, retryFleet, startFleet } from "../fleet/fleet.ts";
 import { openFleetStore } from "../fleet/fleet-stores.ts";
-import { type Collisions, describeCollisions } from "../fleet/items/collisions.ts";
 import { pathsIn } from "../fleet/items/item-template.ts";
+import { type Collisions, describeCollisions } from "../fleet/items/path-template.ts";
 import type { FleetSpec, ItemRequest, ItemResult, ItemTemplate } from "../fleet/model/item.ts";
 import { QueueError } from "../fleet/model/queue.ts";
 import type { FleetStore, LoadProblem } from "../fleet/model/store.ts";

@@ -2,8 +2,7 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { impliedProject } from "../../src/cli/declared/declared-worker.ts";
-import { outwardLinks } from "../../src/cli/declared/outward-links.ts";
+import { impliedProject, outwardLinks } from "../../src/cli/declared/declared-worker.ts";
 
 let dir: string;
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { WorkScreen } from "../../src/cli/fleet/work-screen.ts";
+import { WorkScreen } from "../../src/cli/fleet/work.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 
 afterEach(() => void vi.useRealTimers());

@@ -8,8 +8,7 @@ import { corralYaml } from "../../src/declarations/corral-file.ts";
 import { FILES_OF, SCHEMA_KINDS, type SchemaKind, schemaModeline } from "../../src/declarations/editor/kinds.ts";
 import { editorSchema, FIELD_TEXTS } from "../../src/declarations/editor/schemas.ts";
 import { fleetYaml } from "../../src/declarations/fleet-yaml.ts";
-import { loadPolicy } from "../../src/declarations/policy/policy.ts";
-import { parsePolicy } from "../../src/declarations/policy/policy-yaml.ts";
+import { loadPolicy, parsePolicy } from "../../src/declarations/policy/policy.ts";
 import { workerYaml } from "../../src/declarations/worker/worker-yaml.ts";
 import { parseYaml } from "../../src/declarations/yaml/document.ts";
 

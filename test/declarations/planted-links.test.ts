@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { exposedOwnFiles } from "../../src/declarations/place/own-files.ts";
+import { exposedOwnFiles } from "../../src/declarations/place/host-place.ts";
 import { loadProject } from "../../src/declarations/project.ts";
 import { projectSandbox } from "../../src/sandbox/declare.ts";
 import { derive } from "../../src/sandbox/derive.ts";

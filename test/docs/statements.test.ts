@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { SIZES } from "../../bench/sizes.ts";
-import { TranscriptFolder } from "../../src/agent/transcript-folder.ts";
+import { TranscriptFolder } from "../../src/agent/transcript.ts";
 import { approvalDecided } from "../../src/audit/records.ts";
 import { ANYTHING, asked } from "../../src/isolation/engine/answers/asked.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";

@@ -5,8 +5,7 @@ import { parseAllDocuments, stringify } from "yaml";
 import { parseScript } from "../../src/agent/open-script.ts";
 import { corralYaml } from "../../src/declarations/corral-file.ts";
 import { fleetYaml } from "../../src/declarations/fleet-yaml.ts";
-import { loadPolicy } from "../../src/declarations/policy/policy.ts";
-import { parsePolicy } from "../../src/declarations/policy/policy-yaml.ts";
+import { loadPolicy, parsePolicy } from "../../src/declarations/policy/policy.ts";
 import { workerYaml } from "../../src/declarations/worker/worker-yaml.ts";
 
 const ROOT = join(import.meta.dirname, "../..");

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, it } from "vitest";
 import { PostgresStore } from "../../src/fleet/postgres/postgres-store.ts";
-import { POSTGRES, READ_STATEMENTS, readStatement, SQLITE } from "../../src/fleet/stored/dialects.ts";
+import { POSTGRES, READ_STATEMENTS, readStatement, SQLITE } from "../../src/fleet/stored/fleet-reads.ts";
 import { openPglite, pgliteConnection } from "./postgres/pglite-connection.ts";
 
 const FLEET = join(import.meta.dirname, "../../src/fleet");

@@ -2,8 +2,8 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { runFolderName } from "../../src/history/recording.ts";
 import { Pruning } from "../../src/history/retention.ts";
-import { runFolderName } from "../../src/history/run-folders.ts";
 
 const HOUR_MS = 3_600_000;
 let runsDir: string;

@@ -2,8 +2,8 @@ import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { runFolderName, runFolders } from "../../src/history/recording.ts";
 import { type PruneOptions, prune } from "../../src/history/retention.ts";
-import { runFolderName, runFolders } from "../../src/history/run-folders.ts";
 
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 5, 1);

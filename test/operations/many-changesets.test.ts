@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { listFleetVerb } from "../../src/cli/changes/fleet-changes.ts";
+import { listFleetVerb } from "../../src/cli/changes/changes.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import type { FleetSpec } from "../../src/fleet/model/item.ts";

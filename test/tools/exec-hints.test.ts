@@ -1,8 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { ExecOutcome } from "../../src/tools/exec-hints/failures.ts";
-import { type ExecFacts, hintsFor } from "../../src/tools/exec-hints/wording.ts";
+import { type ExecFacts, type ExecOutcome, hintsFor } from "../../src/tools/exec-hints.ts";
 
 const FACTS: ExecFacts = {
   readablePaths: ["/data", "/out"],

@@ -1,7 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { TranscriptEntry } from "../../../src/agent/transcript.ts";
-import { TranscriptFolder } from "../../../src/agent/transcript-folder.ts";
+import { type TranscriptEntry, TranscriptFolder } from "../../../src/agent/transcript.ts";
 import type { SealedRecord } from "../../../src/audit/seal.ts";
 import type { RunEvent, RunResult } from "../../../src/index.ts";
 import type { InboxFacts } from "./inbox.ts";

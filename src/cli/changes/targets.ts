@@ -2,7 +2,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { isCancel, select } from "@clack/prompts";
 import type { KeptChange, ListedChangeset } from "../../operations/foreseen-changes.ts";
 import { RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
-import { type Colors, quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { type Colors, quotedLines } from "../../operations/wording/question-text.ts";
 import { counted, countText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { type ChangesOffer, fleetChangesAt, openChangesets } from "../host/changesets.ts";

@@ -1,6 +1,6 @@
 import { isCancel, select } from "@clack/prompts";
 import type { ForeseenChangeset, RuledPart } from "../../operations/foreseen-changes.ts";
-import { quotedLines } from "../../operations/wording/quoted-lines.ts";
+import { quotedLines } from "../../operations/wording/question-text.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";

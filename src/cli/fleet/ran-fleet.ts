@@ -20,7 +20,7 @@ import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
 import { ImageLines } from "../terminal/worker-text.ts";
 import { EventSink } from "./event-sink.ts";
-import { PlainFleetScreen } from "./plain-screen.ts";
+import { PlainFleetScreen } from "./live-screen.ts";
 import { FleetWitness } from "./witness.ts";
 
 const TIMEOUT_MS = 60_000;

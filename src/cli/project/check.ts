@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import type { Colors } from "../../operations/wording/question-text.ts";
 import type { CheckReport } from "../../run/explain/check.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted } from "../../text/amounts.ts";

@@ -1,5 +1,5 @@
 import { ENVIRONMENT_PLACE, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
-import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import type { Colors } from "../../operations/wording/question-text.ts";
 import { explainWorker } from "../../operations/workers.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
 import { LIMIT_NAMES } from "../../sandbox/limits.ts";

@@ -1,5 +1,5 @@
 import { createLogUpdate } from "log-update";
-import { deniedLines } from "../../operations/wording/quoted-lines.ts";
+import { deniedLines } from "../../operations/wording/question-text.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import {
   colorsFor,

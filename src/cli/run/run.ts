@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
-import { TranscriptFolder } from "../../agent/transcript-folder.ts";
+import { TranscriptFolder } from "../../agent/transcript.ts";
 import { noTerminal } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";

@@ -1,4 +1,4 @@
-import { deniedLines } from "../../operations/wording/quoted-lines.ts";
+import { deniedLines } from "../../operations/wording/question-text.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { printableLine } from "../../text/visible.ts";
 import { colorsFor, printJson, type RunScreen, say, type Terminal, type WatchedEvent } from "../terminal/terminal.ts";

@@ -1,7 +1,7 @@
 import pc from "picocolors";
 import type { AgentEvent } from "../../agent/events.ts";
 import { grantedMounts } from "../../isolation/plan/plan.ts";
-import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import type { Colors } from "../../operations/wording/question-text.ts";
 import type { RunResult, RunStatus } from "../../run/model/result.ts";
 import { formatDuration } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";

@@ -1,6 +1,6 @@
 import { noTerminal } from "../../approval/approver.ts";
 import { refusedError } from "../../operations/request-error.ts";
-import { deniedLine } from "../../operations/wording/quoted-lines.ts";
+import { deniedLine } from "../../operations/wording/question-text.ts";
 import type { RunStatus } from "../../run/model/result.ts";
 import { openCorralFor, openCorralLater } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";

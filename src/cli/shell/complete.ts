@@ -52,7 +52,7 @@ const NAMES: Readonly<Record<NameKind, (place: NamesPlace) => Promise<readonly s
   ],
   transcripts: async (place) => await stems((await kept(place))?.transcripts ?? null, ".jsonl"),
   runs: async (place) => {
-    const { runFolders } = await import("../../history/run-folders.ts");
+    const { runFolders } = await import("../../history/recording.ts");
     const paths = await kept(place);
     return paths === null ? [] : (await runFolders(paths.runs)).map(({ run }) => run);
   },

@@ -3,7 +3,7 @@ import pc from "picocolors";
 import type { ServiceClient } from "../../client/client.ts";
 import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
-import type { Colors } from "../../operations/wording/quoted-lines.ts";
+import type { Colors } from "../../operations/wording/question-text.ts";
 import type { RunEvent, RunIdentity } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { escapedJson, printable, printableLine } from "../../text/visible.ts";

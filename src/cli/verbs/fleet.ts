@@ -28,7 +28,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
       "\nOf each stream the first 16,384 and the last 49,152\ncharacters are kept, as long as the fleet has room.",
     )
     .action(
-      does(async (id, key, options) => (await import("../fleet/item.ts")).fleetLogsVerb(id, key, options, terminal)),
+      does(async (id, key, options) => (await import("../fleet/fleet.ts")).fleetLogsVerb(id, key, options, terminal)),
     );
   ofFleet(
     "machines",
@@ -36,7 +36,7 @@ export function addFleet({ does, group, terminal }: Frame): void {
   )
     .addOption(json())
     .addHelpText("after", "\nExit status: 0, or 2 if the project has no queue.")
-    .action(does(async (options) => (await import("../fleet/machines.ts")).machinesVerb(options, terminal)));
+    .action(does(async (options) => (await import("../fleet/fleet.ts")).machinesVerb(options, terminal)));
   ofFleet("resume <id>", "Resume a fleet that no process runs any more.")
     .addOption(askElsewhere())
     .addOption(driver())

@@ -4,22 +4,22 @@ import { examples, json, project } from "./options.ts";
 export function addCells({ does, terminal, verb }: Frame): void {
   verb("ps")
     .addOption(json())
-    .action(does(async (options) => (await import("../machine/cells.ts")).psVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/machine.ts")).psVerb(options, terminal)));
 
   verb("reap")
     .addOption(json())
-    .action(does(async (options) => (await import("../machine/cells.ts")).reapVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/machine.ts")).reapVerb(options, terminal)));
 
   verb("du")
     .addOption(json())
-    .action(does(async (options) => (await import("../machine/stored.ts")).duVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/machine.ts")).duVerb(options, terminal)));
 
   verb("gc")
     .option("--dry-run", "print what would be removed, and remove nothing")
     .option("--older-than <age>", "remove what is older, such as 30d or 12h, and ended fleets too")
     .addOption(json())
     .addHelpText("after", GC_HELP)
-    .action(does(async (options) => (await import("../machine/stored.ts")).gcVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/machine.ts")).gcVerb(options, terminal)));
 }
 
 const GC_HELP = `
@@ -34,7 +34,7 @@ export function addDoctor({ does, terminal, verb }: Frame): void {
   verb("doctor")
     .addOption(json())
     .addHelpText("after", "\nExit status: 0 if nothing is missing, otherwise 1.")
-    .action(does(async (options) => (await import("../machine/doctor.ts")).doctorVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/machine.ts")).doctorVerb(options, terminal)));
 }
 
 export function addImages({ does, group, terminal }: Frame): void {

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { HARDENING, HARDENING_LINES, hardeningRow } from "../../sandbox/policy.ts";
 import { corralYaml } from "../corral-file.ts";
 import { fleetYaml } from "../fleet-yaml.ts";
-import { policyYaml } from "../policy/policy-yaml.ts";
+import { policyYaml } from "../policy/policy.ts";
 import { workerYaml } from "../worker/worker-yaml.ts";
 import { type JsonLook, lookOf } from "../yaml/shape.ts";
 import { FILES_OF, SCHEMA_KINDS, type SchemaKind, schemaFileName } from "./kinds.ts";

@@ -55,7 +55,7 @@ export async function lockPlace(projectDir: string, path: string) {
 }
 
 /**
- * Reads lock files of one kind. They are the project's own files: no worker may write them (own-files.ts), so what is read
+ * Reads lock files of one kind. They are the project's own files: no worker may write them (host-place.ts), so what is read
  * here is what the owner of the project put there.
  */
 export async function lockRules(

@@ -2,8 +2,7 @@ import { posix } from "node:path";
 import { z } from "zod";
 import { networkTargetText, parseTarget } from "../../sandbox/network/rule.ts";
 import { present } from "../../text/present.ts";
-import { environmentYaml } from "../images/environment-inputs.ts";
-import { image } from "../images/image-yaml.ts";
+import { environmentYaml, image } from "../images/environment-inputs.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { mountNameFault, named, nameFault, repositoryNameFault, variableNameFault } from "../terms/names.ts";
 import {

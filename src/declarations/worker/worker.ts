@@ -1,8 +1,7 @@
 import { basename } from "node:path";
 import { meetTargets, parseTarget } from "../../sandbox/network/rule.ts";
 import { present } from "../../text/present.ts";
-import type { Environment } from "../images/environment-inputs.ts";
-import type { ImageSource } from "../images/image-yaml.ts";
+import type { Environment, ImageSource } from "../images/environment-inputs.ts";
 import type { JsonSchema } from "../schema/json-schema.ts";
 import { nameFault } from "../terms/names.ts";
 import { needProblems } from "../terms/sandbox-form.ts";

@@ -8,16 +8,17 @@ import { type AllowedNetwork, isLookedInto, type NetworkRule } from "../../sandb
 import { addressStillAllowed } from "../dial/dial.ts";
 import { BOUNDS, meantTarget, type Outlet, type Target, targetText, type Visit } from "../model/outlet.ts";
 import { exchange, type Replacement } from "./exchange.ts";
-import { overrideFault, type SecretValues } from "./outgoing-headers.ts";
 import {
   answerFault,
   Faulty,
   type HeadFault,
+  overrideFault,
   type RequestHead,
   type RequestReceiver,
   readAuthority,
   readRequestHead,
-} from "./request-head.ts";
+  type SecretValues,
+} from "./heads.ts";
 
 /** The connections to hosts of one connection of the cell: one at a time, which is kept for its next request. */
 class Upstreams {

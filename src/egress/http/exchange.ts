@@ -6,16 +6,17 @@ import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Redactor } from "../../secrets/read-secret.ts";
 import { pump } from "../carry/down-flow.ts";
 import { BOUNDS, type HostTraffic, targetText } from "../model/outlet.ts";
-import { type Outgoing, outgoingHeaders } from "./outgoing-headers.ts";
 import {
   endToEnd,
   Faulty,
   type HeaderLines,
   type HeadFault,
   headerLines,
+  type Outgoing,
+  outgoingHeaders,
   type RequestHead,
   valuesOf,
-} from "./request-head.ts";
+} from "./heads.ts";
 
 /** These would lead the client away from the plain HTTP of its cell. */
 const NOT_FOR_CELLS = ["alt-svc", "strict-transport-security", "public-key-pins", "clear-site-data"];

@@ -21,7 +21,7 @@ import {
 } from "../model/files.ts";
 import { BELOW_FILE, CHANGED, type FileOperation, NOT_DIRECTORY, unfit, withRefusals } from "../model/refusals.ts";
 import { appendAll, contentOf, copyContent, overwrite, writeAll } from "./content.ts";
-import { copyPlace, type End } from "./copy.ts";
+import { copyPlace, deletePlace, type End, movePlace } from "./copy.ts";
 import { type Descriptor, type HostMount, openRoots, type Root } from "./descriptor.ts";
 import { makePlace, openSlot } from "./folder.ts";
 import {
@@ -35,7 +35,6 @@ import {
   refuseChanged,
   versionOf,
 } from "./look.ts";
-import { deletePlace, movePlace } from "./move.ts";
 import { keeping, lookUp, replaceFile } from "./new-files.ts";
 import { type Found, refuseHidden, typeOf, walk } from "./walk.ts";
 

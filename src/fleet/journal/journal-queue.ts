@@ -13,8 +13,15 @@ import {
   type Taken,
 } from "../model/queue.ts";
 import type { GroupCommit } from "../stored/group-commit.ts";
-import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
-import { boundedResult, type FleetRow, fencedOff, msOf, takenFrom } from "../stored/rows.ts";
+import {
+  boundedResult,
+  encodedStreams,
+  type FleetRow,
+  fencedOff,
+  MAX_FLEET_BYTES,
+  msOf,
+  takenFrom,
+} from "../stored/rows.ts";
 import type { Database, JournalWrite } from "./database.ts";
 import { countsOf } from "./fleets.ts";
 

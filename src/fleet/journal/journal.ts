@@ -16,14 +16,12 @@ import {
   unknownFleet,
   whyNotTaken,
 } from "../model/store.ts";
-import { SQLITE } from "../stored/dialects.ts";
-import { FleetReads } from "../stored/fleet-reads.ts";
+import { FleetReads, SQLITE } from "../stored/fleet-reads.ts";
 import { GroupCommit } from "../stored/group-commit.ts";
 import { endOf, recordOf, reviewedResult } from "../stored/rows.ts";
 import { commitToJournal, Database, type JournalWrite, migrate } from "./database.ts";
-import { applyingIn, discardLoading, fleetRow, forgetEnded, PAUSE_MS, rowOf } from "./fleets.ts";
+import { applyingIn, discardLoading, fleetRow, forgetEnded, loadItems, PAUSE_MS, rowOf } from "./fleets.ts";
 import { JournalQueue } from "./journal-queue.ts";
-import { loadItems } from "./load.ts";
 
 /** Items in one transaction; between two of them other processes can write. */
 const CHUNK = 2000;

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { ItemResult, Reviewed } from "../model/item.ts";
 import { type ItemCounts, QueueError } from "../model/queue.ts";
 import type { ApplyingItem } from "../model/store.ts";
-import { ACTIVE, POSTGRES, readStatement } from "../stored/dialects.ts";
+import { ACTIVE, POSTGRES, readStatement } from "../stored/fleet-reads.ts";
 import { type ApplyingRow, applyingFrom, type FleetRow, itemCounts, reviewedResult } from "../stored/rows.ts";
 import { type Scope, type Statements, tally } from "./connection.ts";
 

@@ -1,8 +1,15 @@
 import type { ItemRequest } from "../model/item.ts";
 import type { DeclaredOutput, LoadedItems, LoadOptions, LoadProblem } from "../model/store.ts";
-import { POSTGRES } from "../stored/dialects.ts";
-import { collided, duplicateKey, type RequestRow, requestBatches } from "../stored/request-batches.ts";
-import { type FleetRow, outputKey, pathOf } from "../stored/rows.ts";
+import { POSTGRES } from "../stored/fleet-reads.ts";
+import {
+  collided,
+  duplicateKey,
+  type FleetRow,
+  outputKey,
+  pathOf,
+  type RequestRow,
+  requestBatches,
+} from "../stored/rows.ts";
 import type { Scope, Statements } from "./connection.ts";
 import { deleteOutputs, discardLoading, rowOf } from "./fleets.ts";
 

@@ -18,10 +18,9 @@ import {
   type Withdrawn,
 } from "../model/work.ts";
 import { GroupCommit, type WriteOutcome } from "../stored/group-commit.ts";
-import { bounded } from "../stored/request-batches.ts";
-import { boundedResult } from "../stored/rows.ts";
+import { bounded, boundedResult } from "../stored/rows.ts";
 import { type Connection, LEASE_MS, RENEW_MS, type Scope, type StatementWait } from "./connection.ts";
-import { lackingRights } from "./machine-role.ts";
+import { lackingRights } from "./migrate.ts";
 
 /** Before its lease ends, and by a clock of this machine that only goes forward: then it stops by itself. */
 const LOST_AFTER_MS = 10_000;

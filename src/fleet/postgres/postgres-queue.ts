@@ -13,8 +13,7 @@ import {
   type Urgency,
 } from "../model/queue.ts";
 import type { GroupCommit } from "../stored/group-commit.ts";
-import { encodedStreams, MAX_FLEET_BYTES } from "../stored/request-batches.ts";
-import { boundedResult, msOf } from "../stored/rows.ts";
+import { boundedResult, encodedStreams, MAX_FLEET_BYTES, msOf } from "../stored/rows.ts";
 import { cancelFleetItems, type Scope, type Statements } from "./connection.ts";
 import { countsOf } from "./fleets.ts";
 import type { Write } from "./writes.ts";

@@ -16,8 +16,7 @@ import {
   unknownFleet,
   whyNotTaken,
 } from "../model/store.ts";
-import { POSTGRES } from "../stored/dialects.ts";
-import { FleetReads } from "../stored/fleet-reads.ts";
+import { FleetReads, POSTGRES } from "../stored/fleet-reads.ts";
 import { GroupCommit } from "../stored/group-commit.ts";
 import { endOf, processOf, recordOf } from "../stored/rows.ts";
 import {

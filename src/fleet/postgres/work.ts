@@ -17,7 +17,7 @@ import {
   type UnreadQuestion,
   type WorkStore,
 } from "../model/work.ts";
-import { ACTIVE } from "../stored/dialects.ts";
+import { ACTIVE } from "../stored/fleet-reads.ts";
 import { boundedResult, msOf } from "../stored/rows.ts";
 import type { Scope } from "./connection.ts";
 import { idOf } from "./fleets.ts";

@@ -8,7 +8,7 @@ import {
   QueueError,
   type Taken,
 } from "../model/queue.ts";
-import { ACTIVE } from "../stored/dialects.ts";
+import { ACTIVE } from "../stored/fleet-reads.ts";
 import type { WriteOutcome } from "../stored/group-commit.ts";
 import { fencedOff, outerState, takenFrom } from "../stored/rows.ts";
 import type { Rows, Scope, Statement } from "./connection.ts";

@@ -4,7 +4,7 @@ import { decideShell } from "../../approval/shell-rules/decide.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { bugText } from "../../platform/errno.ts";
 import { callConsent } from "../../run/calls/call.ts";
-import { judgeHost } from "../../run/grants/judge-host.ts";
+import { judgeHost } from "../../run/grants/request-host.ts";
 import { permissionOf } from "../../run/model/permission.ts";
 import { consentTo, governingMount } from "../../sandbox/access.ts";
 import { consentOf } from "../../sandbox/approval.ts";

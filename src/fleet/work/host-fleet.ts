@@ -25,8 +25,7 @@ import { freshCells } from "../running/fresh-cells.ts";
 import { type ItemExecutor, itemResult, unrunResult } from "../running/item-result.ts";
 import { withFetchedAttachments } from "../running/items-here.ts";
 import { ScrubbedPool } from "../scrubbed/scrubbed-pool.ts";
-import { boundedStream } from "../stored/request-batches.ts";
-import { boundedResult } from "../stored/rows.ts";
+import { boundedResult, boundedStream } from "../stored/rows.ts";
 import type { AskingCoordinator } from "./asking-coordinator.ts";
 import type { Brought, HostedFleet, HostFleet, Hosting } from "./hosted-fleets.ts";
 

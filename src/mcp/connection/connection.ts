@@ -15,8 +15,7 @@ import { present } from "../../text/present.ts";
 import { printable } from "../../text/visible.ts";
 import type { Tool, ToolResult } from "../../tools/tool.ts";
 import { type ClientExchange, ClientToolUse, type Round, Slots } from "./call.ts";
-import { ClientApprover, type ClientApproverOptions, type QuestionRoutes } from "./client-approver.ts";
-import { ClientRoots } from "./client-roots.ts";
+import { ClientApprover, type ClientApproverOptions, ClientRoots, type QuestionRoutes } from "./client-approver.ts";
 import { offeredTools, refusedAnswer } from "./tool-answer.ts";
 
 export interface SandboxSessionOptions {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { APPROVAL_CURSOR } from "../../inbox/records.ts";
+import { APPROVAL_CURSOR } from "../../inbox/inbox-folder.ts";
 import {
   answer,
   approvalId,

@@ -17,7 +17,7 @@ import { ROOTED_BASE } from "../../sandbox/virtual-path.ts";
 import { currentOwner, formatOwner } from "../../state/owner.ts";
 import { formatBytes, formatDuration } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
-import { shownOnly } from "../../tools/exec-hints/wording.ts";
+import { shownOnly } from "../../tools/exec-hints.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
 import { pinAttachments } from "../cell/prepare.ts";
 import { refusedMounts } from "../changes/lent-attachments.ts";

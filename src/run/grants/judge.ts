@@ -1,6 +1,6 @@
 import posix from "node:path/posix";
 import type { Approver, Decision } from "../../approval/approver.ts";
-import { exposedOwnFiles } from "../../declarations/place/own-files.ts";
+import { exposedOwnFiles } from "../../declarations/place/host-place.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { RefusedSources } from "../../isolation/sources/refused-sources.ts";

@@ -4,8 +4,8 @@ import {
   type Environment,
   type EnvironmentInput,
   environmentInputs,
+  pulledName,
 } from "../../declarations/images/environment-inputs.ts";
-import { pulledName } from "../../declarations/images/image-yaml.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import {
   causeIn,

@@ -1,4 +1,4 @@
-import { exposedOwnFiles } from "../../declarations/place/own-files.ts";
+import { exposedOwnFiles } from "../../declarations/place/host-place.ts";
 import type { Project } from "../../declarations/project.ts";
 import { resolveNeeds } from "../../declarations/resolve.ts";
 import { writableFolders } from "../../declarations/worker/exposure.ts";

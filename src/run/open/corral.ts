@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
-import { TranscriptFolder } from "../../agent/transcript-folder.ts";
+import { TranscriptFolder } from "../../agent/transcript.ts";
 import type { Approver, Question } from "../../approval/approver.ts";
 import { isShareable, QueuedApprover } from "../../approval/queued-approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
@@ -10,8 +10,7 @@ import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { Repositories } from "../../git/repository.ts";
 import { InboxBoard } from "../../inbox/inbox-board.ts";
-import { laterEngine } from "../../isolation/later-engine.ts";
-import { openEngine } from "../../isolation/open-engine.ts";
+import { laterEngine, openEngine } from "../../isolation/open-engine.ts";
 import { type Driver, EngineTrouble, type Reaped } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, type EnginePort } from "../../isolation/port/engine.ts";
 import { alsoRefuse, refusedSourcesFor } from "../../isolation/sources/refused-sources.ts";

@@ -1,9 +1,14 @@
 import { auditKey } from "../../audit/seal.ts";
 import { TrailFile } from "../../audit/trail.ts";
 import { MAX_STREAMS_BYTES } from "../../history/kept-stream.ts";
-import { type EndedEntry, type HeldEntry, Recording, type StartedEntry } from "../../history/recording.ts";
+import {
+  type EndedEntry,
+  type HeldEntry,
+  Recording,
+  runFolderName,
+  type StartedEntry,
+} from "../../history/recording.ts";
 import { type Keep, Pruning } from "../../history/retention.ts";
-import { runFolderName } from "../../history/run-folders.ts";
 import type { Plan } from "../../isolation/plan/plan.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { LiveRuns } from "../../state/live-dir.ts";

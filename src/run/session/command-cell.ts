@@ -14,7 +14,7 @@ import { onAbort, within } from "../../platform/within.ts";
 import { commandSandbox, grantedSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
-import { type ExecFacts, hintsFor } from "../../tools/exec-hints/wording.ts";
+import { type ExecFacts, hintsFor } from "../../tools/exec-hints.ts";
 import type { ExecToolAnswer, ExecToolRequest } from "../../tools/hands.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { BrokerService } from "../cell/broker.ts";

@@ -25,7 +25,6 @@ import { Overview } from "./pages/overview/overview.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
 import { Workers } from "./pages/workers/workers.tsx";
 import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
-import { useNotifications } from "./session/notifications.ts";
 import {
   applyTheme,
   forgetToken,
@@ -36,6 +35,7 @@ import {
   takeToken,
   tokenInFragment,
   toOwnService,
+  useNotifications,
 } from "./session/session.ts";
 
 type ApprovalPage = AnswerOf<"approvals.list">;

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { TranscriptFolder } from "../../../src/agent/transcript-folder.ts";
+import { TranscriptFolder } from "../../../src/agent/transcript.ts";
 
 const RUN = "0123456789ab";
 const OTHER = "ba9876543210";

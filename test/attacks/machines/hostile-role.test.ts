@@ -6,8 +6,7 @@ import { blobDigest, type Content, putBytes, wholeBlob } from "../../../src/blob
 import { PostgresBlobs } from "../../../src/blobs/postgres-blobs.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
 import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
-import { machineRoleScript } from "../../../src/fleet/postgres/machine-role.ts";
-import { migrate, stepsOf } from "../../../src/fleet/postgres/migrate.ts";
+import { machineRoleScript, migrate, stepsOf } from "../../../src/fleet/postgres/migrate.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { deliveredResult } from "../../../src/fleet/running/deliveries.ts";

@@ -1,7 +1,6 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { TranscriptEntry } from "../../../src/agent/transcript.ts";
-import { TranscriptFolder } from "../../../src/agent/transcript-folder.ts";
+import { type TranscriptEntry, TranscriptFolder } from "../../../src/agent/transcript.ts";
 import type { RunResult } from "../../../src/index.ts";
 import type { Attachment } from "../../../src/run/model/job.ts";
 import {

@@ -11,7 +11,6 @@ const ENTRIES = [
   ...readdirSync(join(SRC, "cli/host")).map((name) => `cli/host/${name}`),
   "cli/changes/apply.ts",
   "cli/changes/changes.ts",
-  "cli/changes/fleet-changes.ts",
   "cli/changes/targets.ts",
   "cli/consent/approvals.ts",
   "cli/consent/prompt.ts",

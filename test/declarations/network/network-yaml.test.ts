@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parsePolicy } from "../../../src/declarations/policy/policy-yaml.ts";
+import { parsePolicy } from "../../../src/declarations/policy/policy.ts";
 import { parseWorker } from "../../../src/declarations/worker/worker.ts";
 import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
 

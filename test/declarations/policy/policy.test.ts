@@ -2,8 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { listPolicies, loadPolicy } from "../../../src/declarations/policy/policy.ts";
-import { ceilingOf, parsePolicy } from "../../../src/declarations/policy/policy-yaml.ts";
+import { ceilingOf, listPolicies, loadPolicy, parsePolicy } from "../../../src/declarations/policy/policy.ts";
 import { DeclarationError } from "../../../src/declarations/yaml/problem.ts";
 import { BASELINE, policyWeaknesses } from "../../../src/sandbox/policy.ts";
 

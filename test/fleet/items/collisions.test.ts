@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { collisionsIn, describeCollisions, type OutputPlace } from "../../../src/fleet/items/collisions.ts";
+import { collisionsIn, describeCollisions, type OutputPlace } from "../../../src/fleet/items/path-template.ts";
 import { covers, type VirtualPath } from "../../../src/sandbox/virtual-path.ts";
 
 /** As a journal's index does it: a byte that no path has, and that sorts before all others, in the place of slashes. */

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { blobDigest, type Content, putBytes, wholeBlob } from "../../../src/blobs/blob.ts";
 import type { Connection } from "../../../src/fleet/postgres/connection.ts";
-import { machineGrants } from "../../../src/fleet/postgres/machine-role.ts";
+import { machineGrants } from "../../../src/fleet/postgres/migrate.ts";
 import { PostgresStore } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
 import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";

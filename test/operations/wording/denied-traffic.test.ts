@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { deniedLines } from "../../../src/operations/wording/quoted-lines.ts";
+import { deniedLines } from "../../../src/operations/wording/question-text.ts";
 import { type RunResult, unstartedResult } from "../../../src/run/model/result.ts";
 
 function ran(worker: string, hosts: readonly string[], calls: readonly RunResult[] = []): RunResult {

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { TranscriptFolder } from "../../../src/agent/transcript-folder.ts";
+import { TranscriptFolder } from "../../../src/agent/transcript.ts";
 import { openProject, type ProjectSpec, sh, writable } from "../project-fixture.ts";
 
 const script = (...answers: readonly unknown[]) => JSON.stringify(answers);

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
-import { FailedChanges } from "../../../src/run/changes/failed-changes.ts";
+import { FailedChanges } from "../../../src/run/changes/into-project.ts";
 import { stagedFolder } from "../../changes/staged-folder.ts";
 
 const KIB = 1024;

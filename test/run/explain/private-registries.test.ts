@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { stringify } from "yaml";
 import { loadProject } from "../../../src/declarations/project.ts";
-import { privateRegistries } from "../../../src/run/explain/private-registries.ts";
+import { privateRegistries } from "../../../src/run/explain/check.ts";
 import { machineWith } from "../../declarations/network/machine-folder.ts";
 
 const ADDRESSES: Readonly<Record<string, readonly string[]>> = {

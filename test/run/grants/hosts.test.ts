@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { judgeHost } from "../../../src/run/grants/judge-host.ts";
-import { parseAskedHost } from "../../../src/run/grants/request-host.ts";
+import { judgeHost, parseAskedHost } from "../../../src/run/grants/request-host.ts";
 import type { Grantee } from "../../../src/run/model/grantee.ts";
 import type { AllowedNetwork, Network } from "../../../src/sandbox/network/rule.ts";
 import type { Policy } from "../../../src/sandbox/policy.ts";

@@ -1,9 +1,11 @@
+import { examineMachine, type Finding, listCells, reapCells } from "../../operations/machine.ts";
 import { collectState, measureState } from "../../operations/stored/stored-state.ts";
+import type { Colors } from "../../operations/wording/question-text.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
-import { counted, roughBytesText } from "../../text/amounts.ts";
+import { counted, durationText, roughBytesText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { ageOf } from "../terminal/arguments.ts";
-import { columns, printJson, say, type Terminal } from "../terminal/terminal.ts";
+import { colorsFor, columns, printJson, printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
 
 interface CollectOptions {
   readonly dryRun?: boolean;
@@ -71,4 +73,60 @@ export async function gcVerb(options: CollectOptions, terminal: Terminal): Promi
       `corral: ${done} ${count} of what Corral keeps, at least ${roughBytesText(bytes)}. \`corral du\` shows the rest`,
     );
   return status;
+}
+
+/** `corral ps`: every container of this state directory, whatever its state. Removes nothing. */
+export async function psVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const cells = await listCells({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
+  const { isTTY, columns: room = DEFAULT_COLUMNS } = terminal.stdout;
+  const isNarrow = isTTY && room < WIDE_COLUMNS;
+  printList(terminal, options.json, cells, {
+    head: ["RUN", "WORKER", "STATE", "MEMORY", "CPU", ...(isNarrow ? [] : ["DRIVER", "CALLED BY", "OWNER", "CREATED"])],
+    rowOf: ({ run, worker, state, memoryBytes, cpuMs, driver, parent, owner, ownerAlive, createdAt }) => [
+      run,
+      printableLine(worker, isNarrow ? NARROW_NAME : 64),
+      isNarrow && !ownerAlive ? "owner dead" : state,
+      memoryBytes === null ? "-" : roughBytesText(memoryBytes),
+      cpuMs === null ? "-" : durationText(cpuMs),
+      ...(isNarrow ? [] : [driver, parent ?? "-", `${owner.pid}${ownerAlive ? "" : " (dead)"}`, createdAt]),
+    ],
+    none: "There are no containers.",
+  });
+  return 0;
+}
+
+const DEFAULT_COLUMNS = 80;
+/** A narrower terminal would break the lines of the whole table: it gets what a person looks for first. */
+const WIDE_COLUMNS = 140;
+const NARROW_NAME = 16;
+
+/** `corral reap`: removes what dead orchestrators left behind, and lists it. */
+export async function reapVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const { env, stdout } = terminal;
+  const reaped = await reapCells({ stateDir: stateDirFrom(env), engineEnv: env });
+  if (options.json) {
+    printJson(terminal, reaped);
+    return 0;
+  }
+  const lines = [
+    ...reaped.cells.map((run) => `container of run ${run}`),
+    ...reaped.volumes.map((name) => `volume ${name}`),
+    ...reaped.directories.map((name) => `directory ${name}`),
+  ];
+  if (lines.length === 0) say(terminal, "There is nothing to remove.");
+  for (const line of lines) stdout.write(`removed ${line}\n`);
+  return 0;
+}
+
+/** `corral doctor`. Exit status 1 if something is missing. */
+export async function doctorVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
+  const { env, stdout } = terminal;
+  const examined = await examineMachine({ stateDir: stateDirFrom(env), engineEnv: env });
+  printResult(terminal, options.json, examined, () => findingsText(examined.findings, colorsFor(stdout, env)));
+  return examined.ok ? 0 : 1;
+}
+
+function findingsText(findings: readonly Finding[], colors: Colors): string {
+  const marks = { ok: colors.green("✓"), warning: colors.yellow("!"), missing: colors.red("✗") };
+  return findings.map(({ what, state, detail }) => `${marks[state]} ${what.padEnd(16)} ${detail}`).join("\n");
 }
