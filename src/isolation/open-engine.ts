@@ -30,10 +30,14 @@ import { type ProbeNeeds, Runc, type Usable } from "./runc/open.ts";
 interface OtherDriver {
   /** Why it cannot carry this plan; null if it can. */
   objection(plan: Plan): Promise<string | null>;
+  /** False while its image is still being unpacked, or is not worth it yet. `objection` waits for that. */
+  isAtHand(plan: Plan): Promise<boolean>;
   list(): Promise<CellInfo[]>;
   usage(id: string): CellUsageNow | null;
   /** Answers with the runs whose cells were removed. */
   reap(): Promise<string[]>;
+  /** Ends what it prepares for later cells. */
+  close(): void;
 }
 
 /** What images have that cells must not, whichever driver makes them. */
@@ -50,6 +54,8 @@ interface ImageJudge {
 interface Chosen {
   readonly driving: Driving;
   readonly cells: CellMaker | null;
+  /** The Engine makes cells of a large image until it is unpacked. */
+  readonly waitsForNoImage?: boolean;
   /** What asks for this driver alone, so that no other may take its place: a setting, or a policy. Absent: nothing does. */
   readonly demandedBy?: string;
 }
@@ -94,7 +100,7 @@ export function bothDrivers(
     // Both may make a cell of their own, the first time. Nothing is left behind that still makes one.
     const [chosen, judged] = await Promise.allSettled([choose(asked.plan), images.objection(asked.plan)]);
     if (chosen.status === "rejected") throw chosen.reason;
-    const { driving, cells, demandedBy } = chosen.value;
+    const { driving, cells, demandedBy, waitsForNoImage = false } = chosen.value;
     if (driving.driver === null) {
       if (demandedBy === POLICY) return unfulfilled(driving.why);
       throw new EngineTrouble(new DriverUnavailableError(driving).message);
@@ -104,7 +110,7 @@ export function bothDrivers(
     if (refused !== null) return { ok: false, violations: [refused] };
     const plan = await images.named(asked.plan);
     const start = (maker: CellMaker): Promise<Start> => startWith(maker, { ...asked, plan });
-    if (cells === null) return await onEngine(plan, start);
+    if (cells === null || (waitsForNoImage && !(await other.isAtHand(plan)))) return await onEngine(plan, start);
     const against = await other.objection(plan);
     if (against === null) return await start(cells);
     if (demandedBy === undefined) return await onEngine(plan, start);
@@ -118,6 +124,10 @@ export function bothDrivers(
     startServing: (request) =>
       starting(request, (cells, named) => cells.startServing(named)) as ReturnType<Driver["startServing"]>,
     list: async () => (await Promise.all([engine.list(), other.list()])).flat(),
+    removeLeft: async () => {
+      other.close();
+      await engine.removeLeft();
+    },
     usage: async (cell) => (cell.driver === "engine" ? await engine.usage(cell) : other.usage(cell.id)),
     reap: () => reapBoth(engine, other),
   };
@@ -238,7 +248,7 @@ function chosenBy({ choice, setting }: DriverWish, usable: Usable): Chosen {
   const demand = choice === "runc" ? { demandedBy: setting } : {};
   if (usable.ok) {
     const why = choice === "runc" ? `${setting} is runc, and ${usable.why}` : usable.why;
-    return { driving: { driver: "runc", why }, cells: usable.cells, ...demand };
+    return { driving: { driver: "runc", why }, cells: usable.cells, waitsForNoImage: choice === "auto", ...demand };
   }
   if (choice !== "runc") return { driving: { driver: "engine", why: usable.why }, cells: null };
   return {

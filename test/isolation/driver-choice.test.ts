@@ -245,7 +245,15 @@ describe("the runtimes of one machine", () => {
 
 const images = { objection: async () => null, obstacle: async () => null, named: async (plan: Plan) => plan };
 
-it("a plan that the other driver cannot carry goes to the Engine", async () => {
+const nothing = {
+  list: async () => [],
+  usage: () => null,
+  reap: async () => [],
+  isAtHand: async () => true,
+  close: () => {},
+};
+
+it("a plan that the other driver cannot carry, or has no image for yet, goes to the Engine", async () => {
   const made: string[] = [];
   const recording = (name: string): Driver => ({
     ...runc.driver,
@@ -254,13 +262,20 @@ it("a plan that the other driver cannot carry goes to the Engine", async () => {
       throw new EngineTrouble(name);
     },
   });
-  const other = { objection: async () => "it cannot", list: async () => [], usage: () => null, reap: async () => [] };
   const driving = { driver: "runc", why: "" } as const;
-  const choose = async () => ({ driving, cells: recording("runc") });
   const { plan, pins } = await runc.plan({ command: ["true"] });
-  const both = bothDrivers(recording("engine"), other, { choose, images });
-  await expect(both.start({ plan, pins, ...undisturbed })).rejects.toThrow();
-  expect(made).toEqual(["engine"]);
+  for (const [objection, isThere, waitsForNoImage, by] of [
+    ["it cannot", true, false, "engine"],
+    [null, true, true, "runc"],
+    [null, false, true, "engine"],
+    [null, false, false, "runc"],
+  ] as const) {
+    const other = { ...nothing, objection: async () => objection, isAtHand: async () => isThere };
+    const choose = async () => ({ driving, cells: recording("runc"), waitsForNoImage });
+    const both = bothDrivers(recording("engine"), other, { choose, images });
+    await expect(both.start({ plan, pins, ...undisturbed })).rejects.toThrow();
+    expect(made.splice(0)).toEqual([by]);
+  }
 });
 
 it("the directory of a dead owner goes when the cells of the other driver have ended, or have failed to", async () => {
@@ -272,7 +287,7 @@ it("the directory of a dead owner goes when the cells of the other driver have e
   for (const end of ["ended", "failed"]) {
     const left = await makeOwnerDir(live, dead);
     const cells = Promise.withResolvers<string[]>();
-    const other = { objection: async () => null, list: async () => [], usage: () => null, reap: () => cells.promise };
+    const other = { ...nothing, objection: async () => null, reap: () => cells.promise };
     const choose = async () => Promise.reject(new Error("nothing starts"));
     const reaping = bothDrivers(driver, other, { choose, images }).reap();
     reaping.catch(() => {});

@@ -274,6 +274,7 @@ async function collected(output: Duplex): Promise<LookAnswer> {
 
 const Layered = z.looseObject({
   Id: z.string(),
+  Size: z.number().nullish(),
   RootFS: z.looseObject({ Layers: z.array(z.string().regex(/^sha256:[0-9a-f]{64}$/)).nullish() }),
 });
 
@@ -291,6 +292,7 @@ export async function savedImage(docker: Docker, image: string): Promise<SavedIm
   if (found.Id !== image) throw new EngineTrouble("the Engine described another image than the one that was asked for");
   return {
     layers: found.RootFS.Layers ?? [],
+    bytes: found.Size ?? 0,
     async content() {
       const getting = told(docker.getImage(image).get().catch(orNull)) as Promise<Readable | null>;
       const got = await within(

@@ -179,6 +179,8 @@ export interface EngineGround {
 export interface SavedImage {
   /** SHA-256 of each layer, not compressed, the lowest first: `sha256:…`. */
   readonly layers: readonly string[];
+  /** Of all of them, as the Engine counts. */
+  readonly bytes: number;
   /** A tar archive of all of it, as the engine exports it; null if the image is gone. Must be read or destroyed. */
   content(): Promise<Readable | null>;
 }

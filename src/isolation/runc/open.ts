@@ -100,6 +100,14 @@ export class Runc {
     return found.ok ? null : found.why;
   }
 
+  async isAtHand(plan: Plan): Promise<boolean> {
+    return notForRunc(plan) !== null || (await this.images.isAtHand(plan.image.id));
+  }
+
+  close(): void {
+    this.images.close();
+  }
+
   async list(): Promise<CellInfo[]> {
     return await recordedCells(this.#paths, this.#request.maker);
   }

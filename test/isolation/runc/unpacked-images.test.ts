@@ -7,6 +7,7 @@ import type Docker from "dockerode";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { savedImage } from "../../../src/isolation/engine/examined-images.ts";
 import { connect } from "../../../src/isolation/engine/open.ts";
+import type { SavedImage } from "../../../src/isolation/port/images.ts";
 import { layerName } from "../../../src/isolation/runc/ground/layers.ts";
 import { UnpackedImages, type UnpackedImagesOptions } from "../../../src/isolation/runc/ground/unpacked-images.ts";
 import { runcPaths } from "../../../src/isolation/runc/model/layout.ts";
@@ -108,6 +109,26 @@ describe("an image of the Engine", () => {
     await images().use(base);
     const gone = images(currentOwner(), { ground: { savedImage: async () => null } });
     expect((await gone.use(base))?.layers).toHaveLength(1);
+  });
+
+  it("is not waited for by cells of others if it is large, and is unpacked beside many of them, once", async () => {
+    const large = {
+      savedImage: async (id: string) => ({ ...((await savedImage(docker, id)) as SavedImage), bytes: 1e9 }),
+    };
+    const here = images(currentOwner(), { ground: large });
+    expect(await images().isAtHand(base)).toBe(true);
+    for (let cells = 0; cells < 8; cells += 1) expect(await here.isAtHand(base)).toBe(false);
+    expect(existsSync(runcPaths(stateDir).layers)).toBe(false);
+    await expect.poll(() => here.isAtHand(base)).toBe(true);
+    expect(await layersHere()).toHaveLength(1);
+    expect(await images(currentOwner(), { ground: large }).isAtHand(base)).toBe(true);
+  });
+
+  it("is not unpacked further when its process has closed", async () => {
+    const here = images();
+    here.close();
+    await expect(here.use(base)).rejects.toThrow();
+    expect(await layersHere()).toEqual([]);
   });
 
   it("is none if the Engine does not have it, and nothing is left of the question", async () => {

@@ -7,6 +7,7 @@ import { z } from "zod";
 import { removeTree } from "../../../files/host/remove-tree.ts";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
+import { onAbort } from "../../../platform/within.ts";
 import { writeAtomically } from "../../../platform/write-file.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "../../../state/owner.ts";
 import { EngineTrouble } from "../../port/driver.ts";
@@ -197,13 +198,14 @@ export class Layers {
   }
 
   /** Unpacks what is missing of an image. Rejects with `UnfitLayer` if that cannot be, whatever the reason is, and with `EngineTrouble`. False if there is no such image. */
-  async unpack(id: string, image: SavedImage): Promise<boolean> {
+  async unpack(id: string, image: SavedImage, signal: AbortSignal): Promise<boolean> {
     await mkdir(this.dir, { recursive: true, mode: 0o700 });
     const notes = await this.#notes();
     const saved = new Set(notes.map((note) => note.saved));
     const missing = new Set(this.missing(image.layers));
     const content = await image.content();
     if (content === null) return false;
+    using _ = onAbort(signal, () => void content.destroy());
     await readSavedImage(
       content,
       { id, expected: image.layers },

@@ -42,6 +42,10 @@ const MAX_USERS = 10_000;
 const USER_FILE = /^([0-9a-f]{64})\.[0-9a-f-]{36}(\.idle)?$/;
 /** At the end of its name while the process has no cell of the image. */
 const IDLE = ".idle";
+/** It takes longer to unpack a larger one than the Engine needs for some cells, */
+const LARGE_BYTES = 400e6;
+/** and it is worth it when there are more than these. */
+const CELLS_MEANWHILE = 8;
 /** How often an image may be let go just before a cell needs it. */
 const MAX_ATTEMPTS = 3;
 
@@ -68,6 +72,11 @@ export class UnpackedImages implements ImageRoots {
   readonly #layers: Layers;
   /** Of each image, from its first use in this process. */
   readonly #known = new Map<string, Promise<Known | null>>();
+  /** How many cells of an image were asked for that was not at hand. */
+  readonly #asked = new Map<string, number>();
+  /** What `#known` has come to. */
+  readonly #settled = new Set<string>();
+  readonly #closing = new AbortController();
 
   constructor(options: UnpackedImagesOptions) {
     this.#options = options;
@@ -86,6 +95,27 @@ export class UnpackedImages implements ImageRoots {
       return useOf(known, this.#options.layersDir);
     }
     throw new EngineTrouble("the image is being removed");
+  }
+
+  /**
+   * Whether a cell of it need not wait: it is unpacked, or that takes little time, or it was tried and `objection` tells what came of it.
+   * When many cells of a large image were asked for, it is unpacked beside them.
+   */
+  async isAtHand(imageId: string): Promise<boolean> {
+    if (this.#settled.has(imageId)) return true;
+    if (this.#known.has(imageId)) return false;
+    if ((await this.#complete(imageId)) !== null) return true;
+    const image = await this.#options.ground.savedImage(imageId);
+    if (image === null || image.bytes < LARGE_BYTES) return true;
+    const asked = (this.#asked.get(imageId) ?? 0) + 1;
+    this.#asked.set(imageId, asked);
+    if (asked > CELLS_MEANWHILE) void this.#knownOf(imageId).catch(() => {});
+    return false;
+  }
+
+  /** Ends what is unpacked now. */
+  close(): void {
+    this.#closing.abort();
   }
 
   /** Why cells of this image cannot be made; null if they can. */
@@ -133,10 +163,12 @@ export class UnpackedImages implements ImageRoots {
   async #knownOf(imageId: string): Promise<Known | null> {
     const asked = this.#known.get(imageId) ?? this.#firstUse(imageId);
     this.#known.set(imageId, asked);
-    const known = await asked.catch((error: unknown) => {
-      this.#known.delete(imageId);
-      throw error;
-    });
+    const known = await asked
+      .catch((error: unknown) => {
+        this.#known.delete(imageId);
+        throw error;
+      })
+      .finally(() => this.#settled.add(imageId));
     if (known === null) this.#known.delete(imageId);
     return known;
   }
@@ -165,16 +197,18 @@ export class UnpackedImages implements ImageRoots {
     }
   }
 
+  /** What is noted of an image that needs no unpacking, or cannot be unpacked; else null. */
+  async #complete(imageId: string): Promise<z.infer<typeof Noted> | null> {
+    const noted = await this.#noteIn(this.#noteOf(imageId));
+    return noted !== null && ("unfit" in noted || this.#layers.missing(noted.layers).length === 0) ? noted : null;
+  }
+
   /** Null if the Engine does not have the image. */
   async #unpacked(imageId: string): Promise<z.infer<typeof Noted> | null> {
-    const complete = async () => {
-      const noted = await this.#noteIn(this.#noteOf(imageId));
-      return noted !== null && ("unfit" in noted || this.#layers.missing(noted.layers).length === 0) ? noted : null;
-    };
-    const before = await complete();
+    const before = await this.#complete(imageId);
     if (before !== null) return before;
     await using _ = await this.#lock("unpack.lock", UNPACK_PATIENCE);
-    const meanwhile = await complete();
+    const meanwhile = await this.#complete(imageId);
     if (meanwhile !== null) return meanwhile;
     const image = await this.#options.ground.savedImage(imageId);
     if (image === null) return null;
@@ -183,7 +217,7 @@ export class UnpackedImages implements ImageRoots {
     // Before its layers are here: none of them is removed as that of no image.
     await writeAtomically(this.#noteOf(imageId), JSON.stringify(noted));
     try {
-      if (await this.#layers.unpack(imageId, image)) {
+      if (await this.#layers.unpack(imageId, image, this.#closing.signal)) {
         // A layer that was there may have been removed with another image, before this one was noted.
         await using _ = await this.#lock();
         if (this.#layers.missing(noted.layers).length === 0) return noted;
