@@ -185,7 +185,9 @@ const RULES: readonly Rule[] = [
     const across = ownImports(path, code).filter(
       (target) => target.startsWith(PAGE) !== isPage && !(isPage && OF_PAGE.some((place) => target.startsWith(place))),
     );
-    const packages = isPage ? packagesOf(code).filter((name) => !/^preact(\/|$)/.test(name)) : [];
+    const packages = isPage
+      ? packagesOf(code).filter((name) => !/^(?:preact(?:\/.*)?|@xterm\/headless)$/.test(name))
+      : [];
     const why =
       "the page runs in a browser: it knows the service by its contract alone, shares only its client and what is shown of a text, and is small";
     return [...across, ...packages].map((what) => breach(path, `imports ${what}`, why));

@@ -106,8 +106,14 @@ export interface AgentTool {
   readonly inputSchema: Readonly<Record<string, unknown>>;
   /** True if calls of one answer may run concurrently, because none changes what another one sees. */
   readonly parallel: boolean;
+  /** True if `onOutput` gets something: what a command prints, as it comes. */
+  readonly hasOutput?: boolean;
   /** A refusal is an answer. Rejects for bugs and engine errors, and with the reason of `signal`. */
-  run(input: unknown, signal: AbortSignal): Promise<AgentToolAnswer>;
+  run(
+    input: unknown,
+    signal: AbortSignal,
+    onOutput?: (stream: "stdout" | "stderr", chunk: Buffer) => void | Promise<void>,
+  ): Promise<AgentToolAnswer>;
 }
 
 export interface AgentToolAnswer {

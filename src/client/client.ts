@@ -36,7 +36,7 @@ export interface ServiceRequest {
   /** JSON; null: none. */
   readonly json: string | null;
   /** Absent: none. What `json` has is null then. */
-  readonly bytes?: Uint8Array | AsyncIterable<Uint8Array> | undefined;
+  readonly bytes?: Uint8Array | Blob | AsyncIterable<Uint8Array> | undefined;
   /** If there are any, the request is a form whose first part, `request`, is the JSON. */
   readonly files: readonly SentFile[];
   readonly signal: AbortSignal | undefined;
@@ -106,7 +106,7 @@ export class ServiceClient {
   async upload<Name extends Answering<"output">>(
     name: Name,
     ask: AskOf<Name>,
-    bytes: Uint8Array | AsyncIterable<Uint8Array>,
+    bytes: Uint8Array | Blob | AsyncIterable<Uint8Array>,
     { signal }: Asking = {},
   ): Promise<AnswerOf<Name>> {
     const headers = { "content-type": "application/octet-stream" };

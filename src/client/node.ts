@@ -29,7 +29,7 @@ export function transportTo(address: string): ServiceTransport {
     const answered = once(sent, "response");
     const content = form?.pieces ?? bytes;
     if (content === undefined || content instanceof Uint8Array) sent.end(content ?? json ?? undefined);
-    else upload(content, sent);
+    else upload(content instanceof Blob ? content.stream() : content, sent);
     const [response] = (await answered.catch((cause: unknown) => {
       signal?.throwIfAborted();
       throw new ApiError(0, "UNREACHABLE", "The service does not answer. Is `corral serve` running?", { cause });

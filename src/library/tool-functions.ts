@@ -143,20 +143,51 @@ export function aiTools(tools: readonly AgentTool[], images: ToolImages): Readon
   return Object.fromEntries(tools.map((tool) => [tool.name, aiTool(tool, turns, images)]));
 }
 
-function aiTool({ description, inputSchema, parallel, run }: AgentTool, turns: Turns, images: ToolImages): AiTool {
+function aiTool(
+  { description, inputSchema, parallel, hasOutput = false, run }: AgentTool,
+  turns: Turns,
+  images: ToolImages,
+): AiTool {
+  const used = async (input: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<AiToolOutput> => {
+    try {
+      return await turns.take(!parallel, () => run(input, signal, onOutput));
+    } catch (error) {
+      signal.throwIfAborted();
+      throw new Error(FAILED, { cause: error });
+    }
+  };
   return dynamicTool({
     description,
     inputSchema: jsonSchema(inputSchema),
-    execute: async (input, { abortSignal = NEVER }) => {
-      try {
-        return await turns.take(!parallel, () => run(input, abortSignal));
-      } catch (error) {
-        abortSignal.throwIfAborted();
-        throw new Error(FAILED, { cause: error });
-      }
-    },
+    execute: (input, { abortSignal = NEVER }) =>
+      hasOutput ? streamed((onOutput) => used(input, abortSignal, onOutput)) : used(input, abortSignal),
     toModelOutput: ({ output }) => modelOutput(output as AiToolOutput, images),
   });
+}
+
+const SHOWN_CHARS = 16_000;
+const PAUSE_MS = 100;
+
+/** While a command runs, answers with the end of what it has printed so far; `ai` takes the last answer as the tool's own, and the others as preliminary. */
+async function* streamed(use: (onOutput: OnOutput) => Promise<AiToolOutput>): AsyncGenerator<AiToolOutput> {
+  const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+  let text = "";
+  let news = Promise.withResolvers<void>();
+  const used = use((stream, chunk) => {
+    text = (text + decoders[stream].decode(chunk, { stream: true })).slice(-SHOWN_CHARS);
+    news.resolve();
+    return undefined;
+  });
+  const over = used.then(
+    () => true,
+    () => true,
+  );
+  while (!(await Promise.race([over, news.promise]))) {
+    news = Promise.withResolvers();
+    yield { ok: true, code: null, text: text.toWellFormed() };
+    await Promise.race([over, new Promise((resolve) => setTimeout(resolve, PAUSE_MS))]);
+  }
+  yield await used;
 }
 
 /** `ai` sends a thrown message to the model, and an error of the engine may contain host paths. The program gets it as `cause`. */

@@ -1,4 +1,4 @@
-"""Archives of a service. What is in them comes from a worker, so nothing of it is believed."""
+"""Archives. What is in one of a service comes from a worker, so nothing of it is believed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,19 @@ def unpack(file: BinaryIO, directory: str | os.PathLike[str]) -> list[Path]:
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def folder_archive(directory: str | os.PathLike[str]) -> str:
+    """The path of a new tar archive of what a folder holds. The caller removes it."""
+    with tempfile.NamedTemporaryFile(prefix="corral-", suffix=".tar", delete=False) as file:
+        try:
+            with tarfile.open(fileobj=file, mode="w") as archive:
+                for name in sorted(os.listdir(directory)):
+                    archive.add(os.path.join(directory, name), arcname=name)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    return file.name
 
 
 def _unpack_all(file: BinaryIO, made: Path, permitted: int) -> list[PurePosixPath]:

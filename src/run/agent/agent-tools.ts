@@ -7,12 +7,13 @@ import { present } from "../../text/present.ts";
 import type { CallToolRequest } from "../../tools/hands.ts";
 import { inputSchemaOf, type Tool, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
+import type { OnOutput } from "../session/exec-command.ts";
 import { usefulTools } from "../session/offered-tools.ts";
 
 /** Whose tools they are: all that a model's call needs of a session. */
 export interface ToolSession {
   readonly sandbox?: Sandbox;
-  runTool(name: string, rawInput: unknown, signal: AbortSignal): Promise<ToolResult>;
+  runTool(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult>;
   callWorker(request: CallToolRequest, signal: AbortSignal): Promise<ToolResult>;
 }
 
@@ -35,7 +36,8 @@ function sandboxTool(name: ToolName, session: ToolSession): AgentTool | null {
     description: tool.description,
     inputSchema: inputSchemaOf(tool),
     parallel: tool.effects.readOnly,
-    run: async (input, signal) => answerOf(await session.runTool(name, input, signal)),
+    hasOutput: name === "exec",
+    run: async (input, signal, onOutput) => answerOf(await session.runTool(name, input, signal, onOutput)),
   };
 }
 

@@ -58,10 +58,12 @@ const PUT_FOLDER = `${NO_LINKS}
 `;
 const GET_KIND = `${NO_LINKS}
 if [ -L "$1" ]; then echo "it is a link" >&2; exit 3; fi
-if [ ! -e "$1" ]; then echo "it does not exist" >&2; exit 3; fi
+if [ ! -e "$1" ]; then echo "it does not exist" >&2; exit 4; fi
 real "$1"
 if [ -d "$1" ]; then echo folder; elif [ -f "$1" ]; then echo file; else echo "it is no file or directory" >&2; exit 3; fi
 `;
+/** How the script ends if there is nothing. */
+const MISSING = 4;
 const GET_FILE = `exec "$0" cat < "$1"`;
 const GET_FOLDER = `cd -- "$1" && exec "$0" tar -c -f - .`;
 
@@ -317,7 +319,7 @@ function refuseFailed(exit: ExecExit, errors: string, what: string, { plan }: Tr
     ? ""
     : ` The cell ended with it: its disk limit is ${formatBytes(plan.limits.diskBytes)}.`;
   throw new ToolRefusal(
-    "NOT_TRANSFERRED",
+    exit.code === MISSING ? "NOT_FOUND" : "NOT_TRANSFERRED",
     `Cannot ${what}: ${why === "" ? `it ended with ${exit.code}` : why}.${full}`,
   );
 }

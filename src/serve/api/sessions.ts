@@ -125,7 +125,8 @@ export function sessionHandlers({
           taken.resolve();
         }
       }
-      return { pieces: pieces(), headers: { "x-corral-kind": kind } };
+      // A browser saves it, whatever is in it.
+      return { pieces: pieces(), headers: { "x-corral-kind": kind, "content-disposition": "attachment" } };
     },
     "sessions.pause": async ({ params }) => await paused(params.session, true),
     "sessions.resume": async ({ params }) => await paused(params.session, false),

@@ -120,7 +120,7 @@ export function faultOf(error: unknown): {
   if (error instanceof ServiceFault) return fault(error.status, error.code, error.message);
   // Of a session that is used without a tool, whose refusal is an answer.
   if (error instanceof ToolRefusal || error instanceof SandboxError)
-    return fault(error.code === "UNKNOWN_COMMAND" ? 404 : 422, error.code, error.message);
+    return fault(MISSING.has(error.code) ? 404 : 422, error.code, error.message);
   if (error instanceof RequestError) {
     const { code, message, violations } = error;
     return fault(STATUSES[code] ?? 404, code, message, violations.length === 0 ? {} : { violations });
@@ -133,6 +133,9 @@ export function faultOf(error: unknown): {
   if (known !== undefined) return fault(known[1], known[2], (error as Error).message);
   return { ...fault(500, "INTERNAL", "unexpected error; the log of the service has it"), isBug: true };
 }
+
+/** What a session does not have. */
+const MISSING: ReadonlySet<string> = new Set(["UNKNOWN_COMMAND", "NOT_FOUND"]);
 
 type ErrorKind = abstract new (...args: never[]) => Error;
 

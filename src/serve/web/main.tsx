@@ -23,6 +23,7 @@ import { Inbox } from "./pages/inbox/inbox.tsx";
 import { MachinePage } from "./pages/machine/machine.tsx";
 import { Overview } from "./pages/overview/overview.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
+import { SessionsPage } from "./pages/sessions/sessions.tsx";
 import { Workers } from "./pages/workers/workers.tsx";
 import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
 import {
@@ -58,6 +59,7 @@ const PAGES: readonly PageEntry[] = [
   { name: "changesets", title: "Changesets", key: "c", Page: ChangesetsPage },
   { name: "fleets", title: "Fleets", key: "f", Page: FleetsPage },
   { name: "workers", title: "Workers", key: "w", Page: Workers },
+  { name: "sessions", title: "Sessions", key: "s", Page: SessionsPage },
   { name: "convert", title: "Convert", key: "v", Page: ConvertPage },
   { name: "audit", title: "Audit", key: "a", Page: Audit },
   { name: "machine", title: "Machine", key: "m", Page: MachinePage },

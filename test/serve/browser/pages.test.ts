@@ -73,6 +73,7 @@ const places = (): string[] => [
   `#/changesets/${run}`,
   "#/workers",
   `#/workers/${name}/caller`,
+  "#/sessions",
   "#/convert",
   "#/audit",
   "#/machine",

@@ -314,6 +314,11 @@ class AsyncCorral:
             order["policy"] = policy
         return AsyncSession(self, order, on_question)
 
+    async def attach_session(self, id: str, *, on_question: OnQuestion | None = None) -> AsyncSession:
+        """A session that is open already. At the end of a `with` block it ends too."""
+        answer = await self.wire.ask("GET", path_of("sessions", id))
+        return await AsyncSession(self, {}, on_question).attached(models.Session.from_json(answer))
+
     async def sessions(self) -> list[models.Session]:
         """Those that are open."""
         answer = await self.wire.ask("GET", path_of("sessions"))

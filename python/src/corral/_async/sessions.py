@@ -7,12 +7,14 @@ import shlex
 from typing import TYPE_CHECKING, Any, BinaryIO, Mapping, Sequence
 
 from .. import models
+from .._archive import folder_archive
 from .._request import bytes_body, json_body, path_of, query_of
 from .._decode import as_text
+from .._transport.aio import in_thread
 from ..errors import CorralError, ToolRefused
 from ..results import CommandResult
 from .approvals import AsyncAnswering, OnQuestion
-from .commands import AsyncCommand
+from .commands import AsyncCommand, OnText, followed
 
 if TYPE_CHECKING:
     from .client import AsyncCorral
@@ -44,7 +46,7 @@ class AsyncSession:
         """The outcomes of its changes, after its end."""
 
     def __repr__(self) -> str:
-        return f"AsyncSession({self._order.get('worker')!r})"
+        return f"AsyncSession({self._order.get('worker') or self.about.worker!r})"
 
     @property
     def id(self) -> str:
@@ -58,7 +60,11 @@ class AsyncSession:
 
     async def open(self) -> AsyncSession:
         answer = await self._corral.wire.ask("POST", path_of("sessions"), json_body(self._order), timeout=_TOOL_SECONDS)
-        self._about = models.Session.from_json(answer)
+        return await self.attached(models.Session.from_json(answer))
+
+    async def attached(self, about: models.Session) -> AsyncSession:
+        """Is this session of the service from now on."""
+        self._about = about
         if self._on_question is not None:
             self._answering = AsyncAnswering(self._corral, self._on_question, root=self.id)
             await self._answering.__aenter__()
@@ -118,8 +124,18 @@ class AsyncSession:
         network: Sequence[str] | None = None,
         timeout: float | None = None,
         check: bool = False,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
     ) -> CommandResult:
-        """Runs a command line with `sh`. `timeout`: seconds."""
+        """
+        Runs a command line with `sh`. `timeout`: seconds. With `on_stdout` or `on_stderr`, these get what it prints as it comes, its
+        output is not shortened, and it ends if one of them fails.
+        """
+        if on_stdout is not None or on_stderr is not None:
+            if stdin is not None or network is not None:
+                raise ValueError("a command whose output is followed has no `stdin` or `network`; `start` has an input")
+            result = await self.follow(command, cwd=cwd, env=env, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr)
+            return result.check() if check else result
         answer = await self.tool(
             "exec",
             command=command,
@@ -142,19 +158,46 @@ class AsyncSession:
         timeout: float | None = None,
     ) -> AsyncCommand:
         """Starts a command line, or a program with its arguments, in the background. `input`: for `write`. `timeout`: seconds."""
-        line = command if isinstance(command, str) else " ".join(shlex.quote(word) for word in command)
-        order: dict[str, Any] = {"command": line, "cwd": cwd, "env": None if env is None else dict(env)}
-        order["input"] = True if input else None
-        order["timeoutMs"] = None if timeout is None else max(1, round(timeout * 1000))
-        given = {key: value for key, value in order.items() if value is not None}
+        given = _order(command, cwd, env, timeout) | ({"input": True} if input else {})
         answer = await self._corral.wire.ask("POST", path_of("sessions", self.id, "commands"), json_body(given), timeout=_TOOL_SECONDS)
         return AsyncCommand(self._corral, self.id, models.SessionCommand.from_json(answer))
 
+    async def follow(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+    ) -> CommandResult:
+        """Runs a command line, or a program with its arguments, to its end; all of its output is in the result, up to the worker's limit."""
+        body = json_body(_order(command, cwd, env, timeout))
+        headers = {"Accept": "text/event-stream"}
+        response = await self._corral.wire.open("POST", path_of("sessions", self.id, "exec"), body, headers, _TOOL_SECONDS)
+        try:
+            return await followed(response, on_stdout, on_stderr)
+        finally:
+            await response.close()
+
+    async def commands(self) -> list[AsyncCommand]:
+        """Those that were started: they run, or ended not long ago."""
+        answer = await self._corral.wire.ask("GET", path_of("sessions", self.id, "commands"))
+        found = [models.SessionCommand.from_json(one) for one in answer.get("commands", [])]
+        return [AsyncCommand(self._corral, self.id, one) for one in found]
+
     async def upload(self, path: str, content: bytes | str | os.PathLike[str], *, folder: bool = False) -> models.Uploaded:
         """
-        Writes a file of any size: bytes, or the file at a path of this machine (a text is a path). `folder`: the content is a tar
-        archive, and `path` the folder that gets its entries.
+        Writes a file of any size: bytes, or the file or the folder at a path of this machine (a text is a path). `folder`: the content
+        is a tar archive, and `path` the folder that gets its entries.
         """
+        if not isinstance(content, bytes) and os.path.isdir(content):
+            archive = await in_thread(folder_archive, content)
+            try:
+                return await self.upload(path, archive, folder=True)
+            finally:
+                os.unlink(archive)
         query = query_of(path=path, kind="folder" if folder else None)
         answer = await self._corral.wire.ask(
             "POST", path_of("sessions", self.id, "files") + query, bytes_body(content), timeout=_TOOL_SECONDS
@@ -227,3 +270,9 @@ class AsyncSession:
     async def call_worker(self, worker: str, input: Any = None, **more: Any) -> models.ToolAnswer:
         return await self.tool("call_worker", worker=worker, input=input, **more)
 
+
+def _order(command: str | Sequence[str], cwd: str | None, env: Mapping[str, str] | None, timeout: float | None) -> dict[str, Any]:
+    line = command if isinstance(command, str) else " ".join(shlex.quote(word) for word in command)
+    milliseconds = None if timeout is None else max(1, round(timeout * 1000))
+    order = {"command": line, "cwd": cwd, "env": None if env is None else dict(env), "timeoutMs": milliseconds}
+    return {key: value for key, value in order.items() if value is not None}

@@ -15,7 +15,7 @@ from ..errors import ProtocolError, TimedOut, Unavailable, Unreachable, service_
 from ..events import Event, EventParser
 
 # The service sends something every 15 s on a stream that is idle.
-_SILENCE_SECONDS = 50.0
+SILENCE_SECONDS = 50.0
 # An output sends nothing while its worker prints nothing, which may compute for hours: no sign tells that from a host that is gone.
 _OUTPUT_SILENCE_SECONDS = 24 * 3600.0
 _FIRST_PAUSE = 0.05
@@ -103,7 +103,7 @@ class AsyncWire:
                 if response.status == 204:
                     return
                 parser, before = EventParser(), last
-                while piece := await response.read_some(deadline.within(_SILENCE_SECONDS)):
+                while piece := await response.read_some(deadline.within(SILENCE_SECONDS)):
                     for event in parser.feed(piece):
                         last = event.id
                         trouble = Trouble(self._patience)

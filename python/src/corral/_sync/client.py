@@ -315,6 +315,11 @@ class Corral:
             order["policy"] = policy
         return Session(self, order, on_question)
 
+    def attach_session(self, id: str, *, on_question: OnQuestion | None = None) -> Session:
+        """A session that is open already. At the end of a `with` block it ends too."""
+        answer = self.wire.ask("GET", path_of("sessions", id))
+        return Session(self, {}, on_question).attached(models.Session.from_json(answer))
+
     def sessions(self) -> list[models.Session]:
         """Those that are open."""
         answer = self.wire.ask("GET", path_of("sessions"))

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Iterator
+import codecs
+from typing import TYPE_CHECKING, Iterator, Callable
 
 from .. import models
 from .._decode import as_text
 from .._request import bytes_body, json_body, path_of, query_of
-from ..errors import TimedOut
-from .wire import Deadline
+from .._transport.blocking import Maybe, Response, called
+from ..errors import TimedOut, Unreachable
+from ..events import Event, EventParser
+from ..results import CommandResult
+from .wire import SILENCE_SECONDS, Deadline
 
 if TYPE_CHECKING:
     from .client import Corral
@@ -18,6 +22,50 @@ if TYPE_CHECKING:
 # Of one request; the service takes no more.
 _INPUT_BYTES = 1024**2
 _WAIT_SECONDS = 30
+
+OnText = Callable[[str], Maybe[object]]
+
+
+def printed(event: Event) -> bytes:
+    """The bytes of an event `printed`."""
+    return base64.b64decode(as_text(event.data.get("base64"), "base64"))
+
+
+class TextOfStreams:
+    """The text of what a command prints. The functions get it as it comes."""
+
+    def __init__(self, on_stdout: OnText | None, on_stderr: OnText | None) -> None:
+        self._functions = {"stdout": on_stdout, "stderr": on_stderr}
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in self._functions}
+        self._parts: dict[str, list[str]] = {name: [] for name in self._functions}
+
+    @property
+    def all(self) -> dict[str, str]:
+        return {name: "".join(parts) for name, parts in self._parts.items()}
+
+    def take(self, stream: str, piece: bytes, is_end: bool = False) -> None:
+        text, function = self._decoders[stream].decode(piece, is_end), self._functions[stream]
+        self._parts[stream].append(text)
+        if text and function is not None:
+            called(function, text)
+
+    def end(self) -> None:
+        for stream in self._functions:
+            self.take(stream, b"", is_end=True)
+
+
+def followed(response: Response, on_stdout: OnText | None, on_stderr: OnText | None) -> CommandResult:
+    """How a command ended whose events this answer has, with all of its output."""
+    texts = TextOfStreams(on_stdout, on_stderr)
+    parser = EventParser()
+    while piece := response.read_some(SILENCE_SECONDS):
+        for event in parser.feed(piece):
+            if event.type == "printed":
+                texts.take(event.stream, printed(event))
+            elif event.type == "ended":
+                texts.end()
+                return CommandResult.read("".join(texts.all.values()), {**event.data, **texts.all})
+    raise Unreachable("the output of a command broke off before its end")
 
 
 class Command:
@@ -27,6 +75,8 @@ class Command:
         self._corral = corral
         self._session = session
         self.about = about
+        self.missing_bytes = 0
+        """How much of its output came before what was kept when `output` was read."""
 
     def __repr__(self) -> str:
         return f"Command({self.about.command!r})"
@@ -47,7 +97,9 @@ class Command:
         """Pairs of `stdout` or `stderr` and what came there, from the oldest that is kept (the last MiB) to its end."""
         for event in self._corral.wire.events(self._path("output"), 0, Deadline(None)):
             if event.type == "printed":
-                yield event.stream, base64.b64decode(as_text(event.data.get("base64"), "base64"))
+                missing = event.data.get("missingBytes")
+                self.missing_bytes += missing if isinstance(missing, int) else 0
+                yield event.stream, printed(event)
 
     @property
     def stdout(self) -> Iterator[bytes]:

@@ -8,12 +8,14 @@ import shlex
 from typing import TYPE_CHECKING, Any, BinaryIO, Mapping, Sequence
 
 from .. import models
+from .._archive import folder_archive
 from .._request import bytes_body, json_body, path_of, query_of
 from .._decode import as_text
+from .._transport.blocking import in_thread
 from ..errors import CorralError, ToolRefused
 from ..results import CommandResult
 from .approvals import Answering, OnQuestion
-from .commands import Command
+from .commands import Command, OnText, followed
 
 if TYPE_CHECKING:
     from .client import Corral
@@ -45,7 +47,7 @@ class Session:
         """The outcomes of its changes, after its end."""
 
     def __repr__(self) -> str:
-        return f"Session({self._order.get('worker')!r})"
+        return f"Session({self._order.get('worker') or self.about.worker!r})"
 
     @property
     def id(self) -> str:
@@ -59,7 +61,11 @@ class Session:
 
     def open(self) -> Session:
         answer = self._corral.wire.ask("POST", path_of("sessions"), json_body(self._order), timeout=_TOOL_SECONDS)
-        self._about = models.Session.from_json(answer)
+        return self.attached(models.Session.from_json(answer))
+
+    def attached(self, about: models.Session) -> Session:
+        """Is this session of the service from now on."""
+        self._about = about
         if self._on_question is not None:
             self._answering = Answering(self._corral, self._on_question, root=self.id)
             self._answering.__enter__()
@@ -119,8 +125,18 @@ class Session:
         network: Sequence[str] | None = None,
         timeout: float | None = None,
         check: bool = False,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
     ) -> CommandResult:
-        """Runs a command line with `sh`. `timeout`: seconds."""
+        """
+        Runs a command line with `sh`. `timeout`: seconds. With `on_stdout` or `on_stderr`, these get what it prints as it comes, its
+        output is not shortened, and it ends if one of them fails.
+        """
+        if on_stdout is not None or on_stderr is not None:
+            if stdin is not None or network is not None:
+                raise ValueError("a command whose output is followed has no `stdin` or `network`; `start` has an input")
+            result = self.follow(command, cwd=cwd, env=env, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr)
+            return result.check() if check else result
         answer = self.tool(
             "exec",
             command=command,
@@ -143,19 +159,46 @@ class Session:
         timeout: float | None = None,
     ) -> Command:
         """Starts a command line, or a program with its arguments, in the background. `input`: for `write`. `timeout`: seconds."""
-        line = command if isinstance(command, str) else " ".join(shlex.quote(word) for word in command)
-        order: dict[str, Any] = {"command": line, "cwd": cwd, "env": None if env is None else dict(env)}
-        order["input"] = True if input else None
-        order["timeoutMs"] = None if timeout is None else max(1, round(timeout * 1000))
-        given = {key: value for key, value in order.items() if value is not None}
+        given = _order(command, cwd, env, timeout) | ({"input": True} if input else {})
         answer = self._corral.wire.ask("POST", path_of("sessions", self.id, "commands"), json_body(given), timeout=_TOOL_SECONDS)
         return Command(self._corral, self.id, models.SessionCommand.from_json(answer))
 
+    def follow(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+    ) -> CommandResult:
+        """Runs a command line, or a program with its arguments, to its end; all of its output is in the result, up to the worker's limit."""
+        body = json_body(_order(command, cwd, env, timeout))
+        headers = {"Accept": "text/event-stream"}
+        response = self._corral.wire.open("POST", path_of("sessions", self.id, "exec"), body, headers, _TOOL_SECONDS)
+        try:
+            return followed(response, on_stdout, on_stderr)
+        finally:
+            response.close()
+
+    def commands(self) -> list[Command]:
+        """Those that were started: they run, or ended not long ago."""
+        answer = self._corral.wire.ask("GET", path_of("sessions", self.id, "commands"))
+        found = [models.SessionCommand.from_json(one) for one in answer.get("commands", [])]
+        return [Command(self._corral, self.id, one) for one in found]
+
     def upload(self, path: str, content: bytes | str | os.PathLike[str], *, folder: bool = False) -> models.Uploaded:
         """
-        Writes a file of any size: bytes, or the file at a path of this machine (a text is a path). `folder`: the content is a tar
-        archive, and `path` the folder that gets its entries.
+        Writes a file of any size: bytes, or the file or the folder at a path of this machine (a text is a path). `folder`: the content
+        is a tar archive, and `path` the folder that gets its entries.
         """
+        if not isinstance(content, bytes) and os.path.isdir(content):
+            archive = in_thread(folder_archive, content)
+            try:
+                return self.upload(path, archive, folder=True)
+            finally:
+                os.unlink(archive)
         query = query_of(path=path, kind="folder" if folder else None)
         answer = self._corral.wire.ask(
             "POST", path_of("sessions", self.id, "files") + query, bytes_body(content), timeout=_TOOL_SECONDS
@@ -228,3 +271,9 @@ class Session:
     def call_worker(self, worker: str, input: Any = None, **more: Any) -> models.ToolAnswer:
         return self.tool("call_worker", worker=worker, input=input, **more)
 
+
+def _order(command: str | Sequence[str], cwd: str | None, env: Mapping[str, str] | None, timeout: float | None) -> dict[str, Any]:
+    line = command if isinstance(command, str) else " ".join(shlex.quote(word) for word in command)
+    milliseconds = None if timeout is None else max(1, round(timeout * 1000))
+    order = {"command": line, "cwd": cwd, "env": None if env is None else dict(env), "timeoutMs": milliseconds}
+    return {key: value for key, value in order.items() if value is not None}

@@ -78,7 +78,16 @@ export function TerminalLine({ line }: { readonly line: AnsiLine }) {
   );
 }
 
-function classOf({ color, ground, isBold, isDim, isItalic, isUnderlined }: AnsiLook): string | undefined {
+function classOf({
+  color,
+  ground,
+  isBold,
+  isDim,
+  isItalic,
+  isUnderlined,
+  isInverse,
+  isCursor,
+}: AnsiLook): string | undefined {
   const names = [
     color === null ? "" : `ink-${color}`,
     ground === null ? "" : `ground-${ground}`,
@@ -86,6 +95,8 @@ function classOf({ color, ground, isBold, isDim, isItalic, isUnderlined }: AnsiL
     isDim ? "is-dim" : "",
     isItalic ? "is-italic" : "",
     isUnderlined ? "is-underlined" : "",
+    isInverse ? "is-inverse" : "",
+    isCursor ? "is-cursor" : "",
   ].filter((name) => name !== "");
   return names.length === 0 ? undefined : names.join(" ");
 }

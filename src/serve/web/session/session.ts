@@ -71,12 +71,13 @@ export function applyTheme(theme: Theme, root: HTMLElement): void {
   else root.setAttribute("data-theme", theme);
 }
 
-/** Asks the service that the page comes from. Files are those that a user has chosen. */
-export const toOwnService: ServiceTransport = async ({ method, path, headers, json, files, signal }) => {
+/** Asks the service that the page comes from. Files are those that a user has chosen; bytes are a file, or what was typed. */
+export const toOwnService: ServiceTransport = async ({ method, path, headers, json, bytes, files, signal }) => {
+  const body = bytes instanceof Blob || bytes instanceof Uint8Array ? (bytes as BodyInit) : json;
   const response = await fetch(path, {
     method,
     headers: { ...headers, ...(json === null || files.length > 0 ? {} : { "content-type": "application/json" }) },
-    ...(json === null ? {} : { body: files.length === 0 ? json : formOf(json, files) }),
+    ...(body === null ? {} : { body: json === null || files.length === 0 ? body : formOf(json, files) }),
     ...(signal === undefined ? {} : { signal }),
     credentials: "omit",
     cache: "no-store",

@@ -50,6 +50,9 @@ export interface AnsiLook {
   readonly isDim: boolean;
   readonly isItalic: boolean;
   readonly isUnderlined: boolean;
+  /** Text and ground change places. */
+  readonly isInverse?: boolean;
+  readonly isCursor?: boolean;
 }
 
 export interface Span {
@@ -182,16 +185,19 @@ function simple(look: AnsiLook, code: number): AnsiLook {
 
 /** Of 256 colours, or of red, green and blue: the nearest of the palette, and how many codes that took. */
 function extended([kind, ...rest]: readonly number[]): readonly [number | null, number] {
-  if (kind === 2) return [nearest(rest[0] ?? 0, rest[1] ?? 0, rest[2] ?? 0), 4];
-  if (kind !== 5) return [null, 1];
-  const index = rest[0] ?? 0;
-  if (index < 16) return [index % 8, 2];
-  if (index >= 232) return [index >= 244 ? 7 : 0, 2];
-  const [red, green, blue] = [Math.floor((index - 16) / 36), Math.floor((index - 16) / 6) % 6, (index - 16) % 6];
-  return [nearest(red * 51, green * 51, blue * 51), 2];
+  if (kind === 2) return [nearestColor(rest[0] ?? 0, rest[1] ?? 0, rest[2] ?? 0), 4];
+  return kind === 5 ? [paletteColor(rest[0] ?? 0), 2] : [null, 1];
 }
 
-function nearest(red: number, green: number, blue: number): number {
+/** Of 256 colours the nearest of the page's own. */
+export function paletteColor(index: number): number {
+  if (index < 16) return index % 8;
+  if (index >= 232) return index >= 244 ? 7 : 0;
+  const [red, green, blue] = [Math.floor((index - 16) / 36), Math.floor((index - 16) / 6) % 6, (index - 16) % 6];
+  return nearestColor(red * 51, green * 51, blue * 51);
+}
+
+export function nearestColor(red: number, green: number, blue: number): number {
   const least = Math.max(red, green, blue) * 0.6;
   if (Math.max(red, green, blue) < 48) return 0;
   return (red >= least ? 1 : 0) + (green >= least ? 2 : 0) + (blue >= least ? 4 : 0);

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
@@ -6,6 +5,7 @@ import { counted, countText, durationText } from "../../../../text/amounts.ts";
 import { type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
 import { Button, Confirm } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
+import { SaveButton } from "../../components/save-button.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, Badge, StatusBadge, type Tone, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
@@ -205,7 +205,7 @@ function ConversionView({ id }: { readonly id: string }) {
         )}
       </p>
       <div class="actions">
-        <SaveButton conversion={id} path={null} name={`${id}.tar`}>
+        <SaveButton load={() => client.download("conversions.files", { conversion: id })} name={`${id}.tar`}>
           Save all
         </SaveButton>
         {may ? (
@@ -252,6 +252,7 @@ function Verdict({ file: { verdict, reason } }: { readonly file: ConvertedFile }
 }
 
 function Result({ conversion, file }: { readonly conversion: string; readonly file: ConvertedFile }) {
+  const { client } = useApp();
   const { folder, files, words, notes } = file;
   return (
     <ul class="result-files">
@@ -262,7 +263,10 @@ function Result({ conversion, file }: { readonly conversion: string; readonly fi
       )}
       {files.slice(0, MAX_LINKS).map((name) => (
         <li key={name}>
-          <SaveButton conversion={conversion} path={`${folder}/${name}`} name={name.split("/").at(-1) ?? name}>
+          <SaveButton
+            load={() => client.download("conversions.file", { conversion, path: `${folder}/${name}` })}
+            name={name.split("/").at(-1) ?? name}
+          >
             <Visible text={name} max={120} />
           </SaveButton>
         </li>
@@ -276,43 +280,3 @@ function Result({ conversion, file }: { readonly conversion: string; readonly fi
     </ul>
   );
 }
-
-/**
- * Saves a file. Its bytes are a stranger's: they are given to the browser as a file to save, of no type that it shows, and never as a place to go
- * to, so that nothing in them acts as this page.
- */
-function SaveButton({
-  conversion,
-  path,
-  name,
-  children,
-}: {
-  readonly conversion: string;
-  /** Null: all. */
-  readonly path: string | null;
-  readonly name: string;
-  readonly children: ComponentChildren;
-}) {
-  const { client, notify } = useApp();
-  const save = async (): Promise<void> => {
-    try {
-      const pieces =
-        path === null
-          ? await client.download("conversions.files", { conversion })
-          : await client.download("conversions.file", { conversion, path });
-      const parts: Uint8Array<ArrayBuffer>[] = [];
-      for await (const piece of pieces) parts.push(new Uint8Array(piece));
-      const place = URL.createObjectURL(new Blob(parts, { type: "application/octet-stream" }));
-      const link = document.createElement("a");
-      link.href = place;
-      link.download = name;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(place), REVOKE_MS);
-    } catch (fault) {
-      notify(fault instanceof ApiError ? fault.message : String(fault), "bad");
-    }
-  };
-  return <Button act={save}>{children}</Button>;
-}
-
-const REVOKE_MS = 60_000;

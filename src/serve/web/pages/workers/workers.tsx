@@ -130,7 +130,10 @@ function WorkerPage({ project, worker }: { readonly project: string; readonly wo
         <h1>
           <Visible text={worker} max={80} />
         </h1>
-        <a href={hrefTo(["runs"], { worker })}>Its runs</a>
+        <span class="actions">
+          <a href={hrefTo(["runs"], { worker })}>Its runs</a>
+          <a href={hrefTo(["sessions"], { worker })}>Open a session</a>
+        </span>
       </div>
       <StartRun project={project} worker={worker} />
       <p class="quiet">

@@ -1,0 +1,1 @@
+"""The calls of other sandboxes, for programs that were written for them."""
