@@ -162,6 +162,11 @@ const OUTLINE: readonly OutlinedVerb[] = [
     load: async () => (await import("./convert/options.ts")).addConvert,
   },
   {
+    usage: "ci",
+    description: "Run the jobs of ci.yaml on a stranger's branch.",
+    load: async () => (await import("./ci/options.ts")).addCi,
+  },
+  {
     usage: "explain [worker] [words...]",
     description:
       "Show what a worker, or a command without a project, would get and what removed the rest, without running it.",

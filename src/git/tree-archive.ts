@@ -231,7 +231,7 @@ async function makeEmptyRepository(gitDir: string, objectFormat: string): Promis
 }
 
 /** The `.git` of the nearest folder that has one, upwards, or the nearest bare repository. */
-async function repositoryAt(cwd: string): Promise<string> {
+export async function repositoryAt(cwd: string): Promise<string> {
   for (let dir = resolve(cwd); ; dir = dirname(dir)) {
     if (await exists(join(dir, ".git"))) return join(dir, ".git");
     if ((await exists(join(dir, "HEAD"))) && (await isFolder(join(dir, "objects")))) return dir;

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parseAllDocuments, stringify } from "yaml";
 import { parseScript } from "../../src/agent/open-script.ts";
+import { parseCiYaml } from "../../src/declarations/ci/ci-yaml.ts";
 import { corralYaml } from "../../src/declarations/corral-file.ts";
 import { fleetYaml } from "../../src/declarations/fleet-yaml.ts";
 import { loadPolicy, parsePolicy } from "../../src/declarations/policy/policy.ts";
@@ -19,6 +20,7 @@ const KINDS: Readonly<Record<string, (keys: Keys) => boolean>> = {
   "a part of a sandbox": (keys) => corralYaml.safeParse({ version: 1, sandbox: keys }).success,
   worker: (keys) => workerYaml.safeParse("model" in keys ? keys : { command: ["true"], ...keys }).success,
   fleet: (keys) => fleetYaml.safeParse({ version: 1, worker: "w", over: "*", ...keys }).success,
+  "ci.yaml": (keys) => parseCiYaml(JSON.stringify({ version: 1, ...keys }), "ci.yaml").ok,
   policy: (keys) => {
     try {
       parsePolicy(stringify({ name: "p", description: "d", extends: "untrusted", ...keys }), "p.yaml", "p", STRICTEST);

@@ -74,6 +74,8 @@ export function oneWorker(command: Command): {
  * @throws UsageError if it names a project as well, or nothing to run
  */
 export function isWithoutProject(command: Command): boolean {
+  // A verb of a group, such as that of `corral ci run`, is another one.
+  if (command.parent !== rootOf(command)) return false;
   const isIt = TAKES_COMMAND.has(command.name())
     ? oneWorker(command).worker === undefined
     : TAKES_OPTIONS.has(command.name()) && isNameless(command) && impliedOptionsIn(command.opts()).length > 0;

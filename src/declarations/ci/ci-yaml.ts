@@ -1,0 +1,226 @@
+import { z } from "zod";
+import type { Limits } from "../../sandbox/limits.ts";
+import { present } from "../../text/present.ts";
+import { type Environment, environmentYaml } from "../images/environment-inputs.ts";
+import { variableNameFault } from "../terms/names.ts";
+import { addressList, limits } from "../terms/terms.ts";
+import { type Checked, checkShape, type KeyPath, parseYaml } from "../yaml/document.ts";
+import type { Problem } from "../yaml/problem.ts";
+import { byKind, map, namedMap, nearest } from "../yaml/shape.ts";
+import { type CiToolName, ciTools } from "./tools.ts";
+
+/** One job of `ci.yaml`, as in docs/ci.md. */
+export interface CiJob {
+  readonly name: string;
+  /** Whose packages it has; null: none. */
+  readonly uses: CiToolName | null;
+  /** `base`: it fetches packages and runs nothing of the head. */
+  readonly trust: "head" | "base";
+  readonly needs: readonly string[];
+  /** Lines of a shell; null for one that only fetches. */
+  readonly run: string | null;
+  /** May hold `{axis}`. Null: that of its tool. */
+  readonly image: string | null;
+  readonly environment: Environment;
+  /** From the root of the repository; empty: the root. */
+  readonly dir: string;
+  /** Whose lock file is fetched. */
+  readonly lock: "head" | "base";
+  readonly matrix: ReadonlyMap<string, readonly string[]>;
+  readonly env: ReadonlyMap<string, string>;
+  readonly limits: Limits;
+  readonly reports: { readonly junit: readonly string[]; readonly coverage: readonly string[] };
+  readonly artifacts: readonly string[];
+  readonly cache: readonly CiCache[];
+}
+
+/** A folder that jobs of the base keep for later ones. */
+export interface CiCache {
+  readonly path: string;
+  /** Files of the head; their contents choose which one is read. */
+  readonly key: readonly string[];
+}
+
+/** `ci.yaml`, checked: its needs are there, and lead in no circle. */
+export interface CiFile {
+  /** The only addresses at which registries may be; empty: any that is public. */
+  readonly addresses: readonly string[];
+  readonly jobs: ReadonlyMap<string, CiJob>;
+}
+
+export const CI_FILE = "ci.yaml";
+
+const MAX_JOBS = 100;
+const MAX_AXES = 6;
+const MAX_VALUES = 32;
+/** Runs of one job. */
+const MAX_PARTS = 64;
+/** Runs of all jobs. */
+const MAX_ALL_PARTS = 256;
+
+const name = z.string().superRefine((raw, context) => {
+  const message = jobNameFault(raw);
+  if (message !== null) context.addIssue({ code: "custom", message });
+});
+
+/** It is part of names of workers and folders, with the values of its matrix. */
+function jobNameFault(raw: string): string | null {
+  return /^[A-Za-z][A-Za-z0-9_-]{0,30}$/.test(raw)
+    ? null
+    : "must be at most 31 letters, digits, `_` or `-`, and begin with a letter";
+}
+
+/** A path in the repository that leads nowhere else. A shell reads none of its characters. */
+const inside = (what: string) =>
+  z
+    .string()
+    .max(500)
+    .refine(
+      (raw) => /^[\w.+@*?-]+(\/[\w.+@*?-]+)*$/.test(raw) && !raw.split("/").some((part) => /^\.\.?$/.test(part)),
+      `must be ${what}: letters, digits and \`. _ - + @\`, without \`..\``,
+    );
+
+const plainPath = inside("a path in the repository").refine(
+  (raw) => !/[*?]/.test(raw),
+  "must be one path, without `*` and `?`",
+);
+const pattern = inside("a path or a pattern such as `reports/*.xml`");
+const patterns = byKind(
+  { text: pattern.transform((only) => [only]), list: z.array(pattern).max(50) },
+  "must be a pattern or a list of patterns, such as `reports/*.xml`",
+);
+
+const value = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,30}$/, "must be at most 31 letters, digits, `.`, `_` or `-`");
+const axis = z
+  .array(value)
+  .min(1)
+  .max(MAX_VALUES)
+  .refine((all) => new Set(all).size === all.length, "names a value twice");
+
+function axisFault(raw: string): string | null {
+  return /^[a-z][a-z0-9_]{0,20}$/.test(raw)
+    ? null
+    : "must be at most 21 small letters, digits or `_`, and begin with a letter";
+}
+
+const lines = byKind(
+  { text: z.string().min(1).max(20_000), list: z.array(z.string().max(4000)).min(1).max(200) },
+  "must be a command of a shell, or a list of them",
+).transform((raw) => (typeof raw === "string" ? raw : raw.join("\n")));
+
+const text = z
+  .string()
+  .max(8000)
+  .refine((raw) => !raw.includes("\0"), "must not contain a NUL character");
+
+/** A file that names the packages would be read from the work tree, which is not the base's. */
+const environment = environmentYaml(addressList).refine(
+  ({ pip, npm }) => typeof pip !== "string" && typeof npm !== "string",
+  "must have lists of packages; what a lock file of the repository names comes with `uses`",
+);
+
+const job = map({
+  uses: z.enum(ciTools()).optional(),
+  trust: z.enum(["head", "base"]).default("head"),
+  needs: z.array(name).max(MAX_JOBS).default([]),
+  run: lines.optional(),
+  image: z
+    .string()
+    .regex(/^[a-z0-9][A-Za-z0-9._/:@{}-]{0,254}$/, "must be the name of an image such as `corral/base`")
+    .optional(),
+  environment: environment.optional(),
+  dir: plainPath.default(""),
+  lock: z.enum(["head", "base"]).default("head"),
+  matrix: namedMap(axis, axisFault, MAX_AXES).prefault({}),
+  env: namedMap(text, variableNameFault, 100).prefault({}),
+  limits: limits.prefault({}),
+  reports: map({ junit: patterns.default([]), coverage: patterns.default([]) }).prefault({}),
+  artifacts: patterns.default([]),
+  cache: z
+    .array(map({ path: plainPath, key: z.array(plainPath).min(1).max(20) }))
+    .max(8)
+    .default([]),
+});
+
+export const ciYaml = map({
+  version: z.literal(1),
+  addresses: addressList.optional(),
+  jobs: namedMap(job, jobNameFault, MAX_JOBS),
+});
+
+/** Every mistake at its place; `shown`: the file as a person knows it. */
+export function parseCiYaml(source: string, shown: string): Checked<CiFile> {
+  const parsed = parseYaml(source, shown);
+  if (!parsed.ok) return parsed;
+  const { document } = parsed;
+  const checked = checkShape(document, ciYaml);
+  if (!checked.ok) return checked;
+  const jobs = new Map(
+    [...checked.value.jobs].map(([key, { uses = null, run = null, image = null, environment = {}, ...rest }]) => {
+      return [key, { name: key, uses, run, image, environment: present(environment), ...rest } satisfies CiJob];
+    }),
+  );
+  const faults: Fault[] = [...jobs.values()].flatMap((one) => [...jobFaults(one, jobs)]);
+  const problems: Problem[] = [...faults, ...circles(jobs), ...bombs(jobs)].map(([path, message]) =>
+    document.problemAt(["jobs", ...path], message),
+  );
+  if (jobs.size === 0) problems.push(document.problemAt(["jobs"], "must name at least one job"));
+  if (problems.length > 0) return { ok: false, problems };
+  return { ok: true, value: { addresses: checked.value.addresses ?? [], jobs } };
+}
+
+type Fault = readonly [path: KeyPath, message: string];
+
+function* jobFaults(one: CiJob, jobs: ReadonlyMap<string, CiJob>): Generator<Fault> {
+  const { name: key, uses, run, trust, needs, image, matrix } = one;
+  for (const [index, need] of needs.entries()) {
+    const found = jobs.get(need);
+    const known = [...jobs.keys()];
+    if (found === undefined)
+      yield [[key, "needs", index], `there is no job \`${need}\`${nearest(need, known) ?? `; there are: ${known}`}`];
+    else if (trust === "base" && found.run !== null)
+      yield [[key, "needs", index], `\`${need}\` runs the head's code, and this job is of \`trust: base\``];
+  }
+  if (run === null && uses === null) yield [[key], "needs `run`, a command; or `uses` with `trust: base`, to fetch"];
+  if (run === null && trust !== "base")
+    yield [[key], "only fetches packages: write `trust: base`, since it runs nothing of the head; or write `run`"];
+  if (run !== null && trust === "base")
+    yield [[key, "trust"], "can only be `base` without `run`: a command runs what the head has"];
+  if (run === null && matrix.size > 0) yield [[key, "matrix"], "belongs to a job with `run`"];
+  for (const [, used = ""] of (image ?? "").matchAll(/\{([^}]*)\}?/g))
+    if (!matrix.has(used)) yield [[key, "image"], `\`{${used}}\` is no axis of the matrix`];
+}
+
+/** A job that needs itself, through others or not. */
+function* circles(jobs: ReadonlyMap<string, CiJob>): Generator<Fault> {
+  const done = new Set<string>();
+  const ready = (one: CiJob): boolean => one.needs.every((need) => done.has(need) || !jobs.has(need));
+  for (let before = -1; before < done.size; ) {
+    before = done.size;
+    for (const one of jobs.values()) if (ready(one)) done.add(one.name);
+  }
+  const left = [...jobs.keys()].filter((key) => !done.has(key));
+  const [first] = left;
+  if (first !== undefined) yield [[first, "needs"], `leads in a circle: ${left.join(", ")} wait for each other`];
+}
+
+/** Counted before any part is made. */
+function* bombs(jobs: ReadonlyMap<string, CiJob>): Generator<Fault> {
+  let all = 0;
+  for (const { name: key, matrix } of jobs.values()) {
+    const parts = [...matrix.values()].reduce((product, values) => product * values.length, 1);
+    all += parts;
+    if (parts > MAX_PARTS) yield [[key, "matrix"], `makes ${parts} runs; at most ${MAX_PARTS} are allowed`];
+    else if (all > MAX_ALL_PARTS && all - parts <= MAX_ALL_PARTS)
+      yield [[key, "matrix"], `is one too many: all jobs together may have at most ${MAX_ALL_PARTS} runs`];
+  }
+}
+
+/** The values of each run of a job, in the order of its matrix. */
+export function partsOf({ matrix }: Pick<CiJob, "matrix">): readonly Readonly<Record<string, string>>[] {
+  let parts: Readonly<Record<string, string>>[] = [{}];
+  for (const [key, values] of matrix) parts = parts.flatMap((part) => values.map((one) => ({ ...part, [key]: one })));
+  return parts;
+}

@@ -1,0 +1,243 @@
+import { setImmediate } from "node:timers/promises";
+import { CI_FILE, type CiFile, parseCiYaml } from "../../declarations/ci/ci-yaml.ts";
+import { templateFiles } from "../../declarations/place/package-root.ts";
+import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
+import { loadDeclaredProject } from "../../declarations/project.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
+import { keptKeys, makeCiFolder, makeCiResults, writeCiFiles } from "../../files/host/ci-folder.ts";
+import { isRoot } from "../../files/host/descriptor.ts";
+import { CommitFiles } from "../../git/commit-files.ts";
+import { GitRefusal } from "../../git/tree-archive.ts";
+import type { Emit } from "../../run/model/events.ts";
+import type { RunResult } from "../../run/model/result.ts";
+import { openCorralFor } from "../../run/open/corral.ts";
+import type { MachinePlace } from "../machine.ts";
+import { RequestError } from "../request-error.ts";
+import { attachedTree } from "../runs.ts";
+import { runWorker } from "../workers.ts";
+import { CI_FOLDER, ciTexts, isKept, lockFolder, type PreparedCi } from "./ci-texts.ts";
+import {
+  type CiPart,
+  type CiSelection,
+  type CiStep,
+  cacheKey,
+  fetchKey,
+  imageOf,
+  type LockTexts,
+  planCi,
+  toolNamed,
+} from "./plan-ci.ts";
+
+/** Which commits; a branch, a tag or an id each. */
+export interface CiRevisions {
+  readonly base: string;
+  readonly head: string;
+}
+
+/** The two commits by their ids: what is checked is what runs, also if a branch moves meanwhile. */
+export interface CiSource extends CiRevisions {
+  readonly file: CiFile;
+  /** The head's `ci.yaml` is another one. It is never obeyed. */
+  readonly isChanged: boolean;
+}
+
+const MAX_CI_BYTES = 256 * 1024;
+const MAX_LOCK_BYTES = 32 * 1024 * 1024;
+/** Of a file that a cache's key names. */
+const MAX_KEY_BYTES = 32 * 1024 * 1024;
+
+/**
+ * `ci.yaml` of the base.
+ *
+ * @throws RequestError ATTACHMENT for commits that are not there, DeclarationError for the mistakes in the file
+ */
+export async function ciSource(files: CommitFiles, asked: CiRevisions): Promise<CiSource> {
+  return await answering(async () => {
+    const [base, head] = [await files.idOf(asked.base), await files.idOf(asked.head)];
+    const text = await files.read(base, CI_FILE, MAX_CI_BYTES);
+    if (text === null) throw new GitRefusal("NOT_FOUND", `the base, commit ${base.slice(0, 12)}, has no ${CI_FILE}`);
+    const other = head === base ? text : await files.read(head, CI_FILE, MAX_CI_BYTES).catch(() => null);
+    return { base, head, file: checkedCi(text.toString("utf8"), CI_FILE), isChanged: other?.equals(text) !== true };
+  });
+}
+
+/** @throws DeclarationError */
+export function checkedCi(text: string, shown: string): CiFile {
+  const parsed = parseCiYaml(text, shown);
+  if (!parsed.ok) throw new DeclarationError(parsed.problems);
+  return parsed.value;
+}
+
+async function answering<Value>(work: () => Promise<Value>): Promise<Value> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof GitRefusal)) throw error;
+    throw new RequestError("ATTACHMENT", "", error.message, [], { cause: error });
+  }
+}
+
+/** How one step ended. */
+export interface CiStepEnd {
+  readonly step: CiStep;
+  /** `kept`: the cache has its packages. `skipped`: what it needs did not succeed. */
+  readonly status: RunResult["status"] | "kept" | "skipped";
+  /** Null if nothing ran. */
+  readonly result: RunResult | null;
+}
+
+export interface CiRequest extends CiRevisions {
+  /** Absolute: a folder of the repository. */
+  readonly cwd: string;
+  /** Absolute: the folder of the results. */
+  readonly out: string;
+  readonly selection: CiSelection;
+  /** Runs at the same time. */
+  readonly concurrency: number;
+  readonly machine: MachinePlace;
+  readonly signal: AbortSignal;
+  readonly emit: Emit;
+  readonly onSource: (source: CiSource) => void;
+  readonly onStart: (step: CiStep) => void;
+  readonly onEnd: (end: CiStepEnd) => void;
+}
+
+export interface CiEnd extends CiRevisions {
+  readonly isChanged: boolean;
+  readonly isTrusted: boolean;
+  /** In the order of the steps. */
+  readonly ends: readonly CiStepEnd[];
+}
+
+/**
+ * Runs the jobs of the base's `ci.yaml` on the files of the head, each in a cell of its own.
+ *
+ * @throws RequestError, DeclarationError before anything runs
+ */
+export async function runCi(request: CiRequest): Promise<CiEnd> {
+  const { cwd, out, machine, signal } = request;
+  await using files = await answering(async () => await CommitFiles.open(cwd, signal));
+  const source = await ciSource(files, request);
+  request.onSource(source);
+  const steps = planCi(source.file, request.selection);
+  const owner = isRoot() ? await ownerOfNewZone(cwd) : null;
+  await makeCiResults(out, owner).catch((error: Error) => {
+    throw new RequestError("ARGUMENTS", out, `${out} cannot be the folder of the results: ${error.message}`);
+  });
+  await using folder = await makeCiFolder(cwd, owner);
+  const places = { run: folder.run, cache: folder.cache, out };
+  const prepared = await answering(async () => await preparedCi(files, source, steps, places));
+  const project = await loadDeclaredProject(cwd, ciTexts(prepared, places), machine.engineEnv);
+  await using tree = await attachedTree(source.head, "tree.tar", { cwd, signal });
+  await using corral = await openCorralFor(project, { ...machine, emit: request.emit });
+  const ends = await inGraph(steps, request, async (step) => {
+    if (step.kind === "fetch" && isKept(prepared, step)) return { step, status: "kept", result: null };
+    const worker = project.workers.get(step.name);
+    if (worker === undefined) throw new Error(`the project has no worker ${step.name}`);
+    const attachments = step.kind === "part" ? tree.attachments : [];
+    // Reports of tests that failed are wanted most.
+    const how = { cwd, policy: null, appliesFailed: step.kind === "part", signal };
+    const result = await runWorker({ worker, attachments, ...how }, corral.environment);
+    return { step, status: result.status, result };
+  });
+  const { base, head, isChanged } = source;
+  return { base, head, isChanged, isTrusted: prepared.isTrusted, ends };
+}
+
+/** Reads what decides what is fetched and which caches are read, and leaves the lock files for their cells. */
+async function preparedCi(
+  files: CommitFiles,
+  { base, head, file }: CiSource,
+  steps: readonly CiStep[],
+  places: { readonly run: string; readonly cache: string },
+): Promise<PreparedCi> {
+  // An ancestor of the base is not enough: a commit in the middle of a branch that was merged has been looked at by nobody.
+  const isTrusted = base === head;
+  const scripts = await templateFiles(CI_FOLDER);
+  const fetchKeys = new Map<string, string>();
+  const cacheKeys = new Map<string, readonly string[]>();
+  for (const [index, step] of steps.entries()) {
+    if (step.kind === "fetch") {
+      const { lockFiles } = toolNamed(step.tool);
+      const commit = step.lock === "base" ? base : head;
+      const texts = await textsOf(files, commit, step.dir, lockFiles, MAX_LOCK_BYTES);
+      const missing = lockFiles.find((name) => texts.get(name) === null);
+      if (missing !== undefined) {
+        const place = `${step.dir === "" ? "" : `${step.dir}/`}${missing}`;
+        throw new RequestError(
+          "ATTACHMENT",
+          place,
+          `${step.title} needs ${place}, and commit ${commit.slice(0, 12)} has none`,
+        );
+      }
+      fetchKeys.set(step.name, fetchKey(step, texts, scripts.get("fetch.sh") ?? ""));
+      await writeCiFiles(lockFolder(places, index), texts as ReadonlyMap<string, Buffer>);
+    } else cacheKeys.set(step.name, await keysOf(files, head, step, steps));
+  }
+  return { file, steps, isTrusted, fetchKeys, cacheKeys, kept: await keptKeys(places.cache), scripts };
+}
+
+async function keysOf(
+  files: CommitFiles,
+  head: string,
+  part: CiPart,
+  steps: readonly CiStep[],
+): Promise<readonly string[]> {
+  const keys: string[] = [];
+  for (const cache of part.job.cache) {
+    const contents = await textsOf(files, head, part.job.dir, cache.key, MAX_KEY_BYTES);
+    keys.push(cacheKey(part, imageOf(part, steps), cache, contents));
+  }
+  return keys;
+}
+
+async function textsOf(
+  files: CommitFiles,
+  commit: string,
+  dir: string,
+  names: readonly string[],
+  maxBytes: number,
+): Promise<LockTexts> {
+  const texts = new Map<string, Buffer | null>();
+  for (const name of names) texts.set(name, await files.read(commit, dir === "" ? name : `${dir}/${name}`, maxBytes));
+  return texts;
+}
+
+/** Each step runs when what it needs has succeeded, and at most so many at once. */
+async function inGraph(
+  steps: readonly CiStep[],
+  { concurrency, signal, onStart, onEnd }: CiRequest,
+  run: (step: CiStep) => Promise<CiStepEnd>,
+): Promise<CiStepEnd[]> {
+  const ends = new Map<string, CiStepEnd>();
+  const running = new Map<string, Promise<void>>();
+  const ended = (end: CiStepEnd): void => {
+    ends.set(end.step.name, end);
+    running.delete(end.step.name);
+    onEnd(end);
+  };
+  try {
+    while (ends.size < steps.length) {
+      const waiting = steps.filter(({ name }) => !ends.has(name) && !running.has(name));
+      for (const step of waiting) {
+        const before = step.needs.map((name) => ends.get(name)?.status);
+        if (signal.aborted || before.some((status) => status !== undefined && !isGood(status)))
+          ended({ step, status: signal.aborted ? "cancelled" : "skipped", result: null });
+        else if (running.size < concurrency && before.every((status) => status !== undefined)) {
+          onStart(step);
+          running.set(step.name, run(step).then(ended));
+        }
+      }
+      if (running.size > 0) await Promise.race(running.values());
+      else await setImmediate();
+    }
+  } finally {
+    await Promise.allSettled(running.values());
+  }
+  return steps.map(({ name }) => ends.get(name)).filter((end) => end !== undefined);
+}
+
+/** What needs it may run. */
+export function isGood(status: CiStepEnd["status"]): boolean {
+  return status === "succeeded" || status === "kept";
+}

@@ -1,0 +1,105 @@
+import { describe, expect, it } from "vitest";
+import { parseCiYaml, partsOf } from "../../../src/declarations/ci/ci-yaml.ts";
+
+const read = (jobs: unknown, more: object = {}) =>
+  parseCiYaml(JSON.stringify({ version: 1, ...more, jobs }, null, 1), "ci.yaml");
+const messages = (jobs: unknown): string[] => {
+  const parsed = read(jobs);
+  return parsed.ok ? [] : parsed.problems.map(({ path, message }) => `${path}: ${message}`);
+};
+const wide = Array.from({ length: 9 }, (_, index) => `v${index}`);
+
+describe("ci.yaml", () => {
+  it("has jobs with what they need, and a run for each combination of a matrix", () => {
+    const parsed = read({
+      deps: { uses: "npm", trust: "base" },
+      test: { needs: ["deps"], run: ["npm test", "true"], matrix: { node: ["22", "24"], db: ["a", "b"] } },
+    });
+    if (!parsed.ok) throw new Error(JSON.stringify(parsed.problems));
+    const test = parsed.value.jobs.get("test");
+    expect(test).toMatchObject({ run: "npm test\ntrue", dir: "", trust: "head", lock: "head" });
+    expect(test && partsOf(test)).toEqual([
+      { node: "22", db: "a" },
+      { node: "22", db: "b" },
+      { node: "24", db: "a" },
+      { node: "24", db: "b" },
+    ]);
+  });
+
+  it.each([
+    ["no job", {}, ["jobs: must name at least one job"]],
+    [
+      "a need that is not there",
+      { test: { run: "x", needs: ["tset"] }, other: { run: "x" } },
+      ["jobs.test.needs.0: there is no job `tset`, did you mean `test`?"],
+    ],
+    [
+      "a circle",
+      { a: { run: "x", needs: ["b"] }, b: { run: "x", needs: ["c"] }, c: { run: "x", needs: ["b"] } },
+      ["jobs.a.needs: leads in a circle: a, b, c wait for each other"],
+    ],
+    [
+      "a job that needs itself",
+      { a: { run: "x", needs: ["a"] } },
+      ["jobs.a.needs: leads in a circle: a wait for each other"],
+    ],
+    [
+      "nothing to do",
+      { a: {} },
+      [
+        "jobs.a: needs `run`, a command; or `uses` with `trust: base`, to fetch",
+        "jobs.a: only fetches packages: write `trust: base`, since it runs nothing of the head; or write `run`",
+      ],
+    ],
+    [
+      "a command that the base is trusted with",
+      { a: { run: "x", trust: "base" } },
+      ["jobs.a.trust: can only be `base` without `run`: a command runs what the head has"],
+    ],
+    [
+      "trust behind the head",
+      { a: { run: "x" }, b: { uses: "npm", trust: "base", needs: ["a"] } },
+      ["jobs.b.needs.0: `a` runs the head's code, and this job is of `trust: base`"],
+    ],
+    ["an image of no axis", { a: { run: "x", image: "node:{n}" } }, ["jobs.a.image: `{n}` is no axis of the matrix"]],
+    [
+      "a matrix bomb",
+      { a: { run: "x", matrix: { a: wide, b: wide, c: wide } } },
+      ["jobs.a.matrix: makes 729 runs; at most 64 are allowed"],
+    ],
+    [
+      "many matrices",
+      Object.fromEntries(
+        ["a", "b", "c", "d", "e"].map((name) => [name, { run: "x", matrix: { a: wide.slice(1), b: wide.slice(1) } }]),
+      ),
+      ["jobs.e.matrix: is one too many: all jobs together may have at most 256 runs"],
+    ],
+    ["a value twice", { a: { run: "x", matrix: { a: ["1", "1"] } } }, ["jobs.a.matrix.a: names a value twice"]],
+    [
+      "a value that is no text",
+      { a: { run: "x", matrix: { a: [1] } } },
+      ['jobs.a.matrix.a.0: must be a text, not 1; write it in quotes: "1"'],
+    ],
+    [
+      "packages of the work tree",
+      { a: { run: "x", environment: { pip: "requirements.txt" } } },
+      ["jobs.a.environment: must have lists of packages; what a lock file of the repository names comes with `uses`"],
+    ],
+  ])("is refused with %s, at its place", (_, jobs, expected) => {
+    expect(messages(jobs)).toEqual(expected);
+  });
+
+  it.each(["../x", "/etc/passwd", "a b", "$(x)", "a;b", "-x/..", "a//b", ".", "a\nb", "x'"])(
+    "has no path or pattern %j that leads out or that a shell could read",
+    (path) => {
+      for (const more of [
+        { artifacts: [path] },
+        { reports: { junit: path } },
+        { dir: path },
+        { cache: [{ path, key: ["a"] }] },
+        { cache: [{ path: "a", key: [path] }] },
+      ])
+        expect(messages({ a: { run: "x", ...more } }), JSON.stringify(more)).not.toEqual([]);
+    },
+  );
+});
