@@ -194,12 +194,16 @@ export class ServiceClient {
     const request = { ...requestOf(name, ask), headers: { ...this.#headers, ...headers }, files, signal, bytes };
     const response = await this.#transport(request);
     if (response.status >= 200 && response.status < 300) return response;
-    const { status } = response;
-    const fault = faultIn(await textOf(response.pieces, MAX_FAULT_BYTES).catch(() => ""));
-    if (status === 401) this.#onSignedOut();
-    const { code = "UNKNOWN", message = `The service answered with ${status}.`, violations = [] } = fault;
-    throw new ApiError(status, code, message, { violations });
+    if (response.status === 401) this.#onSignedOut();
+    throw await errorIn(response);
   }
+}
+
+/** What the service says in an answer that is an error. */
+export async function errorIn({ status, pieces }: Pick<ServiceResponse, "status" | "pieces">): Promise<ApiError> {
+  const fault = faultIn(await textOf(pieces, MAX_FAULT_BYTES).catch(() => ""));
+  const { code = "UNKNOWN", message = `The service answered with ${status}.`, violations = [] } = fault;
+  return new ApiError(status, code, message, { violations });
 }
 
 type Fault = Partial<Pick<ApiError, "code" | "message" | "violations">>;

@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
-import { Readable } from "node:stream";
+import { type Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { request as httpRequest } from "../platform/http.ts";
-import { ApiError, type SentFile, type ServiceResponse, type ServiceTransport } from "./client.ts";
+import { ApiError, errorIn, requestOf, type SentFile, type ServiceResponse, type ServiceTransport } from "./client.ts";
 
 /**
  * To a service at `http://…` or `https://…`, whose path comes before those of the operations, or at `unix:/PATH`. It follows no redirect: a token is
@@ -41,6 +41,47 @@ export function transportTo(address: string): ServiceTransport {
     const header = (name: string): string | null => String(about[name] ?? "") || null;
     return { status: statusCode, hasEnd, header, pieces: piecesOf(response, signal) } satisfies ServiceResponse;
   };
+}
+
+/**
+ * A connection to a port of a session, through the service at an address as above. `token`: null for a Unix socket.
+ *
+ * @throws ApiError, RangeError
+ */
+export async function connectToPort(
+  address: string,
+  token: string | null,
+  ask: { readonly session: string; readonly port: number },
+  signal?: AbortSignal,
+): Promise<Duplex> {
+  const { options, isSecure, prefix } = placeOf(address);
+  const { method, path } = requestOf("ports.connect", ask);
+  const send = isSecure ? (await import("node:https")).request : httpRequest;
+  const authorization = token === null ? {} : { authorization: `Bearer ${token}` };
+  const headers = { ...options.headers, ...authorization, connection: "upgrade", upgrade: "corral-port" };
+  const sent = send({
+    ...options,
+    method,
+    path: `${prefix}${path}`,
+    headers,
+    agent: false,
+    rejectUnauthorized: true,
+    signal,
+  });
+  const { promise, resolve, reject } = Promise.withResolvers<Duplex>();
+  sent.once("upgrade", (_, connection, first) => {
+    if (first.length > 0) connection.unshift(first);
+    // It ends as any connection does: its reader or its writer is told.
+    resolve(connection.on("error", () => {}));
+  });
+  sent.once("response", (response) => {
+    void errorIn({ status: response.statusCode ?? 0, pieces: piecesOf(response, signal) }).then(reject);
+  });
+  sent.once("error", (cause) =>
+    reject(new ApiError(0, "UNREACHABLE", "The service does not answer. Is `corral serve` running?", { cause })),
+  );
+  sent.end();
+  return await promise;
 }
 
 interface Place {

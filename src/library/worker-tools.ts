@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import { refusedError } from "../operations/request-error.ts";
 import { agentTools } from "../run/agent/agent-tools.ts";
@@ -5,6 +6,7 @@ import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../run/open-session.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
+import type { SessionPort } from "../run/session/session-ports.ts";
 import type { NetworkReport } from "../sandbox/network/judge.ts";
 import { present } from "../text/present.ts";
 import type { ToolResult } from "../tools/tool.ts";
@@ -53,6 +55,10 @@ export interface WorkerTools extends AsyncDisposable {
   readonly sandbox: FileSandbox;
   /** What its commands did on their network so far; null if the worker has no allow list. */
   readonly network: NetworkReport | null;
+  /** The ports that the worker declares, and others that something in its container listens on. */
+  ports(options?: Pick<ToolCallOptions, "signal">): Promise<readonly SessionPort[]>;
+  /** A connection to a port that the worker declares. @throws ToolRefusal PORT_NOT_DECLARED, NOTHING_LISTENS */
+  connect(port: number, options?: Pick<ToolCallOptions, "signal">): Promise<Duplex>;
   /**
    * Ends the tools, applies the staged changes that are approved, and returns the result of each change; null if nothing was
    * staged. A second call returns the same answer.
@@ -96,6 +102,8 @@ export async function openTools(
     get network() {
       return session.network;
     },
+    ports: ({ signal: stopped = NEVER } = {}) => session.ports.list(stopped),
+    connect: (port, { signal: stopped = NEVER } = {}) => session.ports.connect(port, stopped),
     close: () => {
       closing ??= disposing === null ? closed(opened).finally(ended) : Promise.resolve(null);
       return closing;

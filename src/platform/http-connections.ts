@@ -1,5 +1,6 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 
 /** How many connections there may be at once. */
 export interface ConnectionLimits {
@@ -106,14 +107,21 @@ const PIECE_BYTES = 4096;
  * that is refused at its first request could have a thousand others made of what it sent with it.
  */
 export function parseInPieces(server: Server): void {
+  const upgraded = new WeakSet<Duplex>();
+  server.prependListener("upgrade", (_, socket) => void upgraded.add(socket));
   server.on("connection", (socket) => {
     const [parse] = socket.listeners("data");
     if (parse === undefined) return;
     socket.off("data", parse as (bytes: Buffer) => void);
-    socket.on("data", (bytes: Buffer) => {
-      for (let at = 0; at < bytes.length && !socket.destroyed; at += PIECE_BYTES)
+    const feed = (bytes: Buffer): void => {
+      for (let at = 0; at < bytes.length && !socket.destroyed; at += PIECE_BYTES) {
+        // What comes with the request of an upgrade is for no parser.
+        if (upgraded.has(socket)) return void socket.destroy();
         parse.call(socket, bytes.subarray(at, at + PIECE_BYTES));
-    });
+      }
+      if (upgraded.has(socket)) socket.off("data", feed);
+    };
+    socket.on("data", feed);
   });
 }
 

@@ -8,12 +8,13 @@ import { announcedSessions, announceSession, makeOwnerDir, removeOwnerDir } from
 import { currentOwner } from "../state/owner.ts";
 import { makeStateDir } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
+import { portHandlers } from "./api/ports.ts";
 import { sessionHandlers } from "./api/sessions.ts";
 import { ownNames, SOCKET_CALLER } from "./http/admission.ts";
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";
 import { listen } from "./http/listener.ts";
-import { requestHandler } from "./http/request-handler.ts";
+import { type Handling, requestHandler, upgradeHandler } from "./http/request-handler.ts";
 import { type Route, Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
 import { projectNames, ServedProject, ServedProjects } from "./projects/served-project.ts";
@@ -42,6 +43,8 @@ export interface HoldRequest {
   readonly dir: string;
   readonly worker: string;
   readonly policy: string | null;
+  /** That can be connected to, beside those of the worker. */
+  readonly ports: readonly number[];
   readonly name: string;
   /** It ends after so long without a command or a request; null: never. */
   readonly idleMs: number | null;
@@ -57,7 +60,7 @@ export async function holdSession(
   signal: AbortSignal,
   opened: (held: HeldSession) => void,
 ): Promise<void> {
-  const { dir, worker, policy, name, idleMs, stateDir, env, log, emit } = request;
+  const { dir, worker, policy, ports, name, idleMs, stateDir, env, log, emit } = request;
   await makeStateDir(stateDir);
   const owner = await makeOwnerDir(statePaths(stateDir).live, currentOwner());
   const over = new AbortController();
@@ -67,10 +70,11 @@ export async function holdSession(
   const sessions = new OpenSessions(log, over.signal, Math.min(idleMs ?? MAX_TIMER_MS, MAX_TIMER_MS));
   try {
     const shown = await sessions.open(project, worker, policy);
+    await sessions.within(shown.id, async (session) => session.ports.allow(ports));
     const refusals = new Refusals(log, () => {});
     const address = { kind: "unix", path: join(owner, SOCKET) } as const;
     const routes = routesOf({ projects: new ServedProjects([project]), sessions, over: over.signal });
-    const handle = requestHandler({
+    const handling: Handling = {
       router: new Router(routes),
       page: new Map(),
       hide: hidingHostPaths([]),
@@ -82,8 +86,8 @@ export async function holdSession(
       authenticate: async () => SOCKET_CALLER,
       known: () => true,
       refusals,
-    });
-    const listener = await listen(address, handle, refusals);
+    };
+    const listener = await listen(address, requestHandler(handling), refusals, upgradeHandler(handling));
     const { id, openedAt } = shown;
     const about = { name, id, worker, project: dir, openedAt, pid: process.pid };
     await announceSession(owner, about);
@@ -101,7 +105,7 @@ export async function holdSession(
 }
 
 function routesOf(served: Parameters<typeof sessionHandlers>[0]): Route[] {
-  const handlers: Readonly<Record<string, unknown>> = sessionHandlers(served);
+  const handlers: Readonly<Record<string, unknown>> = { ...sessionHandlers(served), ...portHandlers(served) };
   return Object.values(CONTRACT).flatMap((operation) => {
     const handle = operation.name === "sessions.open" ? undefined : handlers[operation.name];
     return handle === undefined ? [] : [{ ...operation, handle: handle as Route["handle"] }];

@@ -21,7 +21,7 @@ import { type Address, authenticated, ownNames, PageToken, SOCKET_CALLER, tellin
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";
 import { type Listener, listen } from "./http/listener.ts";
-import { requestHandler } from "./http/request-handler.ts";
+import { type Handling, requestHandler, upgradeHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
 import { Shares } from "./http/shares.ts";
 import type { Log } from "./logging/log.ts";
@@ -167,9 +167,15 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const tracing = await openTracing();
   const refusals = new Refusals(log, (reason) => metrics.refused(reason));
   let handle: ReturnType<typeof requestHandler> | null = null;
-  const listener: Listener = await listen(address, (request, response) => handle?.(request, response), refusals);
+  let upgrade: ReturnType<typeof upgradeHandler> | null = null;
+  const listener: Listener = await listen(
+    address,
+    (request, response) => handle?.(request, response),
+    refusals,
+    (request, socket) => upgrade?.(request, socket),
+  );
   opening.defer(() => listener.close(GRACE_MS));
-  handle = requestHandler({
+  const handling: Handling = {
     router,
     page,
     hide,
@@ -182,7 +188,8 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),
     known: (request, caller) => listener.known(request, caller),
     refusals,
-  });
+  };
+  [handle, upgrade] = [requestHandler(handling), upgradeHandler(handling)];
   const removal = setInterval(() => void endRemoved(listener, tokens), REMOVED_MS).unref();
   opening.defer(() => clearInterval(removal));
   // After a service that was killed its containers are removed, and its fleets continue.

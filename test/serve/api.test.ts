@@ -342,6 +342,9 @@ describe("sessions", () => {
     const size = { columns: 100, rows: 30 };
     expect((await service.ask("POST", `${at}/commands/${top}/size`, { body: size })).json).toMatchObject({ id: top });
     for (const verb of ["pause", "resume"]) expect((await service.ask("POST", `${at}/${verb}`)).status).toBe(200);
+    expect((await service.ask("GET", `${at}/ports`)).json.ports).toMatchObject([{ port: 8000, isListening: false }]);
+    expect((await service.ask("POST", `${at}/ports/8000`)).status).toBe(201);
+    expect((await service.ask("GET", `${at}/ports/8000/connection`)).status).toBe(400);
     // At once, when its process is not known yet.
     const nap = await started({ command: "sleep 100", terminal: size });
     const signal = { body: { signal: "SIGTERM" } };

@@ -44,6 +44,7 @@ export async function servedProject(): Promise<CliProject> {
         image: "corral/base",
         command: ["true"],
         sandbox: { inherit: true },
+        ports: [8000],
         shell_rules: { default: "pre_approved" },
       },
       ruled: {

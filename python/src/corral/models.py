@@ -1499,6 +1499,27 @@ class NetworkReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PortHeader:
+    name: str
+    value: str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "PortHeader")
+        return cls(
+            name=d.as_text(o.get("name"), "PortHeader.name"),
+            value=d.as_text(o.get("value"), "PortHeader.value"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     message: str
     raw: dict[str, Any] = field(repr=False, compare=False)
@@ -2091,6 +2112,36 @@ class SessionCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPort:
+    port: int
+    name: str | None
+    """That the worker gives it."""
+    is_allowed: bool
+    """The worker declares it, or who opened the session named it."""
+    is_listening: bool
+    address: str | None
+    """At which it is shown to browsers of this machine; null: it is not."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "SessionPort")
+        return cls(
+            port=d.as_integer(o.get("port"), "SessionPort.port"),
+            name=d.optional(d.as_text)(o.get("name"), "SessionPort.name"),
+            is_allowed=d.as_boolean(o.get("isAllowed"), "SessionPort.isAllowed"),
+            is_listening=d.as_boolean(o.get("isListening"), "SessionPort.isListening"),
+            address=d.optional(d.as_text)(o.get("address"), "SessionPort.address"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTool:
     name: str
     title: str
@@ -2297,6 +2348,33 @@ class ShownItem:
             result=d.optional(ItemResult.read)(o.get("result"), "ShownItem.result"),
             streams=d.as_object(o.get("streams"), "ShownItem.streams"),
             attempts=d.list_of(EarlierAttempt.read)(o.get("attempts"), "ShownItem.attempts"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPort:
+    port: int
+    url: str
+    """For a browser on the machine of the service: it works once, within two minutes."""
+    address: str
+    """For programs on the machine of the service, with the header."""
+    header: PortHeader
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ShownPort")
+        return cls(
+            port=d.as_integer(o.get("port"), "ShownPort.port"),
+            url=d.as_text(o.get("url"), "ShownPort.url"),
+            address=d.as_text(o.get("address"), "ShownPort.address"),
+            header=PortHeader.read(o.get("header"), "ShownPort.header"),
             raw=o,
         )
 

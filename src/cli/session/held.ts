@@ -13,7 +13,7 @@ import { openLog } from "../../serve/logging/log.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { ageOf, projectFolder, UsageError } from "../terminal/arguments.ts";
+import { ageOf, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
 import {
   EXIT,
   exitStatusOf,
@@ -34,6 +34,8 @@ export interface HoldOptions {
   readonly policy?: string;
   readonly driver?: string;
   readonly json?: boolean;
+  /** Ports beside those that the worker declares. */
+  readonly port?: readonly string[];
 }
 
 /** The holder says in one line that the session is open, or why not. */
@@ -41,7 +43,7 @@ const MAX_LINE = 64 * 1024;
 
 /** Starts a process that holds the session and stays. */
 export async function startVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, idle, policy, project } = options;
+  const { name = worker, idle, policy, project, port: ports = [] } = options;
   const fault = nameFault(name);
   if (fault !== null) throw new UsageError(`--name ${printableLine(name, 80)}: a name ${fault}`);
   if (idle !== undefined) ageOf("--idle", idle);
@@ -52,7 +54,8 @@ export async function startVerb(worker: string, options: HoldOptions, terminal: 
     `--${option}`,
     value as string,
   ]);
-  const args = [process.argv[1] ?? "", "session", "hold", worker, "--project", dir, "--name", name, ...given];
+  const named = ports.flatMap((port) => ["--port", String(portOf(port))]);
+  const args = [process.argv[1] ?? "", "session", "hold", worker, "--project", dir, "--name", name, ...given, ...named];
   const child = spawn(process.execPath, [...process.execArgv, ...args], {
     cwd: terminal.cwd,
     env: terminal.env,
@@ -92,7 +95,7 @@ function printableLines(text: string): string {
 
 /** Holds a session in this process, for {@link startVerb}. */
 export async function holdVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, idle, policy = null, project } = options;
+  const { name = worker, idle, policy = null, project, port: ports = [] } = options;
   const { env, stdout, stderr } = terminal;
   // The command that started it has ended: nobody reads what is said from then on.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
@@ -101,7 +104,17 @@ export async function holdVerb(worker: string, options: HoldOptions, terminal: T
   const idleMs = idle === undefined ? null : ageOf("--idle", idle);
   const dir = await projectFolder(project, terminal);
   let isOpen = false;
-  const request = { dir, worker, policy, name, idleMs, stateDir: stateDirFrom(env), env, log };
+  const request = {
+    dir,
+    worker,
+    policy,
+    ports: ports.map(portOf),
+    name,
+    idleMs,
+    stateDir: stateDirFrom(env),
+    env,
+    log,
+  };
   const emit: Parameters<typeof holdSession>[0]["emit"] = (event) => {
     if (event.type === "trouble" && !isOpen) say(terminal, `corral: ${event.detail}`);
   };
@@ -112,7 +125,7 @@ export async function holdVerb(worker: string, options: HoldOptions, terminal: T
   return 0;
 }
 
-interface Client {
+export interface Client {
   readonly held: HeldSession;
   readonly client: ServiceClient;
   readonly session: string;
@@ -131,7 +144,7 @@ async function heldBy(name: string, { env }: Terminal): Promise<Client> {
 }
 
 /** What the session refuses is said as what it is. */
-async function using(name: string, terminal: Terminal, act: (one: Client) => Promise<number>): Promise<number> {
+export async function using(name: string, terminal: Terminal, act: (one: Client) => Promise<number>): Promise<number> {
   try {
     return await act(await heldBy(name, terminal));
   } catch (error) {

@@ -37,6 +37,13 @@ export function ageOf(option: string, text: string): number {
   return Number(amount) * AGE_MS[unit as keyof typeof AGE_MS];
 }
 
+export function portOf(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port < 1 || port > 65_535)
+    throw new UsageError(`a port is a number from 1 to 65535, not ${printableLine(text, 80)}`);
+  return port;
+}
+
 export interface ProjectOptions {
   readonly project: string;
   readonly json?: boolean;

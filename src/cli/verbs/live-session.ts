@@ -11,6 +11,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     .addOption(project())
     .option("--name <name>", "call it this (the worker's name)")
     .option("--idle <age>", "stop it after so long without a command or a request, such as 30m")
+    .option("--port <port>", "a port that can be seen, beside those of the worker (can be repeated)", each)
     .addOption(policy())
     .addOption(driver())
     .addOption(json("print its name, id and socket as JSON"))
@@ -21,6 +22,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     .addOption(project())
     .requiredOption("--name <name>")
     .option("--idle <age>")
+    .option("--port <port>", "", each)
     .addOption(policy())
     .addOption(driver())
     .action(does(async (worker, options) => (await held()).holdVerb(worker, options, terminal)));
@@ -57,6 +59,13 @@ export function addSession({ does, group, terminal }: Frame): void {
   on("get <session> <path> [target]", "Read a file or a folder of a session; - is standard output.").action(
     does(async (name, path, target) => (await held()).getVerb(name, path, target, terminal)),
   );
+  on("ports <session>", "List the ports of a session, and what listens there.")
+    .option("--link <port>", "print a link for a browser of this machine, which works once")
+    .addOption(json())
+    .action(does(async (name, options) => (await import("../session/ports.ts")).portsVerb(name, options, terminal)));
+  on("forward <session> <ports>", "Forward a port of this machine, [LOCAL:]PORT, to one of a session.")
+    .addHelpText("after", FORWARD_HELP)
+    .action(does(async (name, ports) => (await import("../session/ports.ts")).forwardVerb(name, ports, terminal)));
   on("pause <session>", "Stop everything that runs in a session, until it is resumed.").action(
     does(async (name) => (await held()).pauseVerb(name, true, terminal)),
   );
@@ -67,6 +76,17 @@ export function addSession({ does, group, terminal }: Frame): void {
     .addOption(json("print the outcomes of its changes as JSON"))
     .action(does(async (name, options) => (await held()).endVerb(name, options, terminal)));
 }
+
+function each(raw: string, before: readonly string[] = []): string[] {
+  return [...before, raw];
+}
+
+const FORWARD_HELP = `
+It listens at 127.0.0.1, at LOCAL or any free port, which it
+prints, until Ctrl-C. Programs of this machine can connect, as
+what they find there is the session's. For a browser, prefer
+\`corral session ports SESSION --link PORT\`, which keeps its
+page apart from others.`;
 
 const SESSION_HELP = `
 A session is named by its name or its id.

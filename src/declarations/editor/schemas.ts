@@ -222,6 +222,7 @@ const WORKER: Texts = {
   "attachments.suffixes": "The only suffixes, such as `.pdf`.",
   calls: "The only workers that it may call.",
   git: "The only repositories of the project that it may use.",
+  ports: "Ports of servers in its sessions, as a list or by their names; no other can be connected to.",
   sandbox: "What it asks of its caller. Absent: no files.",
   "sandbox.inherit": "Everything that the caller has.",
   "sandbox.allow_read": "These paths, to read.",

@@ -260,6 +260,21 @@ const jsonSchema = byLook(
   () => ({ type: "object" }),
 );
 
+/** The port of a server that listens in its sessions, alone or by its name. */
+const ports = () => {
+  const port = z.int().min(1).max(65_535);
+  return byKind(
+    {
+      list: z
+        .array(port)
+        .max(32)
+        .transform((all) => [...new Set(all)].map((one) => ({ port: one, name: null }))),
+      map: namedMap(port, nameFault, 32).transform((all) => [...all].map(([name, one]) => ({ port: one, name }))),
+    },
+    "must be a list of ports, or ports by their names",
+  );
+};
+
 /** The files that its caller may attach. */
 const attachments = () =>
   map({
@@ -294,6 +309,7 @@ export const workerYaml = map({
   calls: z.array(named(nameFault)).max(100).default([]),
   secrets: z.array(named(nameFault)).max(MAX_SECRETS_INSIDE).optional(),
   git: z.array(named(repositoryNameFault)).max(100).optional(),
+  ports: later(ports).optional(),
   sandbox: sandbox.prefault({}),
   shell_rules: shellRules.prefault({}),
   limits: later(limits).optional(),

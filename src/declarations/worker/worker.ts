@@ -55,6 +55,8 @@ export interface WorkerDefinition {
   readonly calls: readonly string[];
   /** The only repositories that it may use, as far as its callers may; absent: none. */
   readonly git?: readonly string[];
+  /** Of its sessions: what listens there can be connected to. Absent: none. */
+  readonly ports?: readonly WorkerPort[];
   readonly needs: RawNeeds;
   /** Which directories it may ask for while it runs; null: none. */
   readonly dynamic: Dynamic | null;
@@ -68,6 +70,12 @@ export interface WorkerDefinition {
   /** What its file says and Corral does not do, each at its place; absent: nothing. */
   readonly withoutEffect?: readonly Problem[];
   readonly env: Readonly<Record<string, string>>;
+}
+
+export interface WorkerPort {
+  readonly port: number;
+  /** For people; null: none. */
+  readonly name: string | null;
 }
 
 export interface ImagePlaces {
@@ -231,7 +239,7 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
     }),
     instructions,
     calls: [...new Set(yaml.calls)].toSorted(),
-    ...present({ git: yaml.git && [...new Set(yaml.git)].toSorted() }),
+    ...present({ git: yaml.git && [...new Set(yaml.git)].toSorted(), ports: yaml.ports }),
     needs: needsOf(yaml),
     dynamic: yaml.sandbox.dynamic ?? null,
     shellRules: yaml.shell_rules,

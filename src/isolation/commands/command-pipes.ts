@@ -8,8 +8,8 @@ import { COMMANDS_PATH } from "../plan/plan.ts";
 import type { ExecRequest } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 
-/** How many commands may run at once. The first process has a job for each. */
-export const MAX_COMMANDS = 32;
+/** How many commands may run at once: those of a session, and its connections to ports. The first process has a job for each. */
+export const MAX_COMMANDS = 48;
 
 /**
  * Runs a command as the worker. `name` names its pipes. Its variables are given by a program, because some of them (IFS) have a

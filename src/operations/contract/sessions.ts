@@ -117,7 +117,16 @@ const commandEvent = z
 export const sessionOperations = {
   "sessions.open": operation("sessions.open", {
     summary: "Open the sandbox of a worker, to use its tools. It ends after 30 minutes without a call or a command.",
-    body: z.strictObject({ project: projectName.optional(), worker: workerName, policy: policyName.optional() }),
+    body: z.strictObject({
+      project: projectName.optional(),
+      worker: workerName,
+      policy: policyName.optional(),
+      ports: z
+        .array(z.int().min(1).max(65_535))
+        .max(32)
+        .optional()
+        .describe("Ports that can be connected to beside those that the worker declares; needs the role admin"),
+    }),
     status: 201,
     output: session,
     faults: [404, 415, 422, 503],

@@ -4,6 +4,7 @@ import { changesetOperations } from "./changesets.ts";
 import { conversionOperations } from "./conversions.ts";
 import { fleetOperations } from "./fleets.ts";
 import type { Offered, Shown } from "./operation.ts";
+import { portOperations } from "./ports.ts";
 import { hostOperations, projectOperations } from "./projects.ts";
 import type { OperationName, ROUTES } from "./routes.ts";
 import { runOperations } from "./runs.ts";
@@ -19,6 +20,7 @@ export const CONTRACT = {
   ...changesetOperations,
   ...approvalOperations,
   ...sessionOperations,
+  ...portOperations,
 } as const satisfies Readonly<Record<OperationName, Offered>>;
 
 type Operations = typeof CONTRACT;

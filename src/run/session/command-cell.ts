@@ -169,6 +169,12 @@ export class CommandCell implements Commands, AsyncDisposable {
     return await act((await this.#cellFor(over.promise, signal)).opened);
   }
 
+  /** The cell as it is; null if none runs. It may be replaced at any time. */
+  async running(): Promise<OpenSessionCell | null> {
+    const opened = (await this.#cell?.catch(() => null)) ?? null;
+    return opened?.hasEnded() === false ? opened : null;
+  }
+
   /** Stops all that commands have started in the cell, or lets it continue. False: it may run. */
   async pause(isPaused: boolean): Promise<boolean> {
     this.isPaused = isPaused;

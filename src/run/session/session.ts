@@ -23,6 +23,7 @@ import type { OnOutput } from "./exec-command.ts";
 import { allowedTools, notOffered } from "./offered-tools.ts";
 import { getFrom, type MovedContent, putInto, type TransferPlace } from "./session-files.ts";
 import { lessBy, SessionHands, type SessionParts, type ToolCall } from "./session-hands.ts";
+import { SessionPorts } from "./session-ports.ts";
 import type { CommandStart, StartedCommand, StartedCommands } from "./started-commands.ts";
 import { OutputDir } from "./write-room.ts";
 
@@ -121,6 +122,8 @@ export class Session implements AsyncDisposable {
   readonly #over = new AbortController();
   readonly #cell: CommandCell;
   readonly #hands: SessionHands;
+  /** What listens in its cell. */
+  readonly ports: SessionPorts;
   /** Null if a command's own tools are reported by its calls and its changes. */
   readonly #record: RecordTool | null;
 
@@ -136,6 +139,7 @@ export class Session implements AsyncDisposable {
     this.#output = output;
     this.#record = request.standalone ? toolRecorder(job, env) : null;
     this.#cell = new CommandCell({ job, env, output, baseline, stage, network, serviceFor });
+    this.ports = new SessionPorts(job.worker, this.#cell);
     this.#hands = new SessionHands({ ...request, output, baseline, cell: this.#cell, over: this.#over.signal });
   }
 
@@ -255,6 +259,7 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const { job, env } = this.#request;
     this.#over.abort(new Error("the session has ended"));
+    this.ports.end();
     await within(this.#hands.idle(), ENDING_MS);
     try {
       await this.#cell[Symbol.asyncDispose]();

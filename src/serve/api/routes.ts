@@ -16,6 +16,7 @@ import { conversionHandlers } from "./conversions.ts";
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
 import type { Served } from "./owned.ts";
+import { portHandlers } from "./ports.ts";
 import { runHandlers } from "./runs.ts";
 import { sessionHandlers } from "./sessions.ts";
 
@@ -34,6 +35,7 @@ export function routesOf(served: Served, engineEnv: Env, version: string): Route
     ...approvalHandlers(served),
     ...grantHandlers(served),
     ...sessionHandlers(served),
+    ...portHandlers(served),
   };
   return Object.values(CONTRACT).map((operation) => {
     return { ...operation, handle: handlers[operation.name] as Route["handle"] };

@@ -29,10 +29,14 @@ export function sessionHandlers({
   const commandOf = ({ session, command }: { session: string; command: string }): Promise<StartedCommand> =>
     within(session, async ({ started: commands }) => commands.find(command));
   return {
-    async "sessions.open"({ body: { project, worker, policy }, caller }) {
+    async "sessions.open"({ body: { project, worker, policy, ports = [] }, caller }) {
       refuseStopping(over);
       refusePolicy(policy, caller);
-      return await sessions.open(projects.named(project), worker, policy ?? null);
+      if (ports.length > 0 && !permits(caller, "admin"))
+        throw new ServiceFault(403, "FORBIDDEN", "ports beside those of the worker need a token with the role admin");
+      const shown = await sessions.open(projects.named(project), worker, policy ?? null);
+      await within(shown.id, async (session) => session.ports.allow(ports));
+      return shown;
     },
     "sessions.list": async () => ({ sessions: sessions.all }),
     "sessions.show": async ({ params }) => sessions.find(params.session),

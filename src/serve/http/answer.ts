@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 import type { EventLine } from "../../state/service/event-log.ts";
 import { faultOf } from "./fault.ts";
 
@@ -99,6 +100,8 @@ export type RouteAnswer =
       readonly contentType: string;
       readonly headers?: Readonly<Record<string, string>>;
       readonly pieces: AsyncIterable<Uint8Array | string>;
+      /** See `Sent`. */
+      readonly connection?: Duplex;
     };
 
 /** How long a client may leave a piece of a stream unread. A whole answer has this time, and more for its length. */

@@ -49,11 +49,15 @@ export interface Listener {
   close(graceMs: number): Promise<void>;
 }
 
+/** Takes over a connection, which Node reads no more. */
+export type UpgradeHandler = (request: IncomingMessage, socket: Socket) => void;
+
 /** @throws ListenError */
 export async function listen(
   asked: Address,
   handle: (request: IncomingMessage, response: ServerResponse) => void,
   refusals: Refusals,
+  upgrade: UpgradeHandler | null = null,
 ): Promise<Listener> {
   const server = createServer(
     { ...LIMITS, ...TIMES },
@@ -75,9 +79,17 @@ export async function listen(
     socket.end(bareAnswer(status, "WRONG_REQUEST", message));
     setTimeout(() => socket.destroy(), LINGER_MS).unref();
   });
-  // Neither a proxy nor a WebSocket: what follows such a request must not be read as one.
+  // No proxy: what follows such a request must not be read as one.
   server.on("connect", (_, socket) => socket.destroy());
-  server.on("upgrade", (_, socket) => socket.destroy());
+  const upgraded = new Set<Socket>();
+  server.on("upgrade", (request, duplex, head) => {
+    const socket = duplex as Socket;
+    // Who wants a connection waits until it is there.
+    if (upgrade === null || head.length > 0) return void socket.destroy();
+    upgraded.add(socket);
+    socket.once("close", () => upgraded.delete(socket)).on("error", () => {});
+    upgrade(request, socket);
+  });
   if (asked.kind === "unix") await removeDeadSocket(asked.path);
   else if (asked.port !== 0) await refuseTaken(asked);
   // The socket has its mode from the first moment.
@@ -114,6 +126,7 @@ export async function listen(
     async close(graceMs) {
       const closed = [server, ...acceptors].map((one) => new Promise<void>((resolve) => one.close(() => resolve())));
       server.closeIdleConnections();
+      for (const socket of upgraded) socket.destroy();
       const timer = setTimeout(() => server.closeAllConnections(), graceMs);
       await Promise.all(closed);
       clearTimeout(timer);

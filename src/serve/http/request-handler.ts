@@ -1,13 +1,22 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { pipeline } from "node:stream";
 import PQueue from "p-queue";
 import { ROUTES } from "../../operations/contract/routes.ts";
 import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFile, PageFiles } from "../page/page-files.ts";
 import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
-import { endWith, type HidePaths, SECURITY_HEADERS, type SlowClientLimits, send, sendFault } from "./answer.ts";
+import {
+  bareAnswer,
+  endWith,
+  type HidePaths,
+  SECURITY_HEADERS,
+  type SlowClientLimits,
+  send,
+  sendFault,
+} from "./answer.ts";
 import { faultOf, type Refusals, ServiceFault } from "./fault.ts";
-import { CONNECTIONS } from "./listener.ts";
+import { CONNECTIONS, type UpgradeHandler } from "./listener.ts";
 import type { FoundRoute, Router, ServiceCaller } from "./router.ts";
 import { ownerOf, type ShareOwner, Shares } from "./shares.ts";
 
@@ -122,6 +131,48 @@ interface Handled {
   readonly about: Record<string, unknown>;
   readonly room: Room;
   readonly patience: SlowClientLimits;
+}
+
+const MAX_LISTENERS = 32;
+/** Of connections that are no requests any more. */
+const UPGRADED = { all: CONNECTIONS.all / 2, each: CONNECTIONS.each / 2 };
+
+/** Gives clients the connection that they ask for, after the same questions. */
+export function upgradeHandler(handling: Handling): UpgradeHandler {
+  const places = new Shares(UPGRADED);
+  return (request, socket) => {
+    const gone = new AbortController();
+    // Two pipelines have their own.
+    socket.setMaxListeners(MAX_LISTENERS).once("close", () => gone.abort());
+    const take = async (): Promise<void> => {
+      const { router, names, authenticate, known, refusals } = handling;
+      checkMeant(request, names, handling.onForeign);
+      const caller = await authenticate(request);
+      const place = places.open(ownerOf(caller), () => socket.destroy());
+      socket.once("close", () => place[Symbol.dispose]());
+      if (!known(request, caller) || !place.take(1)) {
+        refusals.count("share");
+        throw tooMany(`${UPGRADED.each} connections are open with this token`);
+      }
+      const found = router.find(request.method ?? "", request.url ?? "");
+      // Nothing else is begun by such a request.
+      if (found.route.name !== "ports.connect") throw new ServiceFault(400, "WRONG_REQUEST", "this takes no upgrade");
+      const take = (): void => {};
+      const answer = await router.run(found, new URLSearchParams(), { caller, gone: gone.signal, request, take });
+      const connection = "connection" in answer ? answer.connection : undefined;
+      if (connection === undefined) throw new Error("the route gave no connection");
+      if (socket.destroyed) return void connection.destroy();
+      handling.log.debug({ route: found.route.path, caller: caller.name }, "connection");
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: corral-port\r\n\r\n");
+      pipeline(socket, connection, () => {});
+      pipeline(connection, socket, () => {});
+    };
+    take().catch((error: unknown) => {
+      const { status, body, isBug } = faultOf(error);
+      if (isBug) handling.log.error({ ...whereOf(error) }, "unexpected error");
+      socket.end(bareAnswer(`${status} Refused`, body.code, handling.hide(body.message)));
+    });
+  };
 }
 
 async function handle(

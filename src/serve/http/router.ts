@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
 import { z } from "zod";
 import { examine, firstFaults } from "../../json/parse-json.ts";
 import type { Offered } from "../../operations/contract/operation.ts";
@@ -160,6 +161,8 @@ interface RouteCall<Params, Query, Body> {
 export interface Sent {
   readonly pieces: AsyncIterable<Uint8Array | string>;
   readonly headers?: Readonly<Record<string, string>>;
+  /** The client asked for this, by an upgrade, in the place of an answer. */
+  readonly connection?: Duplex;
 }
 
 /** What a handler answers with. Null: all events were sent before. */

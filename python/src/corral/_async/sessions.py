@@ -208,6 +208,23 @@ class AsyncSession:
         """Writes a file to an open one as it comes; of a folder, a tar archive."""
         await self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, _MAX_DOWNLOAD)
 
+    async def ports(self) -> list[models.SessionPort]:
+        """The ports that its worker declares, and others that something in it listens on."""
+        answer = await self._corral.wire.ask("GET", path_of("sessions", self.id, "ports"))
+        return [models.SessionPort.from_json(one) for one in answer.get("ports", [])]
+
+    async def show_port(self, port: int) -> models.ShownPort:
+        """
+        Shows a port at an address of its own of the service's machine: `url` for a browser, once, and `address` for programs that
+        send `header`.
+        """
+        answer = await self._corral.wire.ask("POST", path_of("sessions", self.id, "ports", str(port)))
+        return models.ShownPort.from_json(answer)
+
+    async def url(self, port: int) -> str:
+        """A link to a port, for a browser on the service's machine. It works once."""
+        return (await self.show_port(port)).url
+
     async def pause(self) -> None:
         """Stops everything that runs in it, until `resume`."""
         await self._corral.wire.ask("POST", path_of("sessions", self.id, "pause"))

@@ -209,6 +209,23 @@ class Session:
         """Writes a file to an open one as it comes; of a folder, a tar archive."""
         self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, _MAX_DOWNLOAD)
 
+    def ports(self) -> list[models.SessionPort]:
+        """The ports that its worker declares, and others that something in it listens on."""
+        answer = self._corral.wire.ask("GET", path_of("sessions", self.id, "ports"))
+        return [models.SessionPort.from_json(one) for one in answer.get("ports", [])]
+
+    def show_port(self, port: int) -> models.ShownPort:
+        """
+        Shows a port at an address of its own of the service's machine: `url` for a browser, once, and `address` for programs that
+        send `header`.
+        """
+        answer = self._corral.wire.ask("POST", path_of("sessions", self.id, "ports", str(port)))
+        return models.ShownPort.from_json(answer)
+
+    def url(self, port: int) -> str:
+        """A link to a port, for a browser on the service's machine. It works once."""
+        return (self.show_port(port)).url
+
     def pause(self) -> None:
         """Stops everything that runs in it, until `resume`."""
         self._corral.wire.ask("POST", path_of("sessions", self.id, "pause"))
