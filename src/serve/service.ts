@@ -152,6 +152,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     runs,
     fleets,
     sessions,
+    hide,
     conversions,
     logs,
     uploads,

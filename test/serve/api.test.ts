@@ -277,6 +277,13 @@ describe("fleets", () => {
       expect([again.status, again.json.error.code]).toEqual([422, "FLEET_REFUSED"]);
     }
     expect((await service.ask("POST", `/v1/fleets/${fleet}/cancel`)).json).toMatchObject({ outcome: "ended" });
+    const pause = await service.ask("POST", `/v1/fleets/${fleet}/pause`, { body: {} });
+    expect(pause.json).toEqual({ fleet, outcome: "not_running" });
+    const linesOf = async (path: string) => (await service.ask("GET", `/v1/fleets/${fleet}/${path}`)).text.split("\n");
+    expect((await linesOf("results")).filter((line) => line !== "").length).toBe(7);
+    expect((await linesOf("logs")).filter((line) => line !== "").length).toBe(7);
+    expect((await linesOf("results?form=csv&status=succeeded")).at(1)).toContain("item 0,succeeded");
+    expect((await service.ask("GET", `/v1/fleets/${fleet}/results?status=none`)).status).toBe(400);
   });
 
   it("are those that files of the project declare", async () => {
@@ -395,6 +402,13 @@ describe("the description", () => {
     expect(JSON.stringify(seen)).not.toMatch(/"[^"]*(?<![\w])\/\w/);
     // A project without a queue has none, and test/serve/machines.test.ts has one that does.
     expect((await service.ask("GET", "/v1/machines")).json).toEqual({ machines: [], more: false, hasQueue: false });
+    expect((await service.ask("GET", "/v1/cells")).json).toEqual({ cells: [] });
+    expect((await service.ask("GET", "/v1/cells", { token: reader })).status).toBe(403);
+    expect((await service.ask("GET", "/v1/stored")).json.kinds).toContainEqual(
+      expect.objectContaining({ name: "runs" }),
+    );
+    expect((await service.ask("GET", `/v1/projects/${name}/check`)).json).toMatchObject({ ok: false, workers: 12 });
+    expect((await service.ask("GET", `/v1/projects/${name}/images`)).json).toMatchObject({ problems: [] });
     expect((await service.ask("GET", "/metrics")).status).toBe(200);
     const streams = (route: string) => /\/(events|files)$/.test(route) || route === "GET /openapi.json";
     // test/serve/conversions.test.ts has those.

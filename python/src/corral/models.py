@@ -371,6 +371,69 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    id: str
+    run: str
+    root: str
+    parent: str | None
+    worker: str
+    driver: str
+    state: str
+    created_at: str
+    """ISO 8601, UTC."""
+    owner: dict[str, Any]
+    owner_alive: bool
+    cpu_ms: float | None
+    memory_bytes: float | None
+    memory_bytes_peak: float | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Cell")
+        return cls(
+            id=d.as_text(o.get("id"), "Cell.id"),
+            run=d.as_text(o.get("run"), "Cell.run"),
+            root=d.as_text(o.get("root"), "Cell.root"),
+            parent=d.optional(d.as_text)(o.get("parent"), "Cell.parent"),
+            worker=d.as_text(o.get("worker"), "Cell.worker"),
+            driver=d.as_text(o.get("driver"), "Cell.driver"),
+            state=d.as_text(o.get("state"), "Cell.state"),
+            created_at=d.as_text(o.get("createdAt"), "Cell.createdAt"),
+            owner=d.as_object(o.get("owner"), "Cell.owner"),
+            owner_alive=d.as_boolean(o.get("ownerAlive"), "Cell.ownerAlive"),
+            cpu_ms=d.optional(d.as_number)(o.get("cpuMs"), "Cell.cpuMs"),
+            memory_bytes=d.optional(d.as_number)(o.get("memoryBytes"), "Cell.memoryBytes"),
+            memory_bytes_peak=d.optional(d.as_number)(o.get("memoryBytesPeak"), "Cell.memoryBytesPeak"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellList:
+    cells: list[Cell]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "CellList")
+        return cls(
+            cells=d.list_of(Cell.read)(o.get("cells"), "CellList.cells"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     index: int
     path: str
@@ -466,6 +529,44 @@ class ChangesetList:
         return cls(
             changesets=d.list_of(ListedChangeset.read)(o.get("changesets"), "ChangesetList.changesets"),
             more=d.as_boolean(o.get("more"), "ChangesetList.more"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    ok: bool
+    """Whether every call path would run."""
+    problems: list[str]
+    """Mistakes in files. If there are any, no path is checked."""
+    failing: list[FailingPath]
+    warnings: list[str]
+    workers: int
+    paths: int
+    """Call paths that were checked."""
+    cut: bool
+    """Whether there are more paths than were checked."""
+    inherits: dict[str, list[str]]
+    """Of policies that extend others: these."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "CheckReport")
+        return cls(
+            ok=d.as_boolean(o.get("ok"), "CheckReport.ok"),
+            problems=d.list_of(d.as_text)(o.get("problems"), "CheckReport.problems"),
+            failing=d.list_of(FailingPath.read)(o.get("failing"), "CheckReport.failing"),
+            warnings=d.list_of(d.as_text)(o.get("warnings"), "CheckReport.warnings"),
+            workers=d.as_integer(o.get("workers"), "CheckReport.workers"),
+            paths=d.as_integer(o.get("paths"), "CheckReport.paths"),
+            cut=d.as_boolean(o.get("cut"), "CheckReport.cut"),
+            inherits=d.map_of(d.list_of(d.as_text))(o.get("inherits"), "CheckReport.inherits"),
             raw=o,
         )
 
@@ -778,6 +879,32 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailingPath:
+    path: list[str]
+    """From the worker that is run to the one that would not run."""
+    outcome: Literal["refused", "denied"] | str
+    violations: list[Violation]
+    message: str
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "FailingPath")
+        return cls(
+            path=d.list_of(d.as_text)(o.get("path"), "FailingPath.path"),
+            outcome=d.as_text(o.get("outcome"), "FailingPath.outcome"),
+            violations=d.list_of(Violation.read)(o.get("violations"), "FailingPath.violations"),
+            message=d.as_text(o.get("message"), "FailingPath.message"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
     count: int
     status: str
@@ -1046,6 +1173,15 @@ class FleetMachine:
         return cls.from_json(value)
 
 
+class FleetManifest(TypedDict, total=False):
+    text: Required[str]
+    """Its paths are below the project's folder."""
+    format: NotRequired[Literal["jsonl", "csv", "paths"]]
+    """Absent: the suffix of the name says it."""
+    name: Required[str]
+    """For errors."""
+
+
 class FleetTemplate(TypedDict, total=False):
     key: NotRequired[str]
     attach: NotRequired[list[str]]
@@ -1064,6 +1200,10 @@ class FleetOrder(TypedDict, total=False):
     """The name of a worker."""
     items: NotRequired[list[str | dict[str, Any]]]
     """One run for each: fields, or the path of a file below the project's folder."""
+    over: NotRequired[str]
+    """In place of items: one run for each file below the project's folder that matches."""
+    manifest: NotRequired[FleetManifest]
+    """In place of items: one run for each line."""
     template: NotRequired[FleetTemplate]
     concurrency: NotRequired[Literal["auto"] | int]
     """Items that the service itself runs at once; 0 leaves all to machines."""
@@ -1072,6 +1212,8 @@ class FleetOrder(TypedDict, total=False):
     maxFailures: NotRequired[int | None]
     timeoutMs: NotRequired[int | None]
     cache: NotRequired[bool]
+    allowEmpty: NotRequired[bool]
+    """That there is no item is no error."""
     policy: NotRequired[str]
     """A policy in place of the project's; needs the role admin."""
     machines: NotRequired[bool | MachineNeeds]
@@ -1212,6 +1354,28 @@ class HostExecuted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageList:
+    images: list[ListedImage]
+    problems: list[str]
+    """Mistakes in the project's files: only Corral's own images are listed."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ImageList")
+        return cls(
+            images=d.list_of(ListedImage.read)(o.get("images"), "ImageList.images"),
+            problems=d.list_of(d.as_text)(o.get("problems"), "ImageList.problems"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemPage:
     items: list[FleetItem]
     next: int | None
@@ -1320,6 +1484,38 @@ class ListedChangeset:
             fleet=d.optional(d.as_text)(o.get("fleet"), "ListedChangeset.fleet"),
             item=d.optional(d.as_text)(o.get("item"), "ListedChangeset.item"),
             why=d.optional(d.as_text)(o.get("why"), "ListedChangeset.why"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedImage:
+    name: str
+    kind: str
+    state: Literal["present", "stale", "missing"] | str
+    tag: str | None
+    id: str | None
+    size_bytes: float | None
+    used_by: list[str]
+    """Workers."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ListedImage")
+        return cls(
+            name=d.as_text(o.get("name"), "ListedImage.name"),
+            kind=d.as_text(o.get("kind"), "ListedImage.kind"),
+            state=d.as_text(o.get("state"), "ListedImage.state"),
+            tag=d.optional(d.as_text)(o.get("tag"), "ListedImage.tag"),
+            id=d.optional(d.as_text)(o.get("id"), "ListedImage.id"),
+            size_bytes=d.optional(d.as_number)(o.get("sizeBytes"), "ListedImage.sizeBytes"),
+            used_by=d.list_of(d.as_text)(o.get("usedBy"), "ListedImage.usedBy"),
             raw=o,
         )
 
@@ -2409,6 +2605,10 @@ class StartedFleet:
     """The id of a fleet."""
     project: str
     """A name of /v1/projects."""
+    after: str
+    """The `Last-Event-ID` after which its events begin."""
+    notes: list[str]
+    """What may not have been meant: files that were left out, items that are all the same."""
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -2418,6 +2618,8 @@ class StartedFleet:
         return cls(
             fleet=d.as_text(o.get("fleet"), "StartedFleet.fleet"),
             project=d.as_text(o.get("project"), "StartedFleet.project"),
+            after=d.as_text(o.get("after"), "StartedFleet.after"),
+            notes=d.list_of(d.as_text)(o.get("notes"), "StartedFleet.notes"),
             raw=o,
         )
 
@@ -2465,6 +2667,56 @@ class StoppedRun:
             run=d.as_text(o.get("run"), "StoppedRun.run"),
             outcome=d.as_text(o.get("outcome"), "StoppedRun.outcome"),
             status=d.as_text(o.get("status"), "StoppedRun.status"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    kinds: list[StoredKind]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Stored")
+        return cls(
+            kinds=d.list_of(StoredKind.read)(o.get("kinds"), "Stored.kinds"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKind:
+    name: str
+    unit: str
+    one: str
+    rule: str
+    """What `corral gc` removes of it, and what removes the rest."""
+    measured: dict[str, Any] | None
+    trouble: str | None
+    """Why it was not measured."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "StoredKind")
+        return cls(
+            name=d.as_text(o.get("name"), "StoredKind.name"),
+            unit=d.as_text(o.get("unit"), "StoredKind.unit"),
+            one=d.as_text(o.get("one"), "StoredKind.one"),
+            rule=d.as_text(o.get("rule"), "StoredKind.rule"),
+            measured=d.optional(d.as_object)(o.get("measured"), "StoredKind.measured"),
+            trouble=d.optional(d.as_text)(o.get("trouble"), "StoredKind.trouble"),
             raw=o,
         )
 

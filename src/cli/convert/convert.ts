@@ -8,7 +8,8 @@ import { shellWord } from "../../platform/shell-word.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { ranFleet, type WatchOptions } from "../fleet/ran-fleet.ts";
+import type { WatchOptions } from "../fleet/map-options.ts";
+import { ranFleet } from "../fleet/ran-fleet.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, say, type Terminal } from "../terminal/terminal.ts";
 

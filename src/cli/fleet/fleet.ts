@@ -1,31 +1,27 @@
 import { createWriteStream } from "node:fs";
 import { resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
-import { loadProject } from "../../declarations/project.ts";
 import type { EarlierAttempt, ItemLog } from "../../fleet/model/item.ts";
-import { inChunks, jsonLine, resultsJsonl } from "../../fleet/report/results-export.ts";
-import {
-  cancelFleet,
-  type FleetItem,
-  fleetJunit,
-  fleetLogs,
-  fleetReport,
-  fleetResults,
-  fleetResultsCsv,
-  listFleets,
-  listMachines,
-  type MachineOfFleet,
-  removeFleets,
-  showFleet,
-  showItem,
-} from "../../operations/fleets.ts";
+import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
+import type { FleetStart } from "../../operations/fleet-start.ts";
+import type { MachineOfFleet } from "../../operations/fleets.ts";
+import { stateDirFrom } from "../../state/state-dir.ts";
 import { durationText } from "../../text/amounts.ts";
 import { printable, printableLine, toldApart } from "../../text/visible.ts";
+import { fleetsOffered, type SeenItem } from "../host/fleets.ts";
 import { countOf, dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
-import { columns, printCutList, printJson, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import {
+  columns,
+  printCutList,
+  printJson,
+  printResult,
+  say,
+  type Terminal,
+  withoutControls,
+} from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
-import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
-import { fleetPlaceOf, groupText } from "./text.ts";
+import type { WatchOptions } from "./map-options.ts";
+import { groupText } from "./text.ts";
 
 const DEFAULT_LISTED = 100;
 
@@ -35,8 +31,7 @@ export async function listFleetsVerb(
   terminal: Terminal,
 ): Promise<number> {
   const limit = options.limit === undefined ? DEFAULT_LISTED : countOf("--limit", options.limit);
-  const found = await listFleets(await fleetPlaceOf(options, terminal), limit + 1);
-  const [list, more] = [found.slice(0, limit), found.length > limit];
+  const { fleets: list, more } = await (await fleetsOffered(options, terminal)).list(limit);
   printCutList(
     terminal,
     options.json,
@@ -59,7 +54,7 @@ export async function showFleetVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (key !== undefined) return await showItemVerb(asked, key, options, terminal);
-  const fleet = await showFleet(await fleetPlaceOf(options, terminal), asked);
+  const fleet = await (await fleetsOffered(options, terminal)).show(asked);
   if (options.json) {
     printJson(terminal, fleet);
     return 0;
@@ -88,7 +83,7 @@ export async function showFleetVerb(
       ]),
     ),
   ];
-  terminal.stdout.write(`${lines.join("\n")}\n`);
+  terminal.stdout.write(`${withoutControls(lines.join("\n"))}\n`);
   return 0;
 }
 
@@ -97,7 +92,7 @@ export async function resumeVerb(
   options: ProjectOptions & WatchOptions,
   terminal: Terminal,
 ): Promise<number> {
-  return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, { kind: "resume", fleet });
+  return await continuedFleet({ kind: "resume", fleet }, options, terminal);
 }
 
 export async function retryVerb(
@@ -105,12 +100,24 @@ export async function retryVerb(
   options: ProjectOptions & WatchOptions & { readonly new?: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  const start = { kind: "retry", fleet, asNew: options.new ?? false } as const;
+  return await continuedFleet({ kind: "retry", fleet, asNew: options.new ?? false }, options, terminal);
+}
+
+async function continuedFleet(
+  start: Exclude<FleetStart, { kind: "new" }>,
+  options: ProjectOptions & WatchOptions,
+  terminal: Terminal,
+): Promise<number> {
+  const { service } = terminal;
+  if (service !== undefined)
+    return await (await import("./remote-fleet.ts")).continuedOverHost(start, options, service, terminal);
+  const { loadProject } = await import("../../declarations/project.ts");
+  const { ranFleet } = await import("./ran-fleet.ts");
   return await ranFleet(await loadProject(options.project, terminal.env), options, terminal, start);
 }
 
 export async function cancelVerb(asked: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const cancelled = await cancelFleet(await fleetPlaceOf(options, terminal), asked);
+  const cancelled = await (await fleetsOffered(options, terminal)).cancel(asked);
   const id = cancelled.fleet;
   if (cancelled.outcome === "ended") say(terminal, `Fleet ${id} has already ended: it is ${cancelled.state}.`);
   else if (cancelled.outcome === "removed") say(terminal, `Fleet ${id} was never loaded; it is removed.`);
@@ -126,7 +133,12 @@ export async function removeFleetsVerb(
   const { before } = options;
   if (ids.length === 0 && before === undefined) throw new UsageError("name fleets to remove, or use --before DATE");
   const endedBefore = before === undefined ? null : dateOf("--before", before);
-  const removed = await removeFleets(await fleetPlaceOf(options, terminal), { ids, endedBefore });
+  const { removeFleets } = await import("../../operations/fleets.ts");
+  const { loadProject } = await import("../../declarations/project.ts");
+  const { env } = terminal;
+  const { dir: projectDir } = await loadProject(options.project, env);
+  const place = { stateDir: stateDirFrom(env), projectDir, engineEnv: env };
+  const removed = await removeFleets(place, { ids, endedBefore });
   say(terminal, `${removed.length} ${removed.length === 1 ? "fleet is" : "fleets are"} removed.`);
   return 0;
 }
@@ -142,11 +154,9 @@ export async function resultsVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (options.csv && (options.jsonl || options.json)) throw new UsageError("use either --csv or --jsonl");
-  const [place, filter] = [await fleetPlaceOf(options, terminal), { status: options.status ?? null }];
-  const text = options.csv
-    ? await fleetResultsCsv(place, id, filter)
-    : resultsJsonl(await fleetResults(place, id, filter));
-  await pipeline(inChunks(text), terminal.stdout, { end: false });
+  const offer = await fleetsOffered(options, terminal);
+  const pieces = await offer.results(id, options.csv ? "csv" : "jsonl", options.status ?? null);
+  await pipeline(pieces, terminal.stdout, { end: false });
   return 0;
 }
 
@@ -156,11 +166,11 @@ export async function reportVerb(
   terminal: Terminal,
 ): Promise<number> {
   if (options.html && options.junit) throw new UsageError("use either --html or --junit");
-  const report = await (options.junit ? fleetJunit : fleetReport)(await fleetPlaceOf(options, terminal), id);
+  const report = await (await fleetsOffered(options, terminal)).results(id, options.junit ? "junit" : "html", null);
   const { output } = options;
-  if (output === undefined) await pipeline(inChunks(report), terminal.stdout, { end: false });
+  if (output === undefined) await pipeline(report, terminal.stdout, { end: false });
   else {
-    await pipeline(inChunks(report), createWriteStream(resolve(terminal.cwd, output))).catch((error: Error) => {
+    await pipeline(report, createWriteStream(resolve(terminal.cwd, output))).catch((error: Error) => {
       throw new UsageError(`--output ${output}: ${error.message}`, { cause: error });
     });
     say(terminal, `The report is in ${output}.`);
@@ -174,7 +184,7 @@ function section(title: string, rows: readonly (readonly string[])[]): string[] 
 
 /** `corral fleet machines`. */
 export async function machinesVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const machines = await listMachines(await fleetPlaceOf(options, terminal));
+  const machines = await (await fleetsOffered(options, terminal)).machines();
   if (options.json) printJson(terminal, machines);
   else if (machines.length === 0) say(terminal, "No machine takes part in the queue: `corral work` on one joins it.");
   else {
@@ -241,7 +251,7 @@ export async function showItemVerb(
   options: ProjectOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const item = await showItem(await fleetPlaceOf(options, terminal), fleet, key);
+  const item = await (await fleetsOffered(options, terminal)).item(fleet, key);
   printResult(terminal, options.json, item, () => itemText(item));
   return 0;
 }
@@ -259,14 +269,14 @@ export async function fleetLogsVerb(
   options: LogsOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const place = await fleetPlaceOf(options, terminal);
+  const offer = await fleetsOffered(options, terminal);
   if (key === undefined) {
-    const logs = await fleetLogs(place, fleet, { failed: options.failed ?? false });
+    const logs = await offer.logs(fleet, { failed: options.failed ?? false });
     await pipeline(inChunks(logTexts(logs, options)), terminal.stdout, { end: false });
     return 0;
   }
   if (options.failed) throw new UsageError("use either a key or --failed");
-  const { streams, result } = await showItem(place, fleet, key);
+  const { streams, result } = await offer.item(fleet, key);
   const { stdout, stderr } = options.stderr ? { ...streams, stdout: "" } : streams;
   if (options.json) {
     const { status = null, exitCode = null } = result ?? {};
@@ -297,16 +307,17 @@ function ended(text: string): string {
   return text.endsWith("\n") ? text : `${text}\n`;
 }
 
-function itemText({ key, state, request, result, streams, attempts, machine }: FleetItem): string {
+function itemText({ key, state, request, result, streams, attempts, machine }: SeenItem): string {
   const lines = [
     `Item ${printableLine(key)}: ${state === "done" ? "" : `${state}; before that `}${resultText(result)}`,
   ];
   if (result?.error) lines.push(printableLine(result.error.message, 1000));
   const line = (label: string, text: string): void => void lines.push(`${label.padEnd(11)} ${text}`);
   lines.push("");
-  line("from", printableLine(request.place, 300));
+  if (request.place !== undefined) line("from", printableLine(request.place, 300));
   if (request.input !== undefined) line("input", printableLine(JSON.stringify(request.input), 500));
-  for (const { path, name } of request.attachments) line("attachment", printableLine(`${name}  ${path}`, 500));
+  for (const { path, name } of request.attachments)
+    line("attachment", printableLine(path === undefined ? name : `${name}  ${path}`, 500));
   if (request.allowRead) line("may read", printableLine(request.allowRead.join(" "), 500));
   if (request.allowWrite) line("may write", printableLine(request.allowWrite.join(" "), 500));
   if (state === "running" && machine !== null) line("runs on", printableLine(machine, 100));
@@ -326,7 +337,7 @@ function onMachine({ machine }: Pick<EarlierAttempt, "machine">): string {
   return machine === undefined ? "" : `, on ${printableLine(machine, 100)}`;
 }
 
-function resultText(result: FleetItem["result"]): string {
+function resultText(result: SeenItem["result"]): string {
   return result === null ? "no attempt has ended" : statusText(result);
 }
 

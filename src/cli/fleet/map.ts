@@ -3,11 +3,10 @@ import { fleetNamed, type NamedFleet } from "../../declarations/fleet.ts";
 import { ANY_MACHINE, type FleetManner, type MachineNeeds } from "../../declarations/fleet-yaml.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
-import { parseDuration } from "../../declarations/yaml/shape.ts";
 import { TemplateError } from "../../fleet/items/item-fields.ts";
 import type { SkippedEntry } from "../../fleet/items/matching-files.ts";
-import { formatOf, type ItemSource, type ManifestFormat } from "../../fleet/items/read-items.ts";
-import type { FleetSpec, ItemTemplate, Reuse } from "../../fleet/model/item.ts";
+import { formatOf, type ItemSource } from "../../fleet/items/read-items.ts";
+import type { FleetSpec, ItemTemplate } from "../../fleet/model/item.ts";
 import type { DryItem, DryRun } from "../../fleet/running/fleet-parts.ts";
 import type { RequestsOf } from "../../fleet/running/item-result.ts";
 import { type FleetStart, itemsOfNamed } from "../../operations/fleet-start.ts";
@@ -20,33 +19,18 @@ import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { colorsFor, EXIT, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
-import { ranFleet, type WatchOptions } from "./ran-fleet.ts";
-
-export interface MapOptions extends WatchOptions {
-  readonly project: string;
-  readonly fleet?: string;
-  readonly over?: string;
-  readonly manifest?: string;
-  readonly format?: ManifestFormat;
-  readonly within: readonly string[];
-  readonly attach: readonly string[];
-  readonly allowRead: readonly string[];
-  readonly allowWrite: readonly string[];
-  readonly input?: string;
-  readonly key?: string;
-  readonly concurrency?: string;
-  readonly machines?: boolean;
-  readonly needs: readonly string[];
-  readonly priority?: string;
-  readonly reuse?: Reuse;
-  readonly retries?: string;
-  readonly maxFailures?: string;
-  readonly timeout?: string;
-  readonly allowEmpty?: boolean;
-  readonly dryRun?: string | true;
-  readonly cache: boolean;
-  readonly policy?: string;
-}
+import {
+  concurrencyOf,
+  countIn,
+  durationIn,
+  type MapOptions,
+  OF_ITEMS,
+  OF_MANIFESTS,
+  priorityIn,
+  refuseIdle,
+  shownSource,
+} from "./map-options.ts";
+import { ranFleet } from "./ran-fleet.ts";
 
 /** `corral map`: one worker over many items, each in a sandbox of its own. Exit status 0 where every item succeeded. */
 export async function mapVerb(name: string | undefined, options: MapOptions, terminal: Terminal): Promise<number> {
@@ -128,18 +112,6 @@ function fromFile(fleet: NamedFleet, name: string | undefined, project: Project,
   };
 }
 
-const OF_MANIFESTS = ["format", "within"] as const;
-const OF_ITEMS = ["attach", "allowRead", "allowWrite", "input", "key"] as const;
-
-/** An option that would have no effect is refused: the user may rely on it, for example on a narrower sandbox. */
-function refuseIdle(options: MapOptions, names: readonly (keyof MapOptions)[], why: string): void {
-  const isSaid = (name: keyof MapOptions): boolean =>
-    Array.isArray(options[name]) ? options[name].length > 0 : options[name] !== undefined;
-  const said = names.find(isSaid);
-  if (said !== undefined)
-    throw new UsageError(`--${said.replace(/[A-Z]/, (letter) => `-${letter.toLowerCase()}`)} ${why}`);
-}
-
 function sourceOf(options: MapOptions, terminal: Terminal): ItemSource {
   const { over, manifest, format } = options;
   if ((over === undefined) === (manifest === undefined))
@@ -152,10 +124,6 @@ function sourceOf(options: MapOptions, terminal: Terminal): ItemSource {
   if (path === "-")
     return { kind: "stream", stream: terminal.stdin, name: "standard input", format: format ?? "jsonl" };
   return { kind: "manifest", path, format: format ?? formatOf(path) };
-}
-
-function shownSource({ over, manifest }: MapOptions): string {
-  return over === undefined ? `--manifest ${manifest}` : `--over ${over}`;
 }
 
 /** `otherwise`: what holds where the command line does not say. */
@@ -171,9 +139,9 @@ function specOf(worker: string, options: MapOptions, source: string, otherwise: 
     policy: options.policy ?? null,
     concurrency: own ?? concurrency,
     reuse: options.reuse ?? reuse,
-    timeoutMs: options.timeout === undefined ? timeoutMs : durationOf("--timeout", options.timeout),
-    retries: options.retries === undefined ? retries : count("--retries", options.retries),
-    maxFailures: options.maxFailures === undefined ? maxFailures : count("--max-failures", options.maxFailures),
+    timeoutMs: options.timeout === undefined ? timeoutMs : durationIn("--timeout", options.timeout),
+    retries: options.retries === undefined ? retries : countIn("--retries", options.retries),
+    maxFailures: options.maxFailures === undefined ? maxFailures : countIn("--max-failures", options.maxFailures),
     cache: options.cache && (otherwise.cache ?? true),
     source,
     machines,
@@ -189,31 +157,8 @@ function machinesOf({ machines, needs, priority }: MapOptions, otherwise: Machin
   return {
     ...declared,
     ...(needs.length === 0 ? {} : { needs: [...new Set(needs)].toSorted() }),
-    ...(priority === undefined ? {} : { priority: priorityOf(priority) }),
+    ...(priority === undefined ? {} : { priority: priorityIn(priority) }),
   };
-}
-
-function priorityOf(text: string): number {
-  if (/^-?\d{1,3}$/.test(text) && Math.abs(Number(text)) <= 100) return Number(text);
-  throw new UsageError("--priority must be a whole number from -100 to 100");
-}
-
-function concurrencyOf({ concurrency }: MapOptions): number | "auto" | undefined {
-  return concurrency === undefined || concurrency === "auto" ? concurrency : count("--concurrency", concurrency);
-}
-
-function durationOf(option: string, text: string): number {
-  const ms = parseDuration(text);
-  if (ms === null) throw new UsageError(`${option} must be a duration such as 500ms, 30s, 5m or 1h`);
-  return ms;
-}
-
-const MAX_COUNT = 1_000_000;
-
-function count(option: string, text: string): number {
-  if (!/^\d+$/.test(text) || Number(text) > MAX_COUNT)
-    throw new UsageError(`${option} must be a whole number from 0 to ${MAX_COUNT}`);
-  return Number(text);
 }
 
 const DEFAULT_SHOWN = 3;

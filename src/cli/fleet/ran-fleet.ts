@@ -8,19 +8,18 @@ import type { ItemResult } from "../../fleet/model/item.ts";
 import { inChunks, jsonLine } from "../../fleet/report/results-export.ts";
 import type { FleetEvent, FleetSummary } from "../../fleet/running/events.ts";
 import type { FleetStart } from "../../operations/fleet-start.ts";
-import { type FleetPlace, fleetJunit } from "../../operations/fleets.ts";
-import { runFleet } from "../../operations/run-fleet.ts";
-import { openCorralFor } from "../../run/open/corral.ts";
+import type { FleetPlace } from "../../operations/fleets.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { type ElsewhereOptions, waitingBy } from "../consent/person.ts";
+import { waitingBy } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
 import { ImageLines } from "../terminal/worker-text.ts";
 import { EventSink } from "./event-sink.ts";
 import { PlainFleetScreen } from "./live-screen.ts";
+import type { WatchOptions } from "./map-options.ts";
 import { FleetWitness } from "./witness.ts";
 
 const TIMEOUT_MS = 60_000;
@@ -177,16 +176,6 @@ const ASKS_NOBODY: Approver = {
     unasked("the approval mode is interactive, and a fleet asks no person; a rule of the project can approve it"),
 };
 
-/** Who else follows a running fleet. */
-export interface WatchOptions extends ElsewhereOptions {
-  readonly json?: boolean;
-  /** A file, or `-` for standard output. */
-  readonly events?: string;
-  readonly notify?: string;
-  /** A file for its results in the form of JUnit. */
-  readonly junit?: string;
-}
-
 /** What a command does with its fleet that is more than to run it. */
 export interface FleetFollower {
   /** With `json`, what is printed of a result, with its line break; empty: nothing. */
@@ -197,15 +186,90 @@ export interface FleetFollower {
   readonly onEnded?: (summary: FleetSummary) => void;
 }
 
-/**
- * Runs a fleet to its end, or until the user interrupts it: once, and running items end by themselves; twice, and they are
- * ended. In both cases it can be resumed.
- */
+/** What runs a fleet is told, and tells. */
+export interface FleetWatch {
+  /** Of what happens, in the order in which it does. */
+  readonly see: (event: FleetEvent) => void;
+  /** A line for people. */
+  readonly tell: (line: string) => void;
+  /** The user interrupted once: no further item starts. */
+  readonly drain: AbortSignal;
+  /** Twice: those that run are ended. */
+  readonly stop: AbortSignal;
+}
+
+/** A fleet that is run, here or elsewhere. */
+export interface WatchedFleet extends AsyncDisposable {
+  /** Runs it to its end. */
+  readonly run: () => Promise<FleetSummary>;
+  readonly junit: (fleet: string) => Promise<AsyncIterable<string | Uint8Array>>;
+  /** Null: on another machine. */
+  readonly place: FleetPlace | null;
+}
+
+/** Runs a fleet of a project of this machine. See {@link watchedFleet}. */
 export async function ranFleet(
   project: Project,
   options: WatchOptions,
   terminal: Terminal,
   start: FleetStart,
+  follower: FleetFollower = {},
+): Promise<number> {
+  return await watchedFleet(
+    options,
+    terminal,
+    (watch) => openedHere(project, options, terminal, start, watch),
+    follower,
+  );
+}
+
+/** What makes containers is loaded only here: a fleet of a service needs none of it. */
+async function openedHere(
+  project: Project,
+  options: WatchOptions,
+  terminal: Terminal,
+  start: FleetStart,
+  { see, tell, drain, stop }: FleetWatch,
+): Promise<WatchedFleet> {
+  const { openCorralFor } = await import("../../run/open/corral.ts");
+  const { runFleet } = await import("../../operations/run-fleet.ts");
+  const images = new ImageLines();
+  const corral = await openCorralFor(project, {
+    stateDir: stateDirFrom(terminal.env),
+    engineEnv: terminal.env,
+    emit(event) {
+      for (const line of images.see(event)) tell(line);
+      if (event.type === "trouble") tell(`corral: ${event.detail}`);
+    },
+    approver: ASKS_NOBODY,
+    ...waitingBy(options, tell),
+  });
+  const place = { stateDir: corral.stateDir, projectDir: project.dir, engineEnv: terminal.env };
+  return {
+    place,
+    async run() {
+      const results = runFleet(corral, start, {
+        onEvent: see,
+        // A fresh cell costs the Engine so much that this is not felt; a scrubbed one is quick enough to feel it.
+        onOpened: ({ reuse }) => void (reuse === "fresh" && keepHeapSmall()),
+        drain,
+        stop,
+      });
+      return await ended(results);
+    },
+    junit: async (fleet) => inChunks(await (await import("../../operations/fleets.ts")).fleetJunit(place, fleet)),
+    [Symbol.asyncDispose]: () => corral[Symbol.asyncDispose](),
+  };
+}
+
+/**
+ * Shows a fleet to its end, or until the user interrupts it: once, and running items end by themselves; twice, and they are
+ * ended. In both cases it can be resumed.
+ */
+export async function watchedFleet(
+  options: WatchOptions,
+  terminal: Terminal,
+  open: (watch: FleetWatch) => Promise<WatchedFleet>,
   { onEnded, lineOf = jsonLine, shownAs }: FleetFollower = {},
 ): Promise<number> {
   const { json, events: target, notify, junit } = options;
@@ -217,7 +281,6 @@ export async function ranFleet(
   await using events = target === undefined ? null : new EventLines(EventSink.open(target, terminal, lost));
   const [drain, stop] = [new AbortController(), new AbortController()];
   const running = new Set<number>();
-  const images = new ImageLines();
   let asked = 0;
   const notifying = new AbortController();
   let hasEnded = false;
@@ -232,37 +295,26 @@ export async function ranFleet(
       screen.tell("corral: Stopping and cleaning up. Press Ctrl-C again to exit now");
     } else terminal.exit(EXIT.cancelled);
   });
+  const see = (event: FleetEvent): void => {
+    if (event.type === "started") running.add(event.index);
+    else if (event.type === "settled") running.delete(event.result.index);
+    screen.see(event);
+    events?.see(event);
+  };
   try {
-    await using corral = await openCorralFor(project, {
-      stateDir: stateDirFrom(terminal.env),
-      engineEnv: terminal.env,
-      emit(event) {
-        for (const line of images.see(event)) screen.tell(line);
-        if (event.type === "trouble") screen.tell(`corral: ${event.detail}`);
-      },
-      approver: ASKS_NOBODY,
-      ...waitingBy(options, (line) => screen.tell(line)),
-    });
-    const results = runFleet(corral, start, {
-      onEvent(event) {
-        if (event.type === "started") running.add(event.index);
-        else if (event.type === "settled") running.delete(event.result.index);
-        screen.see(event);
-        events?.see(event);
-      },
-      // A fresh cell costs the Engine so much that this is not felt; a scrubbed one is quick enough to feel it.
-      onOpened: ({ reuse }) => void (reuse === "fresh" && keepHeapSmall()),
+    await using fleet = await open({
+      see,
+      tell: (line) => screen.tell(line),
       drain: drain.signal,
       stop: stop.signal,
     });
-    const summary = await ended(results);
+    const summary = await fleet.run();
     hasEnded = true;
     if (onEnded === undefined) screen.end(summary);
     else onEnded(summary);
-    const place = { stateDir: corral.stateDir, projectDir: project.dir, engineEnv: terminal.env };
-    if (report !== null) await writeJunit(report, summary.fleet, place);
-    if (terminal.env.GITHUB_STEP_SUMMARY) {
-      await (await import("../github/step-summary.ts")).addFleetToStepSummary(summary, place, terminal);
+    if (report !== null) for await (const piece of await fleet.junit(summary.fleet)) await report.appendFile(piece);
+    if (terminal.env.GITHUB_STEP_SUMMARY && fleet.place !== null) {
+      await (await import("../github/step-summary.ts")).addFleetToStepSummary(summary, fleet.place, terminal);
     }
     events?.end(summary);
     const warning = command === null ? null : await notified(command, summary, terminal, notifying.signal);
@@ -312,10 +364,6 @@ async function openJunitFile(path: string, { cwd }: Pick<Terminal, "cwd">): Prom
   return await open(resolve(cwd, path), "w").catch((error: Error) => {
     throw new UsageError(`--junit ${path}: ${error.message}`, { cause: error });
   });
-}
-
-async function writeJunit(file: FileHandle, fleet: string, place: FleetPlace): Promise<void> {
-  for await (const piece of inChunks(await fleetJunit(place, fleet))) await file.appendFile(piece);
 }
 
 /** On a terminal a live drawing, elsewhere plain lines: both on standard error. With `json`, results on standard output. */

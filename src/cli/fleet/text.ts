@@ -1,13 +1,8 @@
-import { loadProject } from "../../declarations/project.ts";
 import { type FailureGroup, type ItemResult, isFailure } from "../../fleet/model/item.ts";
 import { OUTCOMES, outcomeOf } from "../../fleet/report/measures/gathered.ts";
 import type { FleetSummary } from "../../fleet/running/events.ts";
-import type { FleetPlace } from "../../operations/fleets.ts";
-import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted, countText, durationText, rateText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
-import type { ProjectOptions } from "../terminal/arguments.ts";
-import type { Terminal } from "../terminal/terminal.ts";
 import type { FleetView } from "./witness.ts";
 
 /** Messages that are printed one by one up to a number, and only counted after that. */
@@ -148,10 +143,4 @@ export function readingText(key: string): string {
 
 export function drainingText(why: string): string {
   return `corral: no more items are started: ${printableLine(why, 500)}`;
-}
-
-/** The fleets of the project of `--project`. */
-export async function fleetPlaceOf({ project }: ProjectOptions, { env }: Terminal): Promise<FleetPlace> {
-  const { dir } = await loadProject(project, env);
-  return { stateDir: stateDirFrom(env), projectDir: dir, engineEnv: env };
 }

@@ -7,6 +7,7 @@ import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { type AtService, say, type Terminal } from "../terminal/terminal.ts";
 import { idMeant, known } from "./at-service.ts";
+import { fleetMeant } from "./fleets.ts";
 
 interface OnlyRules {
   readonly only: readonly VirtualPath[] | null;
@@ -130,13 +131,9 @@ function withheldBy(
 }
 
 /** The changes that items of a fleet left. `asked`: its id, a beginning of it, or `latest`. */
-export async function fleetChangesAt({ client, project }: AtService, asked: string) {
-  const newest = async () => (await client.call("fleets.list", { ...present({ project }), limit: MAX_FLEETS })).fleets;
-  const about = ({ createdAt, spec }: { readonly createdAt: string; readonly spec: { readonly worker: string } }) =>
-    `${spec.worker}, ${createdAt}`;
-  const fleet = await idMeant(asked, "UNKNOWN_FLEET", "fleet", newest, about);
+export async function fleetChangesAt(service: AtService, asked: string) {
+  const { client, project } = service;
+  const fleet = await fleetMeant(service, asked);
   const { changesets } = await client.call("changesets.list", { ...present({ project }), limit: MAX_LISTED });
   return { fleet, changesets: changesets.filter((one) => one.fleet === fleet) };
 }
-
-const MAX_FLEETS = 500;

@@ -1,20 +1,16 @@
 import { confirm } from "@clack/prompts";
-import { loadProject, type Project } from "../../declarations/project.ts";
+import type { Project } from "../../declarations/project.ts";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import type { ImageProgress } from "../../isolation/port/images.ts";
-import {
-  buildImages,
-  type ImagesOf,
-  type ListedImage,
-  listImages,
-  pullImage,
-  removableImages,
-  removeImages,
-} from "../../operations/images.ts";
+import type { ImagesOf, ListedImage } from "../../operations/images.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printable, printableLine } from "../../text/visible.ts";
+import { known, projectMeant } from "../host/at-service.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import { colorsFor, columns, EXIT, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+
+/** What makes images is loaded by what does that: a service lists its own. */
+const operations = () => import("../../operations/images.ts");
 
 interface RemoveOptions extends ProjectOptions {
   readonly unused?: boolean;
@@ -29,6 +25,7 @@ export async function buildVerb(
 ): Promise<number> {
   return await stoppably(terminal, async (signal) => {
     const of = await imagesOf(options, terminal, names);
+    const { buildImages } = await operations();
     const built = await buildImages(of, {
       ...(names.length > 0 && { names }),
       onProgress: progressAt(terminal),
@@ -45,10 +42,22 @@ export async function buildVerb(
 
 /** `corral images ls`. */
 export async function listImagesVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const listed = await listImages(await imagesOf(options, terminal));
+  const listed = await listedImages(options, terminal);
   const head = ["IMAGE", "STATE", "SIZE", "ID", "USED BY"];
   printResult(terminal, options.json, listed, () => columns([head, ...listed.map(row)]));
   return 0;
+}
+
+async function listedImages(options: ProjectOptions, terminal: Terminal): Promise<readonly ListedImage[]> {
+  const { service } = terminal;
+  if (service === undefined) return await (await operations()).listImages(await imagesOf(options, terminal));
+  const { images, problems } = await service.client.call("projects.images", { project: await projectMeant(service) });
+  for (const problem of problems) say(terminal, onlyOwn(problem));
+  return known(images);
+}
+
+function onlyOwn(problem: string): string {
+  return `corral: only the images that come with Corral are known here: ${printable(problem)}`;
 }
 
 function row({ name, kind, tag, state, sizeBytes, id, usedBy }: ListedImage): string[] {
@@ -60,7 +69,7 @@ function row({ name, kind, tag, state, sizeBytes, id, usedBy }: ListedImage): st
 export async function pullVerb(name: string, options: ProjectOptions, terminal: Terminal): Promise<number> {
   return await stoppably(terminal, async (signal) => {
     const of = await imagesOf(options, terminal);
-    const pulled = await pullImage(of, name, { onProgress: progressAt(terminal), signal });
+    const pulled = await (await operations()).pullImage(of, name, { onProgress: progressAt(terminal), signal });
     const { reference, digest } = pulled;
     printResult(terminal, options.json, pulled, () =>
       digest === null ? reference : `image: { pull: "${reference}", digest: "${digest}" }`,
@@ -76,6 +85,7 @@ export async function removeImagesVerb(
 ): Promise<number> {
   if ((names.length === 0) === !options.unused) throw new UsageError("name the images to remove, or use --unused");
   const of = await imagesOf(options, terminal);
+  const { removableImages, removeImages } = await operations();
   const chosen = await removableImages(of, options.unused ? "unused" : names);
   const asks = chosen.length > 0 && !options.yes && terminal.stdin.isTTY && terminal.stderr.isTTY;
   if (asks && !(await agreed(chosen, terminal))) return EXIT.cancelled;
@@ -112,10 +122,10 @@ async function projectAt(
 ): Promise<Project | null> {
   if (names.length > 0 && names.every((name) => name.startsWith("corral/"))) return null;
   try {
-    return await loadProject(project, terminal.env);
+    return await (await import("../../declarations/project.ts")).loadProject(project, terminal.env);
   } catch (error) {
     if (!(error instanceof DeclarationError)) throw error;
-    say(terminal, `corral: only the images that come with Corral are known here: ${printable(error.message)}`);
+    say(terminal, onlyOwn(error.message));
     return null;
   }
 }

@@ -1,11 +1,19 @@
-import { examineMachine, type Finding, listCells, reapCells } from "../../operations/machine.ts";
-import { collectState, measureState } from "../../operations/stored/stored-state.ts";
+import type { Finding } from "../../operations/machine.ts";
 import type { Colors } from "../../operations/wording/question-text.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted, durationText, roughBytesText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { ageOf } from "../terminal/arguments.ts";
-import { colorsFor, columns, printJson, printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import {
+  colorsFor,
+  columns,
+  printJson,
+  printList,
+  printResult,
+  say,
+  type Terminal,
+  withoutControls,
+} from "../terminal/terminal.ts";
 
 interface CollectOptions {
   readonly dryRun?: boolean;
@@ -18,8 +26,8 @@ const MAX_LINES = 20;
 
 /** `corral du`: what Corral keeps, and how much of it. */
 export async function duVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
-  const { env, stdout } = terminal;
-  const kinds = await measureState({ stateDir: stateDirFrom(env), engineEnv: env });
+  const { stdout } = terminal;
+  const kinds = await measuredBy(terminal);
   if (options.json) {
     printJson(
       terminal,
@@ -36,10 +44,17 @@ export async function duVerb(options: { readonly json?: boolean }, terminal: Ter
     const size = `${measured.complete ? "" : "≥ "}${roughBytesText(measured.bytes)}`;
     return [name, size, counted(measured.count, one, unit)];
   });
-  stdout.write(`${columns([["KIND", "SIZE", "COUNT"], ...rows, ["all", roughBytesText(sum), ""]])}\n`);
+  const table = columns([["KIND", "SIZE", "COUNT"], ...rows, ["all", roughBytesText(sum), ""]]);
+  stdout.write(`${withoutControls(table)}\n`);
   for (const { name, trouble } of kinds)
     if (trouble !== null) say(terminal, `corral: ${name}: ${printableLine(trouble, 500)}`);
   return 0;
+}
+
+async function measuredBy({ service, env }: Terminal) {
+  if (service !== undefined) return (await service.client.call("host.stored", {})).kinds;
+  const { measureState } = await import("../../operations/stored/stored-state.ts");
+  return await measureState({ stateDir: stateDirFrom(env), engineEnv: env });
 }
 
 /** `corral gc`: removes what may go. Exit status 1 if something could not be read. */
@@ -47,6 +62,7 @@ export async function gcVerb(options: CollectOptions, terminal: Terminal): Promi
   const { dryRun = false, olderThan } = options;
   const { env, stdout } = terminal;
   const olderThanMs = olderThan === undefined ? null : ageOf("--older-than", olderThan);
+  const { collectState } = await import("../../operations/stored/stored-state.ts");
   const kinds = await collectState({ stateDir: stateDirFrom(env), engineEnv: env }, { dryRun, olderThanMs });
   const status = kinds.some(({ trouble }) => trouble !== null) ? 1 : 0;
   if (options.json) {
@@ -77,7 +93,7 @@ export async function gcVerb(options: CollectOptions, terminal: Terminal): Promi
 
 /** `corral ps`: every container of this state directory, whatever its state. Removes nothing. */
 export async function psVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
-  const cells = await listCells({ stateDir: stateDirFrom(terminal.env), engineEnv: terminal.env });
+  const cells = await cellsOf(terminal);
   const { isTTY, columns: room = DEFAULT_COLUMNS } = terminal.stdout;
   const isNarrow = isTTY && room < WIDE_COLUMNS;
   printList(terminal, options.json, cells, {
@@ -95,6 +111,12 @@ export async function psVerb(options: { readonly json?: boolean }, terminal: Ter
   return 0;
 }
 
+async function cellsOf({ service, env }: Terminal) {
+  if (service !== undefined) return (await service.client.call("host.cells", {})).cells;
+  const { listCells } = await import("../../operations/machine.ts");
+  return await listCells({ stateDir: stateDirFrom(env), engineEnv: env });
+}
+
 const DEFAULT_COLUMNS = 80;
 /** A narrower terminal would break the lines of the whole table: it gets what a person looks for first. */
 const WIDE_COLUMNS = 140;
@@ -103,6 +125,7 @@ const NARROW_NAME = 16;
 /** `corral reap`: removes what dead orchestrators left behind, and lists it. */
 export async function reapVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const { env, stdout } = terminal;
+  const { reapCells } = await import("../../operations/machine.ts");
   const reaped = await reapCells({ stateDir: stateDirFrom(env), engineEnv: env });
   if (options.json) {
     printJson(terminal, reaped);
@@ -121,9 +144,15 @@ export async function reapVerb(options: { readonly json?: boolean }, terminal: T
 /** `corral doctor`. Exit status 1 if something is missing. */
 export async function doctorVerb(options: { readonly json?: boolean }, terminal: Terminal): Promise<number> {
   const { env, stdout } = terminal;
-  const examined = await examineMachine({ stateDir: stateDirFrom(env), engineEnv: env });
+  const examined = await examinedBy(terminal);
   printResult(terminal, options.json, examined, () => findingsText(examined.findings, colorsFor(stdout, env)));
   return examined.ok ? 0 : 1;
+}
+
+async function examinedBy({ service, env }: Terminal) {
+  if (service !== undefined) return await service.client.call("host.machine", {});
+  const { examineMachine } = await import("../../operations/machine.ts");
+  return await examineMachine({ stateDir: stateDirFrom(env), engineEnv: env });
 }
 
 function findingsText(findings: readonly Finding[], colors: Colors): string {

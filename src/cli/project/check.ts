@@ -4,18 +4,28 @@ import type { CheckReport } from "../../run/explain/check.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
-import { projectMeant } from "../host/at-service.ts";
+import { known, projectMeant } from "../host/at-service.ts";
 import type { ProjectOptions } from "../terminal/arguments.ts";
 import { colorsFor, printJson, printList, say, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
 /** `corral check`. Exit status 1 if anything would be refused. */
 export async function checkVerb(options: ProjectOptions, terminal: Terminal): Promise<number> {
-  const { cwd, env, stdout } = terminal;
-  const { checkProject } = await import("../../operations/implied-project.ts");
-  const report = await checkProject(options.project, { stateDir: stateDirFrom(env), engineEnv: env });
+  const { env, stdout } = terminal;
+  const { report, place } = await reportOn(options.project, terminal);
   if (options.json) printJson(terminal, report);
-  else stdout.write(`${withoutControls(reportText(report, resolve(cwd, options.project), colorsFor(stdout, env)))}\n`);
+  else stdout.write(`${withoutControls(reportText(report, place, colorsFor(stdout, env)))}\n`);
   return report.ok ? 0 : 1;
+}
+
+/** `place`: the folder of the project, or what the service calls it. */
+async function reportOn(dir: string, { service, cwd, env }: Terminal) {
+  if (service === undefined) {
+    const { checkProject } = await import("../../operations/implied-project.ts");
+    const report = await checkProject(dir, { stateDir: stateDirFrom(env), engineEnv: env });
+    return { report, place: resolve(cwd, dir) };
+  }
+  const place = await projectMeant(service);
+  return { report: known<CheckReport>(await service.client.call("projects.check", { project: place })), place };
 }
 
 function reportText(report: CheckReport, dir: string, colors: Colors): string {

@@ -1,6 +1,5 @@
 import { ENVIRONMENT_PLACE, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import type { Colors } from "../../operations/wording/question-text.ts";
-import { explainWorker } from "../../operations/workers.ts";
 import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
 import { LIMIT_NAMES } from "../../sandbox/limits.ts";
 import type { Mount } from "../../sandbox/mount.ts";
@@ -16,8 +15,10 @@ import {
 } from "../../sandbox/wording.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { formatBytes } from "../../text/amounts.ts";
-import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
+import type { NamedWork } from "../declared/declared-worker.ts";
+import { known, projectMeant } from "../host/at-service.ts";
 import { branch } from "../run/tree.ts";
+import { UsageError } from "../terminal/arguments.ts";
 import { colorsFor, printJson, type Terminal, withoutControls } from "../terminal/terminal.ts";
 
 /** The explanation as a tree for people: each run with what it has, what it lost by whom, and below it its calls. */
@@ -135,10 +136,14 @@ function table(label: string, lines: readonly string[], colors: Colors): string[
 function mountLines(mounts: readonly Mount[], plan: Plan | null): string[] {
   const width = Math.max(...mounts.map(({ path }) => path.length));
   return mounts.map((mount) => {
-    const planned = plan?.mounts.find(({ origin, host }) => origin === "sandbox" && host === mount.host);
+    // A service does not say where a mount is on its machine.
+    const planned = plan?.mounts.find(
+      ({ origin, host }) => origin === "sandbox" && host !== undefined && host === mount.host,
+    );
     const inCell = planned === undefined || planned.path === mount.path ? "" : ` (as ${planned.path})`;
     const terms = termsOf(mount);
-    return [`${mount.path.padEnd(width)} ${mount.mode}  ${mount.host}${inCell}`, ...terms].join("  ");
+    const host = `${mount.host ?? ""}${inCell}`;
+    return [`${mount.path.padEnd(width)} ${mount.mode}`, ...(host === "" ? [] : [host]), ...terms].join("  ");
   });
 }
 
@@ -208,9 +213,23 @@ export async function explainVerb(
   terminal: Terminal,
 ): Promise<number> {
   const { env, stdout } = terminal;
-  const { project, worker, policy } = await declaredWorker({ ...options, worker: name }, terminal);
-  const explanation = await explainWorker(worker, { project, policy, stateDir: stateDirFrom(env), engineEnv: env });
+  const explanation = await explained(name, options, terminal);
   if (options.json) printJson(terminal, explanation);
   else stdout.write(`${withoutControls(explanationText(explanation, colorsFor(stdout, env)))}\n`);
   return explanation.tree.refused === null ? 0 : 1;
+}
+
+async function explained(name: string | undefined, options: ExplainOptions, terminal: Terminal): Promise<Explanation> {
+  const { service, env } = terminal;
+  if (service === undefined) {
+    const { declaredWorker } = await import("../declared/declared-worker.ts");
+    const { explainWorker } = await import("../../operations/workers.ts");
+    const { project, worker, policy } = await declaredWorker({ ...options, worker: name }, terminal);
+    return await explainWorker(worker, { project, policy, stateDir: stateDirFrom(env), engineEnv: env });
+  }
+  if (name === undefined || (options.words ?? []).length > 0)
+    throw new UsageError(
+      "a service explains the workers of its projects as their files are: name one, without further words (--host local is this machine)",
+    );
+  return known(await service.client.call("workers.explain", { project: await projectMeant(service), worker: name }));
 }

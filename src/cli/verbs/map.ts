@@ -54,7 +54,13 @@ export function addMap({ does, terminal, verb }: Frame): void {
     .addOption(json("print one result per line as JSON"))
     .addOption(junit())
     .addHelpText("after", MAP_HELP)
-    .action(does(async (worker, options) => (await import("../fleet/map.ts")).mapVerb(worker, options, terminal)));
+    .action(
+      does(async (worker, options) => {
+        const { service } = terminal;
+        if (service === undefined) return await (await import("../fleet/map.ts")).mapVerb(worker, options, terminal);
+        return await (await import("../fleet/remote-fleet.ts")).mapOverHost(worker, options, service, terminal);
+      }),
+    );
 }
 
 const MAP_HELP = `

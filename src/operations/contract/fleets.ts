@@ -51,6 +51,23 @@ const order = z
       .max(1_000_000)
       .optional()
       .describe("One run for each: fields, or the path of a file below the project's folder"),
+    over: z
+      .string()
+      .min(1)
+      .max(4096)
+      .refine((pattern) => !pattern.startsWith("/") && !pattern.split("/").includes(".."), {
+        message: "must be a pattern below the project's folder",
+      })
+      .optional()
+      .describe("In place of items: one run for each file below the project's folder that matches"),
+    manifest: z
+      .strictObject({
+        text: z.string().describe("Its paths are below the project's folder"),
+        format: z.enum(["jsonl", "csv", "paths"]).optional().describe("Absent: the suffix of the name says it"),
+        name: z.string().min(1).max(4096).describe("For errors"),
+      })
+      .optional()
+      .describe("In place of items: one run for each line"),
     template: z
       .strictObject({
         key: template.optional(),
@@ -69,6 +86,7 @@ const order = z
     maxFailures: z.int().min(0).max(1_000_000_000).nullable().optional(),
     timeoutMs: z.int().min(1).max(1_000_000_000).nullable().optional(),
     cache: z.boolean().optional(),
+    allowEmpty: z.boolean().optional().describe("That there is no item is no error"),
     policy: policyName.optional(),
     machines: machinesOrder.optional(),
   })
@@ -273,7 +291,14 @@ const event = z.discriminatedUnion("type", [
   ...ofLog,
 ]);
 
-const started = z.object({ fleet: fleetId, project: projectName }).meta({ id: "StartedFleet" });
+const started = answer({
+  fleet: fleetId,
+  project: projectName,
+  after: z.string().describe("The `Last-Event-ID` after which its events begin"),
+  notes: z
+    .array(z.string())
+    .describe("What may not have been meant: files that were left out, items that are all the same"),
+}).meta({ id: "StartedFleet" });
 const inFleet = z.strictObject({ fleet: fleetId });
 
 export const fleetOperations = {
@@ -318,6 +343,28 @@ export const fleetOperations = {
     output: shownItem,
     faults: [404],
   }),
+  "fleets.results": operation("fleets.results", {
+    summary: "Read the results of the items that have ended, in the order of the manifest, or a report of them.",
+    params: inFleet,
+    query: z.strictObject({
+      form: z.enum(["jsonl", "csv", "html", "junit"]).optional(),
+      status: z.string().max(40).optional().describe("Of jsonl and csv: only items with this status"),
+    }),
+    isLasting: true,
+    bytes: { contentType: "application/octet-stream", description: "UTF-8; of jsonl, an ItemResult a line" },
+    faults: [404],
+  }),
+  "fleets.logs": operation("fleets.logs", {
+    summary: "Read what items printed, in the order of the manifest.",
+    params: inFleet,
+    query: z.strictObject({ failed: flag.optional() }),
+    isLasting: true,
+    bytes: {
+      contentType: "application/octet-stream",
+      description: "A line of JSON for each item that printed something: key, status, exitCode, stdout, stderr",
+    },
+    faults: [404],
+  }),
   "fleets.events": operation("fleets.events", {
     summary: "Follow the events of a fleet that the service has started.",
     params: inFleet,
@@ -338,6 +385,14 @@ export const fleetOperations = {
     status: 202,
     output: started,
     faults: [404, 422, 503],
+  }),
+  "fleets.pause": operation("fleets.pause", {
+    summary:
+      "Start no further items of a fleet that the service runs. `now`: those that run are ended too. It can be resumed.",
+    params: inFleet,
+    body: z.strictObject({ now: z.boolean().optional() }),
+    output: answer({ fleet: fleetId, outcome: z.enum(["pausing", "not_running"]) }),
+    faults: [404, 415],
   }),
   "fleets.cancel": operation("fleets.cancel", {
     summary: "Cancel the waiting items of a fleet. Those that run end.",

@@ -12,6 +12,7 @@ import {
   runId,
   type Shown,
   time,
+  violation,
   workerName,
 } from "./operation.ts";
 
@@ -92,10 +93,55 @@ const worker = answer({
   calls: z.array(z.string()),
 }).meta({ id: "Worker" });
 
+const checked = answer({
+  ok: z.boolean().describe("Whether every call path would run"),
+  problems: z.array(z.string()).describe("Mistakes in files. If there are any, no path is checked"),
+  failing: z.array(
+    answer({
+      path: z.array(z.string()).describe("From the worker that is run to the one that would not run"),
+      outcome: z.enum(["refused", "denied"]),
+      violations: z.array(violation),
+      message: z.string(),
+    }).meta({ id: "FailingPath" }),
+  ),
+  warnings: z.array(z.string()),
+  workers: z.int(),
+  paths: z.int().describe("Call paths that were checked"),
+  cut: z.boolean().describe("Whether there are more paths than were checked"),
+  inherits: z.record(z.string(), z.array(z.string())).describe("Of policies that extend others: these"),
+}).meta({ id: "CheckReport" });
+
+const image = answer({
+  name: z.string(),
+  kind: z.string(),
+  state: z.enum(["present", "stale", "missing"]),
+  tag: z.string().nullable(),
+  id: z.string().nullable(),
+  sizeBytes: z.number().nullable(),
+  usedBy: z.array(z.string()).describe("Workers"),
+}).meta({ id: "ListedImage" });
+
 export const projectOperations = {
   "projects.list": operation("projects.list", {
     summary: "List the projects of the service.",
     output: z.object({ projects: z.array(project) }).meta({ id: "ProjectList" }),
+  }),
+  "projects.check": operation("projects.check", {
+    summary: "Check every call path of a project, and its files, as `corral check` does. Runs nothing.",
+    params: z.strictObject({ project: projectName }),
+    output: checked,
+    faults: [404],
+  }),
+  "projects.images": operation("projects.images", {
+    summary: "List the images of Corral and of a project's workers, and whether each is there and up to date.",
+    params: z.strictObject({ project: projectName }),
+    output: z
+      .object({
+        images: z.array(image),
+        problems: z.array(z.string()).describe("Mistakes in the project's files: only Corral's own images are listed"),
+      })
+      .meta({ id: "ImageList" }),
+    faults: [404, 503],
   }),
   "workers.list": operation("workers.list", {
     summary: "List the workers of a project, and every mistake in its files.",
@@ -139,6 +185,31 @@ const machine = answer({
   ),
 }).meta({ id: "QueueMachine" });
 
+const cell = answer({
+  id: z.string(),
+  run: z.string(),
+  root: z.string(),
+  parent: z.string().nullable(),
+  worker: z.string(),
+  driver: z.string(),
+  state: z.string(),
+  createdAt: time,
+  owner: answer({ pid: z.int() }),
+  ownerAlive: z.boolean(),
+  cpuMs: z.number().nullable(),
+  memoryBytes: z.number().nullable(),
+  memoryBytesPeak: z.number().nullable(),
+}).meta({ id: "Cell" });
+
+const storedKind = answer({
+  name: z.string(),
+  unit: z.string(),
+  one: z.string(),
+  rule: z.string().describe("What `corral gc` removes of it, and what removes the rest"),
+  measured: answer({ bytes: z.number(), count: z.int(), complete: z.boolean() }).nullable(),
+  trouble: z.string().nullable().describe("Why it was not measured"),
+}).meta({ id: "StoredKind" });
+
 export const hostOperations = {
   "host.health": operation("host.health", {
     summary: "Say that the service answers. Needs no token.",
@@ -165,6 +236,15 @@ export const hostOperations = {
       })
       .meta({ id: "MachineList" }),
     faults: [404, 503],
+  }),
+  "host.cells": operation("host.cells", {
+    summary: "List the containers of this machine's state directory, those of projects that are not served included.",
+    output: z.object({ cells: z.array(cell) }).meta({ id: "CellList" }),
+    faults: [503],
+  }),
+  "host.stored": operation("host.stored", {
+    summary: "Measure what Corral keeps on this machine, by kind, as `corral du` does.",
+    output: z.object({ kinds: z.array(storedKind) }).meta({ id: "Stored" }),
   }),
   "host.metrics": operation("host.metrics", {
     summary: "Read the metrics, in the text format of Prometheus.",

@@ -7,7 +7,7 @@ import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
 import { EventIdError, type EventLogs } from "../../state/service/event-log.ts";
 import type { UploadFolder } from "../../state/service/upload-folder.ts";
-import { eventStream, HEARTBEAT_MS, lastEventId } from "../http/answer.ts";
+import { eventStream, HEARTBEAT_MS, type HidePaths, lastEventId } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { permits, type Sent, type ServiceCaller } from "../http/router.ts";
 import type { Shares } from "../http/shares.ts";
@@ -113,6 +113,7 @@ export interface Served {
   readonly uploadShares: Shares;
   readonly metrics: Metrics;
   readonly machines: QueueMachines;
+  readonly hide: HidePaths;
   /** Aborted when the service is being stopped. */
   readonly over: AbortSignal;
 }

@@ -1,13 +1,17 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SealedRecord } from "../../audit/seal.ts";
+import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { countWaiting } from "../../operations/approvals.ts";
 import { auditPage } from "../../operations/audit.ts";
 import { CONTRACT } from "../../operations/contract/table.ts";
 import type { QueueMachines } from "../../operations/fleets.ts";
-import { examineMachine } from "../../operations/machine.ts";
+import { listImages } from "../../operations/images.ts";
+import { checkProject } from "../../operations/implied-project.ts";
+import { examineMachine, listCells } from "../../operations/machine.ts";
+import { measureState } from "../../operations/stored/stored-state.ts";
 import { explainWorker, listWorkers, workerNamed } from "../../operations/workers.ts";
 import { present } from "../../text/present.ts";
-import { withoutHostPaths } from "../http/answer.ts";
+import { hiddenIn, withoutHostPaths } from "../http/answer.ts";
 import { type Handlers, permits, type Route } from "../http/router.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
@@ -45,7 +49,7 @@ export function routesOf(served: Served, engineEnv: Env, version: string): Route
 const QUEUE_MS = 3000;
 
 function hostHandlers(served: Served, engineEnv: Env, version: string): Handlers<"host"> {
-  const { stateDir, projects, metrics, sessions, machines: queues, over } = served;
+  const { stateDir, projects, metrics, sessions, machines: queues, over, hide } = served;
   let looking: ReturnType<typeof examineMachine> | null = null;
   /** It starts programs and takes long: all that ask meanwhile get the same answer. */
   const look = (): ReturnType<typeof examineMachine> => {
@@ -53,6 +57,13 @@ function hostHandlers(served: Served, engineEnv: Env, version: string): Handlers
       looking = null;
     });
     return looking;
+  };
+  let measuring: ReturnType<typeof measureState> | null = null;
+  const measure = (): ReturnType<typeof measureState> => {
+    measuring ??= measureState({ stateDir, engineEnv }).finally(() => {
+      measuring = null;
+    });
+    return measuring;
   };
   const document = openApi(version);
   return {
@@ -73,6 +84,13 @@ function hostHandlers(served: Served, engineEnv: Env, version: string): Handlers
       }));
       return { machines, more: (all?.length ?? 0) > limit, hasQueue: all !== null };
     },
+    async "host.cells"() {
+      const cells = await listCells({ stateDir, engineEnv });
+      return { cells: cells.map(({ owner: { pid }, ...cell }) => ({ ...cell, owner: { pid } })) };
+    },
+    "host.stored": async () => ({
+      kinds: (await measure()).map((kind) => ({ ...kind, trouble: kind.trouble && hide(kind.trouble) })),
+    }),
     async "host.metrics"() {
       const waiting: string[] = [];
       for (const { dir, name } of projects.all)
@@ -121,11 +139,27 @@ function withoutHostPath(record: SealedRecord): SealedRecord {
 }
 
 function projectHandlers(
-  { projects, stateDir }: Served,
+  { projects, stateDir, hide }: Served,
   engineEnv: Readonly<Record<string, string | undefined>>,
 ): Handlers<"projects" | "workers"> {
   return {
     "projects.list": async () => ({ projects: projects.all.map(({ name }) => ({ name })) }),
+    async "projects.check"({ params }) {
+      const report = await checkProject(projects.named(params.project).dir, { stateDir, engineEnv });
+      return hiddenIn(report, hide) as typeof report;
+    },
+    async "projects.images"({ params }) {
+      const problems: string[] = [];
+      const project = await projects
+        .named(params.project)
+        .load()
+        .catch((error: unknown) => {
+          if (!(error instanceof DeclarationError)) throw error;
+          problems.push(hide(error.message));
+          return null;
+        });
+      return { images: await listImages({ stateDir, engineEnv, project }), problems };
+    },
     async "workers.list"({ params }) {
       const { workers, problems } = await listWorkers(projects.named(params.project).dir, engineEnv);
       return { workers: workers.map(({ file: _, ...one }) => one), problems };

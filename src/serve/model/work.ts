@@ -36,6 +36,8 @@ export interface Runs {
 export interface Fleets {
   /** Answers with its id when all items are read and checked. `start` is made with the project as its files are now. @throws RequestError FLEET_REFUSED, UNKNOWN_FLEET */
   start(project: ServedProject, startOf: (corral: Corral) => Promise<FleetStart>): Promise<string>;
+  /** It starts no further item; with `now`, those that run end too. False: the service does not run it. */
+  pause(fleet: string, now: boolean): boolean;
 }
 
 /** A session as clients see it. Its id is that of its run. */

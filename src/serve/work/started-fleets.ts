@@ -32,6 +32,14 @@ interface ServiceFleetParts {
   readonly onEnded: (summary: FleetSummary, of: { readonly project: string; readonly worker: string }) => void;
 }
 
+interface RunningFleet {
+  readonly over: Promise<void>;
+  /** No further item begins. */
+  readonly drain: AbortController;
+  /** Items that run end. */
+  readonly stop: AbortController;
+}
+
 /** The fleets that the service runs. One that it does not end is continued by the next service. */
 export class ServiceFleets implements Fleets {
   readonly #logs: EventLogs;
@@ -39,7 +47,7 @@ export class ServiceFleets implements Fleets {
   readonly #log: Log;
   readonly #metrics: Metrics;
   readonly #over: AbortSignal;
-  readonly #running = new Map<string, Promise<void>>();
+  readonly #running = new Map<string, RunningFleet>();
   readonly #hide: HidePaths;
   readonly #onEnded: ServiceFleetParts["onEnded"];
   #count = 0;
@@ -58,7 +66,8 @@ export class ServiceFleets implements Fleets {
     if (this.#count >= MAX_FLEETS) throw new ServiceFault(503, "TOO_MANY", `${MAX_FLEETS} fleets are running already`);
     this.#count += 1;
     const loaded = Promise.withResolvers<string>();
-    const over = this.#run(project, startOf, loaded.resolve)
+    const [drain, stop] = [new AbortController(), new AbortController()];
+    const over = this.#run(project, startOf, { loaded: loaded.resolve, drain: drain.signal, stop: stop.signal })
       .catch((error: Error) => loaded.reject(error))
       .finally(() => {
         this.#count -= 1;
@@ -66,9 +75,16 @@ export class ServiceFleets implements Fleets {
     // If it ends without having loaded anything, the caller still gets an answer.
     void over.then(() => loaded.reject(new RequestError("FLEET_REFUSED", "", "the fleet ended before it had begun")));
     const id = await loaded.promise;
-    this.#running.set(id, over);
+    this.#running.set(id, { over, drain, stop });
     void over.finally(() => this.#running.delete(id));
     return id;
+  }
+
+  pause(id: string, now: boolean): boolean {
+    const running = this.#running.get(id);
+    running?.drain.abort();
+    if (now) running?.stop.abort(new Error("it was stopped"));
+    return running !== undefined;
   }
 
   /** What an earlier service has started in this project and not ended. */
@@ -104,13 +120,17 @@ export class ServiceFleets implements Fleets {
   }
 
   async idle(): Promise<void> {
-    await Promise.allSettled(this.#running.values());
+    await Promise.allSettled([...this.#running.values()].map(({ over }) => over));
   }
 
   async #run(
     project: ServedProject,
     startOf: (corral: Corral) => Promise<FleetStart>,
-    loaded: (fleet: string) => void,
+    {
+      loaded,
+      drain,
+      stop,
+    }: { readonly loaded: (fleet: string) => void; readonly drain: AbortSignal; readonly stop: AbortSignal },
   ): Promise<void> {
     let events: EventLog | null = null;
     let id = "";
@@ -132,7 +152,12 @@ export class ServiceFleets implements Fleets {
     };
     try {
       const summary = await project.use(async (corral): Promise<FleetSummary> => {
-        const results = runFleet(corral, await startOf(corral), { onEvent, onOpened, stop: this.#over });
+        const results = runFleet(corral, await startOf(corral), {
+          onEvent,
+          onOpened,
+          drain,
+          stop: AbortSignal.any([this.#over, stop]),
+        });
         // The results are in the journal: here they are only taken.
         for (;;) {
           const next = await results.next();

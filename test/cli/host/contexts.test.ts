@@ -168,7 +168,9 @@ describe("the host of a command", () => {
 
   it.each([
     [["runs", "rm", "--all"], "no operation of the service"],
-    [["doctor", "--json"], "no operation of the service"],
+    [["gc", "--json"], "no operation of the service"],
+    [["explain", "reader", "--policy", "default"], "--policy of `corral explain`"],
+    [["explain", "reader", "--", "x"], "a service explains the workers"],
     [["run", "--ro", "/tmp", "--", "ls"], "--ro of `corral run`"],
     [["run", "reader", "--approve", "auto_deny"], "--approve of `corral run`"],
     [["audit", "--verify"], "--verify of `corral audit`"],

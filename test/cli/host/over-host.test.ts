@@ -108,6 +108,96 @@ describe("corral run over a host", () => {
   });
 });
 
+describe("a fleet over a host", () => {
+  const attached = ["--attach", "{path}=in.txt"];
+  const idIn = (text: string) => /fleet ([0-9a-f]{12})/.exec(text)?.[1] ?? "";
+
+  it("runs a worker over files of the project there, and prints, results and status are those of the machine itself", async () => {
+    const far = await over([
+      "map",
+      "attached",
+      "--over",
+      "docs/*.txt",
+      ...attached,
+      "--no-cache",
+      "--junit",
+      "far.xml",
+    ]);
+    expect(far).toMatchObject({ status: 0, stdout: "", stderr: expect.stringContaining("1 of 1 item done") });
+    const id = idIn(far.stderr);
+    for (const args of [
+      ["show", id.slice(0, 6)],
+      ["results", "latest", "--csv"],
+      ["logs", id],
+      ["logs", id, "a.txt"],
+      ["report", id, "--junit"],
+      ["cancel", id],
+    ]) {
+      const [there, here] = [await over(["fleet", ...args]), await project.corral(["fleet", ...args])];
+      const withoutPlace = (text: string) => text.replaceAll(project.dir, "PROJECT");
+      expect({ args, ...there }).toEqual({ args, ...here, stdout: withoutPlace(here.stdout) });
+    }
+    expect(await readFile(join(home, "far.xml"), "utf8")).toContain('tests="1"');
+    const [listed] = (await jsonOver(["fleet", "ls"])).fleets;
+    const { owner: _, ...known } = (await jsonHere(["fleet", "ls"])).fleets[0];
+    expect({ ...listed, project: undefined }).toEqual({ ...known, project: undefined });
+    const item = await over(["fleet", "show", id, "a.txt"]);
+    expect(item.stdout).toContain("attachment  in.txt\n");
+    expect(item.stdout + (await over(["fleet", "show", id, "a.txt", "--json"])).stdout).not.toContain(project.dir);
+    expect(await over(["fleet", "show", "nobody"])).toMatchObject({ status: 2 });
+  });
+
+  it("sends a manifest of the client, says where its mistakes are, and prints each result as JSON", async () => {
+    await writeFile(join(home, "items.jsonl"), '{"n":1}\n{"n":2}\n');
+    const map = (file: string, ...more: string[]) => over(["map", "echo", "--manifest", file, ...more]);
+    const { status, stdout } = await map("items.jsonl", "--input", '{"of":"{n}"}', "--key", "k{n}", "--json");
+    const results = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect([status, results.map(({ key, output, fields }) => [key, output, fields])]).toEqual([
+      0,
+      [
+        ["k1", '{"of":1}\n', { n: 1 }],
+        ["k2", '{"of":2}\n', { n: 2 }],
+      ],
+    ]);
+    await writeFile(join(home, "bad.jsonl"), '{"n":1}\n{"n"\n');
+    const bad = await map("bad.jsonl");
+    expect([bad.status, bad.stderr]).toEqual([2, expect.stringContaining("bad.jsonl:2")]);
+    expect((await map("missing.jsonl")).status).toBe(2);
+    expect((await over(["map", "attached", "--over", "../*", ...attached])).status).toBe(2);
+    expect((await over(["map", "attached", "--over", "none/*", ...attached])).stderr).toContain(
+      "PROJECT/none does not exist",
+    );
+  });
+
+  it("is paused by Ctrl-C, continued by its id, and cancelled", async () => {
+    const interrupted = async (...args: string[]) => {
+      const child = spawn(process.execPath, [PROGRAM, ...args], { env: envOf(), cwd: home, stdio: "pipe" });
+      const ended = new Promise((resolve) => child.on("exit", resolve));
+      let said = "";
+      child.stderr.setEncoding("utf8").on("data", (piece: string) => {
+        said += piece;
+      });
+      await expect.poll(() => said).toContain("2 items");
+      await expect.poll(async () => (await jsonOver(["fleet", "show", "latest"])).counts.running).toBeGreaterThan(0);
+      child.kill("SIGINT");
+      await expect.poll(() => said).toMatch(/Waiting for|Stopping/);
+      child.kill("SIGINT");
+      return { status: await ended, said };
+    };
+    const first = await interrupted("map", "slow", "--manifest", "items.jsonl", "--concurrency", "1");
+    expect(first).toMatchObject({ status: 130, said: expect.stringContaining("is paused") });
+    const id = idIn(first.said);
+    expect((await over(["fleet", "show", id])).stdout).toContain("0 of 2 done");
+    const second = await interrupted("fleet", "resume", id);
+    expect(second).toMatchObject({ status: 130, said: expect.stringContaining(`fleet ${id} is paused`) });
+    expect(second.said.match(/: 2 items/g)).toHaveLength(1);
+    expect((await over(["fleet", "cancel", id])).stderr).toContain("2 items will not run");
+  });
+});
+
 describe("other commands over a host", () => {
   it("list and show what the machine itself has, without its paths", async () => {
     expect((await over(["workers", "ls"])).stdout).toBe((await project.corral(["workers", "ls"])).stdout);
@@ -122,6 +212,23 @@ describe("other commands over a host", () => {
     );
     expect((await over(["grants"])).stderr).toBe("There are no grants.\n");
     expect((await over(["-C", "other", "runs", "ls"])).stderr).toContain("no such project");
+  });
+
+  it("explain, check, measure and list what is on the machine of the service", async () => {
+    const [there, here] = [await over(["explain", "echo"]), await project.corral(["explain", "echo"])];
+    expect([there.status, there.stdout.split("\n").length]).toEqual([0, here.stdout.split("\n").length]);
+    expect(there.stdout).toContain("network    none");
+    expect(there.stdout).not.toContain(project.dir);
+    expect((await jsonOver(["explain", "hungry"])).tree.refused).toEqual(
+      (await jsonHere(["explain", "hungry"])).tree.refused,
+    );
+    expect((await over(["explain", "hungry"])).status).toBe(1);
+    expect(await over(["check"])).toEqual(await project.corral(["check"]));
+    expect(await over(["images", "ls"])).toEqual(await project.corral(["images", "ls"]));
+    const names = (await jsonHere(["du"])).map(({ name }: { name: string }) => name);
+    expect((await jsonOver(["du"])).map(({ name }: { name: string }) => name)).toEqual(names);
+    expect((await over(["ps"])).stderr).toBe("There are no containers.\n");
+    expect((await over(["doctor"])).stdout).toContain("corral/base");
   });
 
   it("review, apply and discard changes with the same outcomes", async () => {
@@ -169,6 +276,7 @@ it("lets no text of a service reach the terminal as more than text", async () =>
   const [{ id }] = (await jsonOver(["approvals"])).approvals;
   const [{ id: changeset }] = await jsonOver(["changes", "ls"]);
   const [{ id: run }] = (await jsonOver(["runs", "ls"])).runs;
+  const { id: fleet } = (await jsonOver(["fleet", "ls"])).fleets.at(-1);
   await using proxy = await httpServer((from, to) => {
     const headers = { ...from.headers, host: `127.0.0.1:${service.port}` };
     const passed = httpRequest(
@@ -176,17 +284,29 @@ it("lets no text of a service reach the terminal as more than text", async () =>
       async (answer) => {
         const content = await text(answer);
         to.writeHead(answer.statusCode ?? 502, { "content-type": "application/json" });
-        to.end(content.startsWith("{") ? JSON.stringify(poisoned(JSON.parse(content))) : content);
+        const lines = content.split("\n");
+        to.end(
+          lines.map((line) => (line.startsWith("{") ? JSON.stringify(poisoned(JSON.parse(line))) : line)).join("\n"),
+        );
       },
     );
     from.pipe(passed);
   });
   const commands = [
     ["runs", "ls"],
+    ["fleet", "ls"],
+    ["fleet", "show", fleet],
+    ["fleet", "show", fleet, "a.txt"],
+    ["fleet", "results", fleet, "--json"],
     ["runs", "show", run],
     ["runs", "show", "latest"],
     ["runs", "stop", run],
     ["workers", "ls"],
+    ["explain", "hungry"],
+    ["check"],
+    ["images", "ls"],
+    ["du"],
+    ["doctor"],
     ["approvals", "ls"],
     ["approvals", "ls", "--decided"],
     ["approvals", "show", id],
