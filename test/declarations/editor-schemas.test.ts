@@ -162,7 +162,7 @@ describe("the schemas for editors", () => {
 });
 
 function isProject(value: unknown): boolean {
-  return value !== null && typeof value === "object" && "version" in value && !("worker" in value);
+  return value !== null && typeof value === "object" && "version" in value && !("worker" in value || "jobs" in value);
 }
 
 /** Values in the shape of a schema, some of them wrong. */

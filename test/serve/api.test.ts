@@ -385,7 +385,7 @@ describe("the description", () => {
     expect(JSON.stringify(explained)).not.toContain(project.dir);
     expect(JSON.stringify(explained)).not.toContain(project.stateDir);
     expect((await service.ask("GET", "/v1/grants")).json).toEqual({ grants: [] });
-    const grant = { path: "/x", mode: "ro" };
+    const grant = { path: "/x", mode: "read" };
     expect((await service.ask("POST", "/v1/runs/0123456789ab/grants", { body: grant })).status).toBe(404);
     expect((await service.ask("DELETE", "/v1/grants/0123456789ab")).status).toBe(404);
     const first = (await service.ask("GET", "/v1/audit?limit=3")).json;
