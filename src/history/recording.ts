@@ -85,12 +85,13 @@ const NEW = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constant
 export class Recording {
   readonly #dir: string;
   readonly #onTrouble: (why: string) => void;
-  readonly #streams: Readonly<Record<StreamName, StreamWriter>>;
+  /** By what printed: `""` is the run itself, any other is one of its services. */
+  readonly #streams = new Map<string, Readonly<Record<StreamName, StreamWriter>>>();
   #record: number | null = null;
   #recordBytes = 0;
   #leftOut = 0;
   #outputBytes = 0;
-  #pending: { readonly stream: StreamName; readonly chunk: Buffer }[] = [];
+  #pending: { readonly service: string; readonly stream: StreamName; readonly chunk: Buffer }[] = [];
   #flushing: NodeJS.Immediate | null = null;
   #digesting: Promise<void> | null = null;
   #isOver = false;
@@ -99,7 +100,6 @@ export class Recording {
   constructor(dir: string, onTrouble: (why: string) => void) {
     this.#dir = dir;
     this.#onTrouble = onTrouble;
-    this.#streams = { stdout: new StreamWriter(dir, "stdout"), stderr: new StreamWriter(dir, "stderr") };
     this.#attempt(() => {
       madeFolder(dir);
       this.#record = openSync(join(dir, RECORD_FILE), NEW, 0o600);
@@ -128,11 +128,11 @@ export class Recording {
     });
   }
 
-  /** The chunk may not be changed afterwards. */
-  output(stream: StreamName, chunk: Buffer): void {
+  /** The chunk may not be changed afterwards. `service`: the name of the one that printed it; absent: the run itself. */
+  output(stream: StreamName, chunk: Buffer, service = ""): void {
     if (this.#isOver) return;
-    this.#outputBytes += chunk.length;
-    this.#pending.push({ stream, chunk });
+    if (service === "") this.#outputBytes += chunk.length;
+    this.#pending.push({ service, stream, chunk });
     this.#flushing ??= setImmediate(() => this.#flush());
   }
 
@@ -162,12 +162,26 @@ export class Recording {
     const pending = this.#pending;
     this.#pending = [];
     this.#attempt(() => {
-      for (const stream of ["stdout", "stderr"] as const) {
-        const chunks = pending.filter((one) => one.stream === stream).map(({ chunk }) => chunk);
-        const [first] = chunks;
-        if (first !== undefined) this.#streams[stream].write(chunks.length === 1 ? first : Buffer.concat(chunks));
+      for (const service of new Set(pending.map((one) => one.service))) {
+        const streams = this.#streamsOf(service);
+        for (const stream of ["stdout", "stderr"] as const) {
+          const printed = pending.filter((one) => one.service === service && one.stream === stream);
+          const [first, ...others] = printed.map(({ chunk }) => chunk);
+          if (first !== undefined)
+            streams[stream].write(others.length === 0 ? first : Buffer.concat([first, ...others]));
+        }
       }
     });
+  }
+
+  #streamsOf(service: string): Readonly<Record<StreamName, StreamWriter>> {
+    const known = this.#streams.get(service);
+    if (known !== undefined) return known;
+    const dir = service === "" ? this.#dir : serviceDir(this.#dir, service);
+    if (service !== "") mkdirSync(dir, { recursive: true, mode: 0o700 });
+    const made = { stdout: new StreamWriter(dir, "stdout"), stderr: new StreamWriter(dir, "stderr") };
+    this.#streams.set(service, made);
+    return made;
   }
 
   async #digestAll(files: readonly { readonly name: string; readonly host: string }[]): Promise<void> {
@@ -204,10 +218,17 @@ export class Recording {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#pending = [];
-    for (const stream of Object.values(this.#streams)) stream[Symbol.dispose]();
+    for (const { stdout, stderr } of this.#streams.values())
+      for (const stream of [stdout, stderr]) stream[Symbol.dispose]();
     if (this.#record !== null) closeSync(this.#record);
     this.#record = null;
   }
+}
+
+/** Where the record of a run, in `dir`, has what a service printed. */
+export function serviceDir(dir: string, service: string): string {
+  if (!/^[a-z][a-z0-9-]{0,62}$/.test(service)) throw new RangeError("that is not the name of a service");
+  return join(dir, "services", service);
 }
 
 /** Its parents are missing only for the first run of a project. */
@@ -271,6 +292,8 @@ const CalledEntry = z.object({
   worker: text,
   at: text,
   attachments: z.array(text),
+  /** It is no call, but the service of this name. */
+  service: text.optional(),
 });
 
 /**
@@ -323,6 +346,7 @@ export type HeldEntry = z.output<typeof HeldEntry>;
 export type StartedEntry = z.output<typeof StartedEntry>;
 export type EndedEntry = z.output<typeof EndedEntry>;
 export type AttachmentEntry = z.output<typeof AttachmentEntry>;
+export type CalledEntry = z.output<typeof CalledEntry>;
 
 export const HistoryEntry = z.discriminatedUnion("type", [
   BeginEntry,

@@ -1,5 +1,5 @@
 import { appendFile, lstat, readdir, readFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { nullFor } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { makeClosedDir } from "../state/state-dir.ts";
@@ -187,9 +187,9 @@ async function isOngoing(dir: string, isDead: (owner: string) => boolean): Promi
   return (await readRun(dir, isDead))?.status === "running";
 }
 
-/** What the files of a record use on the disk: a few names, none of them a folder. */
+/** What the files of a record use on the disk. */
 export async function recordBytes(dir: string): Promise<number> {
-  const names = (await readdir(dir).catch(nullFor("ENOENT", "ENOTDIR"))) ?? [];
-  const found = await Promise.all(names.map((name) => lstat(join(dir, basename(name))).catch(nullFor("ENOENT"))));
+  const names = (await readdir(dir, { recursive: true }).catch(nullFor("ENOENT", "ENOTDIR"))) ?? [];
+  const found = await Promise.all(names.map((name) => lstat(join(dir, name)).catch(nullFor("ENOENT"))));
   return found.reduce((sum, file) => sum + (file?.blocks ?? 0) * 512, 0);
 }

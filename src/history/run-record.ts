@@ -7,6 +7,7 @@ import { PIECE_BYTES, pieceNumbers, type StreamName } from "./kept-stream.ts";
 import {
   type AttachmentEntry,
   type BeginEntry,
+  type CalledEntry,
   type EndedEntry,
   type HeldEntry,
   type HistoryEntry,
@@ -25,6 +26,8 @@ const MAX_DEPTH = 64;
 export interface RecordedCall {
   readonly run: string;
   readonly worker: string;
+  /** The service of its caller that it is; null: it is none. */
+  readonly service: string | null;
   /** Names of the attachments. */
   readonly attachments: readonly string[];
   readonly queuedAt: string;
@@ -58,7 +61,7 @@ export interface RecordedStream {
 }
 
 /** One root run of the history, with the runs below it. */
-export interface RunRecord extends Omit<RecordedCall, "run" | "attachments"> {
+export interface RunRecord extends Omit<RecordedCall, "run" | "service" | "attachments"> {
   /** 12 hex digits. */
   readonly id: string;
   readonly kind: BeginEntry["kind"];
@@ -89,7 +92,7 @@ export async function readRun(dir: string, isDead: (owner: string) => boolean): 
   if (begin === undefined) return null;
   const { run, kind, project, owner, input, continues = null, arguments: words = [] } = begin;
   const left = isDead(owner) ? "interrupted" : "running";
-  const { run: _, attachments: names, ...root } = treeOf(begin, entries, left);
+  const { run: _, service: __, attachments: names, ...root } = treeOf(begin, entries, left);
   const files = new Map(
     entries.flatMap((entry) => (entry.type === "attachment" ? [[entry.name, entry] as const] : [])),
   );
@@ -146,11 +149,12 @@ function treeOf(begin: BeginEntry, entries: readonly HistoryEntry[], left: strin
     if (entry.type === "started" && !started.has(entry.run)) started.set(entry.run, entry);
     if (entry.type === "ended") ended.set(entry.run, entry);
   }
-  const nodeOf = (of: { run: string; worker: string; at: string; attachments: readonly string[] }): Node => {
+  const nodeOf = (of: Pick<CalledEntry, "run" | "worker" | "at" | "attachments" | "service">): Node => {
     const [start, end] = [started.get(of.run), ended.get(of.run)];
     return {
       run: of.run,
       worker: of.worker,
+      service: of.service ?? null,
       attachments: of.attachments,
       queuedAt: of.at,
       startedAt: start?.at ?? null,

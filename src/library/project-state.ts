@@ -65,6 +65,8 @@ import type { LiveGrant } from "../state/live-grants.ts";
 export interface LogOptions {
   /** Absent: both, standard output first. */
   readonly stream?: StreamName;
+  /** What a service of it printed; absent: what the run itself did. */
+  readonly service?: string;
   /** Only the last lines of each stream. */
   readonly lines?: number;
   /** Until the run has ended. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { archiveOf, GitRefusal } from "../git/tree-archive.ts";
 import { keptPieces, type StreamName } from "../history/kept-stream.ts";
-import { projectFolders, type RunFolder, removeRunFolder, runFolders } from "../history/recording.ts";
+import { projectFolders, type RunFolder, removeRunFolder, runFolders, serviceDir } from "../history/recording.ts";
 import { type RunRecord, readBegin, readRun } from "../history/run-record.ts";
 import { stopLiveRun } from "../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../state/owner.ts";
@@ -194,6 +194,8 @@ export async function attachedTree(
 
 interface OutputOptions {
   readonly streams: readonly StreamName[];
+  /** What one of its services printed; absent: what the run itself did. */
+  readonly service?: string | undefined;
   /** Only the last lines of each stream; absent: all that is kept. */
   readonly lines?: number;
   /** Until the run has ended. */
@@ -220,15 +222,17 @@ const LINE_BREAK = 0x0a;
 export async function runOutput(
   place: ProjectPlace,
   asked: string,
-  { streams, lines, follow = false, signal }: OutputOptions,
+  { streams, service, lines, follow = false, signal }: OutputOptions,
 ): Promise<AsyncGenerator<OutputPiece, void, undefined>> {
-  const { dir } = await foundRun(place, asked);
+  const { dir: runDir } = await foundRun(place, asked);
+  const { isDead } = lockOwner();
+  if (service !== undefined) await refuseUnknownService(runDir, service);
+  const dir = service === undefined ? runDir : serviceDir(runDir, service);
   return (async function* () {
-    const { isDead } = lockOwner();
     const at: Record<StreamName, number> = { stdout: 0, stderr: 0 };
     for (let only = lines; ; only = undefined) {
       // Looked at before the pieces are read: what was written before the end is not missed.
-      const isOver = (await readRun(dir, isDead))?.status !== "running";
+      const isOver = (await readRun(runDir, isDead))?.status !== "running";
       for (const stream of streams) {
         const pieces = only === undefined ? piecesFrom(dir, stream, at[stream]) : lastLines(dir, stream, only);
         for await (const { end, ...piece } of pieces) {
@@ -240,6 +244,18 @@ export async function runOutput(
       await sleep(FOLLOW_MS);
     }
   })();
+}
+
+async function refuseUnknownService(dir: string, service: string): Promise<void> {
+  const run = await readRun(dir, () => false);
+  const known = (run?.calls ?? []).flatMap((call) => call.service ?? []);
+  if (known.includes(service)) return;
+  const there = known.length === 0 ? "it had none" : `it had: ${known.join(", ")}`;
+  throw new RequestError(
+    "UNKNOWN_VALUE",
+    service,
+    `run ${run?.id} had no service ${JSON.stringify(service)}; ${there}`,
+  );
 }
 
 type Placed = OutputPiece & {

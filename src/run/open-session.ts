@@ -14,7 +14,7 @@ import { identityOf, type Job, type Narrow, newRunId, rootJob } from "./model/jo
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type DescribedViolation, describeAll } from "./model/result.ts";
 import { keptRun } from "./recorded-run.ts";
-import { perform } from "./run.ts";
+import { perform, servicesBeside } from "./run.ts";
 import { Session } from "./session/session.ts";
 
 export interface SessionRequest {
@@ -77,7 +77,9 @@ export async function openSession(
   const grantee = new Grantee(job, stage);
   const given = takingGiven(grantee, surroundingsOf(job, env), env.agreedBy, signal);
   opening.use(await env.grants.join(grantee, given));
-  const network = opening.use(await openRunNetwork(job, grantee, env));
+  const services = opening.use(await servicesBeside(job, grantee, env));
+  if (!services.ok) return { ok: false, violations: describeAll(services.violations) };
+  const network = opening.use(await openRunNetwork(job, grantee, env, services.cell));
   const calls = new Calls({
     job,
     grantee,

@@ -37,6 +37,7 @@ import { MaskedOutput } from "./model/masked-output.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";
 import { type RunResult, refusedResult } from "./model/result.ts";
 import { endedResult, keptRun, recordedRun } from "./recorded-run.ts";
+import type { RunServices } from "./services/services.ts";
 import { LazySession, type Session } from "./session/session.ts";
 import type { SessionParts } from "./session/session-hands.ts";
 
@@ -138,15 +139,31 @@ async function staged(job: Job, sandbox: Sandbox, env: RunEnvironment): Promise<
 
 type CellRunParts = Pick<SessionParts, "job" | "grantee" | "stage"> & { readonly env: RunEnvironment };
 
-/** Its network, which closes with it. The result says what there was. */
+/** Its network and what runs beside it, which end with it. The result says what there was. */
 async function networked(parts: CellRunParts): Promise<RunResult> {
   const { job, grantee, env } = parts;
-  await using network = await openRunNetwork(job, grantee, env);
+  await using services = await servicesBeside(job, grantee, env);
+  if (!services.ok) return refusedResult({ run: job.run, worker: job.worker.name }, services.violations);
+  await using network = await openRunNetwork(job, grantee, env, services.cell);
   const { agent } = job.worker;
   const result = agent === undefined ? await planned(parts, network) : await asAgent(parts, agent, network);
   // What is still on its way counts: it is closed first.
   await network[Symbol.asyncDispose]();
-  return { ...result, ...network.report() };
+  const { error } = result;
+  const why = error === null || services.ended.length === 0 ? "" : ` While it ran, ${services.ended.join(", and ")}.`;
+  return {
+    ...result,
+    ...network.report(),
+    ...(error === null ? {} : { error: { ...error, message: error.message + why } }),
+  };
+}
+
+/** Few workers have services: what starts them is loaded for those alone. */
+export async function servicesBeside(job: Job, grantee: Grantee, env: RunEnvironment): Promise<RunServices> {
+  if (job.worker.services === undefined)
+    return { ok: true, cell: null, ended: [], [Symbol.asyncDispose]: async () => {} };
+  const { openServices } = await import("./services/services.ts");
+  return await openServices(job, grantee, env);
 }
 
 /** Step 3 for an agent: it acts on the host's side of its sandbox, and gets a cell with its first command. */
@@ -171,8 +188,8 @@ async function planned({ job, grantee, stage, env }: CellRunParts, network: RunN
   const masked = new MaskedOutput(env.masking, job.root, (stream, chunk) => output.add(stream, chunk));
   const kind = workerCell(stage, (stream, chunk) => masked.add(stream, chunk));
   const { sandbox } = stage;
-  const { accept, follow, meter } = network;
-  const request = { job, sandbox, kind, owner, signal: job.signal, accept, follow, turn: job.turn };
+  const { accept, follow, services, meter } = network;
+  const request = { job, sandbox, kind, owner, signal: job.signal, accept, follow, services, turn: job.turn };
   await using opened = await openCell(request, env);
   if (!opened.ok) return refusedResult({ run: job.run, worker: job.worker.name }, opened.violations);
   const { plan, pins } = opened;

@@ -114,6 +114,15 @@ type Refusal =
   | { readonly code: "CALL_CYCLE"; readonly path: readonly string[] }
   | { readonly code: "CALL_TOO_DEEP"; readonly path: readonly string[]; readonly max: number }
   | { readonly code: "CALL_LIMIT"; readonly max: number }
+  /** What cannot run beside a worker, and why. */
+  | { readonly code: "SERVICE_REFUSED"; readonly service: string; readonly reason: string }
+  /** It was started, and did not become ready. `printed`: its last lines, as it printed them; none: it printed nothing. */
+  | {
+      readonly code: "SERVICE_NOT_READY";
+      readonly service: string;
+      readonly reason: string;
+      readonly printed: readonly string[];
+    }
   /** Consent to call while a mount is seen. `reason`: why it was not given; null: it is blocked. */
   | {
       readonly code: "CALL_NOT_APPROVED";

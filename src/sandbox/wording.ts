@@ -70,6 +70,9 @@ const WORDS: Words = {
     `This call would be ${v.path.length} workers deep (${v.path.join(" -> ")}); at most ${v.max} are allowed. Do the work without a further call.`,
   CALL_LIMIT: (v) =>
     `This call tree has used all of its ${v.max} calls. Do the rest of the work without a further call.`,
+  SERVICE_REFUSED: (v) => `The service ${quote(v.service)} cannot run beside this worker: ${v.reason}.`,
+  SERVICE_NOT_READY: (v) =>
+    `The service ${quote(v.service)} did not become ready: ${v.reason}. ${v.printed.length === 0 ? "It printed nothing." : `It printed last: ${v.printed.join(" / ")} (\`corral runs logs latest --service ${v.service}\` has all of it).`}`,
   CALL_NOT_APPROVED: (v) =>
     v.reason === null
       ? `Calling ${quote(v.asked)} is blocked for a worker that sees ${list(v.paths)}, and no approval can allow it. Do the work without a call.`

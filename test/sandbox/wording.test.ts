@@ -55,6 +55,13 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
     path: "/private",
     reason: "It needs approval, which was denied: the approval mode is auto_deny.",
   },
+  SERVICE_REFUSED: { code: "SERVICE_REFUSED", service: "db", reason: "the worker postgres is an agent" },
+  SERVICE_NOT_READY: {
+    code: "SERVICE_NOT_READY",
+    service: "db",
+    reason: "it ended with exit code 1",
+    printed: ["initdb: error", "giving up"],
+  },
   CALL_LIMIT: { code: "CALL_LIMIT", max: 100 },
   WORKER_UNKNOWN: { code: "WORKER_UNKNOWN", asked: "ocr", valid: ["extract"] },
   ATTACHMENT_REFUSED: { code: "ATTACHMENT_REFUSED", path: "/x", reason: "it is a directory", valid: ["/data"] },

@@ -78,6 +78,8 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/service/page-policy.test.ts": NO_CELL,
   "test/attacks/service/requests.test.ts": ON_HOST,
   "test/attacks/service/unseen.test.ts": ON_HOST,
+  "test/attacks/services.test.ts":
+    "attacks by what a session's cell is on both drivers (`attacks/commands`, `run/death-watch`); Corral's part is on the host",
   "test/attacks/shell-rules.test.ts": ON_HOST,
   "test/attacks/staged-changes.test.ts": ON_HOST,
   "test/attacks/without-project.test.ts": ON_HOST,

@@ -281,6 +281,8 @@ class AuditRecord:
 class CalledRun:
     run: str
     """The id of a run."""
+    service: str | None
+    """The service of its caller that it is; null: it was called."""
     worker: str
     status: Literal["succeeded", "failed", "signaled", "oom_killed", "refused", "denied", "lost", "timed_out", "cancelled", "output_limit", "disk_limit", "running", "interrupted", "closed"] | str | str
     """That of its result; running, interrupted or closed."""
@@ -318,6 +320,7 @@ class CalledRun:
         o = d.as_object(value, "CalledRun")
         return cls(
             run=d.as_text(o.get("run"), "CalledRun.run"),
+            service=d.optional(d.as_text)(o.get("service"), "CalledRun.service"),
             worker=d.as_text(o.get("worker"), "CalledRun.worker"),
             status=d.as_text(o.get("status"), "CalledRun.status"),
             queued_at=d.as_text(o.get("queuedAt"), "CalledRun.queuedAt"),

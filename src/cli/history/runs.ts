@@ -86,7 +86,8 @@ function statusText({ status, exitCode, signal }: Pick<RecordedCall, "status" | 
 function callLines(calls: readonly RecordedCall[], depth: number): string[] {
   return calls.flatMap((call) => {
     const took = call.durationMs === null ? "" : `, ${durationText(call.durationMs)}`;
-    const line = `${"  ".repeat(Math.min(depth, 10))}${name(call.worker, 40)} ${name(call.run, 20)}: ${statusText(call)}${took}`;
+    const beside = call.service === null ? "" : `service ${name(call.service, 63)}: `;
+    const line = `${"  ".repeat(Math.min(depth, 10))}${beside}${name(call.worker, 40)} ${name(call.run, 20)}: ${statusText(call)}${took}`;
     return [line, ...callLines(call.calls, depth + 1)];
   });
 }
@@ -232,6 +233,7 @@ async function agreesTo(question: string, { stdin, stderr }: Pick<Terminal, "std
 interface LogsOptions extends Pick<ProjectOptions, "project"> {
   readonly stdout?: boolean;
   readonly stderr?: boolean;
+  readonly service?: string;
   readonly follow?: boolean;
   readonly lines?: string;
   readonly raw?: boolean;
@@ -250,6 +252,7 @@ export async function runLogsVerb(asked: string, options: LogsOptions, terminal:
     streams,
     follow,
     signal: stop.signal,
+    ...present({ service: options.service }),
     ...(options.lines === undefined ? {} : { lines: linesOf(options.lines) }),
   });
   const writers = new Map(

@@ -26,7 +26,7 @@ const OVER_HOST: Readonly<Record<string, readonly string[]>> = {
   "fleet report": ["html", "junit", "output"],
   "runs ls": ["worker", "status", "limit", "allProjects"],
   "runs show": [],
-  "runs logs": ["stdout", "stderr", "lines", "follow", "raw"],
+  "runs logs": ["stdout", "stderr", "service", "lines", "follow", "raw"],
   "runs stop": [],
   "workers ls": [],
   explain: [],

@@ -12,6 +12,7 @@ export type SeenRun = Omit<RunRecord, "owner"> & { readonly owner?: string };
 
 interface OutputWanted {
   readonly streams: readonly StreamName[];
+  readonly service?: string;
   readonly lines?: number;
   readonly follow: boolean;
   readonly signal: AbortSignal;
@@ -56,10 +57,11 @@ function runsAt(service: AtService): RunsOffer {
     show: async (asked) => known(await client.call("runs.show", { run: await runMeant(service, asked) })),
     usage: async () => null,
     stop: async (asked) => await client.call("runs.stop", { run: await runMeant(service, asked) }),
-    async output(asked, { streams, lines, follow, signal }) {
+    async output(asked, { streams, service: beside, lines, follow, signal }) {
       const run = await runMeant(service, asked);
       const opened = streams.map(async (stream) => {
-        const pieces = await client.download("runs.output", { run, stream, follow, ...present({ lines }) }, { signal });
+        const query = { run, stream, follow, ...present({ lines, service: beside }) };
+        const pieces = await client.download("runs.output", query, { signal });
         return { stream, pieces };
       });
       return merged(await Promise.all(opened));

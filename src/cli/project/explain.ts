@@ -1,6 +1,6 @@
 import { ENVIRONMENT_PLACE, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import type { Colors } from "../../operations/wording/question-text.ts";
-import type { ExplainedAgent, ExplainedRun, Explanation } from "../../run/explain/explain.ts";
+import type { ExplainedAgent, ExplainedRun, ExplainedService, Explanation } from "../../run/explain/explain.ts";
 import { LIMIT_NAMES } from "../../sandbox/limits.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { type ShownNetwork, urlInside } from "../../sandbox/network/rule.ts";
@@ -29,11 +29,15 @@ export function explanationText({ tree, notes }: Explanation, colors: Colors): s
 
 /** `known`: how many narrowings the caller's own lines have shown already. */
 function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
-  const { calls } = run;
   const body = bodyOf(run, known, colors);
-  const bar = calls.length > 0 ? "│ " : "  ";
-  const below = calls.flatMap((call, index) => {
-    return branch(runLines(call, run.narrowings.length, colors), index === calls.length - 1, colors);
+  const children = [
+    ...run.services.map((service) => ({ title: `service ${serviceText(service)}: `, child: service.run })),
+    ...run.calls.map((child) => ({ title: "", child })),
+  ];
+  const bar = children.length > 0 ? "│ " : "  ";
+  const below = children.flatMap(({ title, child }, index) => {
+    const [first = "", ...rest] = runLines(child, run.narrowings.length, colors);
+    return branch([title + first, ...rest], index === children.length - 1, colors);
   });
   const outcome =
     run.refused !== null
@@ -42,6 +46,13 @@ function runLines(run: ExplainedRun, known: number, colors: Colors): string[] {
         ? ` ${colors.red("would be denied")}`
         : "";
   return [`${colors.bold(run.worker)}${outcome}`, ...body.map((line) => colors.dim(bar) + line), ...below];
+}
+
+/** `db at localhost:5432, ready when pg_isready succeeds`. */
+function serviceText({ name, ports, ready }: ExplainedService): string {
+  const places = ports.map((port) => `localhost:${port}`).join(", ");
+  const when = ready === null ? "it takes connections" : `${ready.map(argument).join(" ")} succeeds`;
+  return `${name} at ${places}, ready when ${when}`;
 }
 
 function bodyOf(

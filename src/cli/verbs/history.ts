@@ -19,6 +19,7 @@ export function addRuns({ does, group, terminal }: Frame): void {
   ofRuns("logs <id>", "Print what a run printed, each stream to its own.")
     .option("--stdout", "print only its standard output")
     .option("--stderr", "print only its standard error, to standard output")
+    .option("--service <name>", "print what a service of it printed")
     .option("-n, --lines <n>", "print only the last n lines of each stream")
     .option("-f, --follow", "continue until the run has ended")
     .addOption(raw())

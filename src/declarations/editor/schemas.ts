@@ -254,6 +254,13 @@ const WORKER: Texts = {
   policy: "The policy of its container.",
   output: "`json`: standard output must be JSON.",
   env: "Environment variables. Nothing of the host's environment enters a container.",
+  services: "What runs beside it, each in a container of its own, from before it starts until it has ended.",
+  ...below("services.*", {
+    worker: "The worker of the project whose command it is. It gets at most what this worker has.",
+    ports: "The only ports of it that this worker reaches, at `localhost` and by the service's name.",
+    ready: "A command of its container that succeeds when it is ready. Absent: it is when its ports take connections.",
+    ready_within: "How long it may take to be ready. Absent: `1m`.",
+  }),
 };
 
 const FLEET: Texts = {

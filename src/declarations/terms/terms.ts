@@ -23,6 +23,24 @@ export const consent = z.preprocess((raw) => (raw === "preApproved" ? "pre_appro
 
 /* The terms that `corral.yaml` and worker files share, as schemas. */
 
+/** A shell is never implied, so words are never split: the message shows what was probably meant. */
+export const command = z
+  .array(
+    z
+      .string()
+      .max(131_072)
+      .refine((word) => !word.includes("\0"), "must not contain a NUL character"),
+    {
+      error: ({ input }) =>
+        typeof input === "string"
+          ? `must be a list of words; write it as [${input.trim().split(/\s+/).join(", ")}]`
+          : undefined,
+    },
+  )
+  .min(1)
+  .max(1000)
+  .refine((words) => words[0] !== "", { path: [0], error: "must name a program" });
+
 export const mode = z.enum(["ro", "rw"]);
 
 /** A path on the host, relative to the project. */

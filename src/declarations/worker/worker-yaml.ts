@@ -8,6 +8,7 @@ import { mountNameFault, named, nameFault, repositoryNameFault, variableNameFaul
 import {
   addressList,
   approval,
+  command,
   consent,
   constraints,
   hostPath,
@@ -20,6 +21,7 @@ import {
   virtualPath,
 } from "../terms/terms.ts";
 import { byKind, byLook, kindOf, later, map, namedMap, size } from "../yaml/shape.ts";
+import { services } from "./services-yaml.ts";
 import { TOOL_NAMES } from "./tool-names.ts";
 
 /** The words of one command, as a rule names them. */
@@ -210,24 +212,6 @@ const sandbox = map({
   require_os_sandbox: z.boolean().optional(),
 });
 
-/** A shell is never implied, so words are never split: the message shows what was probably meant. */
-const command = z
-  .array(
-    z
-      .string()
-      .max(131_072)
-      .refine((word) => !word.includes("\0"), "must not contain a NUL character"),
-    {
-      error: ({ input }) =>
-        typeof input === "string"
-          ? `must be a list of words; write it as [${input.trim().split(/\s+/).join(", ")}]`
-          : undefined,
-    },
-  )
-  .min(1)
-  .max(1000)
-  .refine((words) => words[0] !== "", { path: [0], error: "must name a program" });
-
 const variable = z
   .string()
   .max(32_768)
@@ -316,6 +300,7 @@ export const workerYaml = map({
   policy: named(nameFault).optional(),
   output: z.enum(["text", "json"]).default("text"),
   env: namedMap(variable, variableNameFault, 100).prefault({}),
+  services: later(services).optional(),
 });
 
 export type WorkerYaml = z.output<typeof workerYaml>;

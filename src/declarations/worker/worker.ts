@@ -9,6 +9,7 @@ import { constraintsOf, limitsOf } from "../terms/terms.ts";
 import { type Checked, checkShape, parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import type { RawNeeds } from "./exposure.ts";
+import { type ServiceDefinition, servicesOf } from "./services-yaml.ts";
 import type { ToolName } from "./tool-names.ts";
 import {
   type AgentBudget,
@@ -65,6 +66,8 @@ export interface WorkerDefinition {
   /** Null: the caller's policy. */
   readonly policyName: string | null;
   readonly output: "text" | "json";
+  /** What runs beside it, for it alone; absent: nothing. */
+  readonly services?: readonly ServiceDefinition[];
   /** The places of `image` and `environment` in its file, without a message, for what is found out later. */
   readonly imagePlaces?: ImagePlaces;
   /** What its file says and Corral does not do, each at its place; absent: nothing. */
@@ -236,6 +239,7 @@ function definitionOf(yaml: WorkerYaml, instructions: string, file: string): Wor
       inputSchema: yaml.input_schema,
       outputSchema: yaml.output_schema,
       attachments: yaml.attachments && attachmentRules(yaml.attachments),
+      services: yaml.services && servicesOf(yaml.services),
     }),
     instructions,
     calls: [...new Set(yaml.calls)].toSorted(),

@@ -63,6 +63,7 @@ async function checkedTogether(
   }
   // A worker whose file is wrong still exists: its callers are not to blame.
   problems.push(...read.flatMap((caller) => unknownCalls(caller, names)));
+  problems.push(...read.flatMap((file) => unknownServices(file, names)));
   if (secrets !== null) problems.push(...read.flatMap((file) => unknownInside(file, secrets)));
   if (mounts !== null && problems.length === 0) problems.push(...misspeltZones(read, mounts));
   const value = new Map(read.map(({ worker }) => [worker.name, worker]));
@@ -111,6 +112,14 @@ function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]
         `\`${worker.name}\` cannot call \`${name}\`, which does not exist${instead}`,
       ),
     ];
+  });
+}
+
+function unknownServices({ worker: { services = [] }, document }: WorkerFile, known: readonly string[]): Problem[] {
+  return services.flatMap(({ name, worker }) => {
+    if (known.includes(worker)) return [];
+    const instead = nearest(worker, known) ?? `; there are: ${known.join(", ")}`;
+    return [document.problemAt(["services", name, "worker"], `there is no worker \`${worker}\`${instead}`)];
   });
 }
 

@@ -414,6 +414,8 @@ function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | nu
   if (worker.agent !== undefined) return "an agent has no command that a shared cell can run: use `reuse: fresh`";
   if (worker.attachments !== undefined)
     return "a worker that declares `attachments` needs its own cell for each item: use `reuse: fresh`";
+  if (worker.services !== undefined)
+    return "a worker with services needs its own cell for each item: use `reuse: fresh`";
   if (worker.calls.length > 0)
     return "a worker that calls other workers needs its own cell for each item: use `reuse: fresh`";
   return null;

@@ -108,6 +108,8 @@ export interface MountRequest {
     readonly socket?: string;
     /** Of a cell with an allow list: what leads its programs to the hosts. */
     readonly files?: readonly OwnFile[];
+    /** Names of its services, which are in these files. */
+    readonly services?: readonly string[];
     readonly output?: string;
     /** Of a session whose first process starts its commands: the directory of their pipes. */
     readonly commands?: string;

@@ -174,7 +174,11 @@ function planEnvironment(request: PlanRequest, home: string, network: Plan["netw
     ...environmentVariables(request.plumbing.environments ?? [], given.PATH),
     LANG: "C.UTF-8",
     TMPDIR: "/tmp",
-    ...networkEnvironment(network, request.sandbox.commandNetwork ?? request.sandbox.network),
+    ...networkEnvironment(
+      network,
+      request.sandbox.commandNetwork ?? request.sandbox.network,
+      request.plumbing.services ?? [],
+    ),
     ...request.worker.env,
     HOME: home,
     CORRAL_RUN: request.run.id,

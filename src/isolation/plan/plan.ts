@@ -174,10 +174,16 @@ ff02::1\tip6-allnodes
 ff02::2\tip6-allrouters
 `;
 
-/** What a cell needs as files to reach the hosts of its network, by their paths there: their names, and the set-up of package tools. */
-export function networkFiles(network: Network): Readonly<Record<string, string>> {
-  if (typeof network === "boolean" || isNothing(network)) return {};
-  return { [HOSTS_PATH]: LOCAL_NAMES + nameLines(networkPlaces(network).names), ...packageSetup(network).files };
+/** Where a cell has its services. */
+export const LOOPBACK = "127.0.0.1";
+
+/** What a cell needs as files to reach the hosts of its network, by their paths there: their names, those of its services, and the set-up of package tools. */
+export function networkFiles(network: Network, services: readonly string[] = []): Readonly<Record<string, string>> {
+  const beside = nameLines(services.map((name) => ({ name, address: LOOPBACK })));
+  if (typeof network === "boolean" || isNothing(network))
+    return beside === "" ? {} : { [HOSTS_PATH]: LOCAL_NAMES + beside };
+  const names = LOCAL_NAMES + beside + nameLines(networkPlaces(network).names);
+  return { [HOSTS_PATH]: names, ...packageSetup(network).files };
 }
 
 /** Lines of the file of names. */
@@ -191,9 +197,13 @@ function isNothing({ allow, dynamic }: AllowedNetwork): boolean {
 }
 
 /** The variables of such a cell: those of the proxy, and those of package tools. */
-export function networkEnvironment(planned: Plan["network"], network: Network): Record<string, string> {
+export function networkEnvironment(
+  planned: Plan["network"],
+  network: Network,
+  services: readonly string[] = [],
+): Record<string, string> {
   if (typeof planned === "string" || typeof network === "boolean") return {};
-  return { ...proxyEnvironment(planned, network), ...packageSetup(network).env };
+  return { ...proxyEnvironment(planned, network, services), ...packageSetup(network).env };
 }
 
 /**
@@ -201,7 +211,11 @@ export function networkEnvironment(planned: Plan["network"], network: Network): 
  * unless a rule for the proxy may be about them: programs take an exception to include every name below it. A service of the host at
  * `127.0.0.1` or `localhost` is reached through the proxy too, and then no other program of the cell is by that name.
  */
-function proxyEnvironment({ names, proxy }: PlannedNetwork, network: AllowedNetwork): Record<string, string> {
+function proxyEnvironment(
+  { names, proxy }: PlannedNetwork,
+  network: AllowedNetwork,
+  services: readonly string[],
+): Record<string, string> {
   if (!proxy) return {};
   const { allow, dynamic } = network;
   const proxied = [...allow.map(({ to }) => to), ...(dynamic?.within ?? [])].flatMap((to) => {
@@ -221,7 +235,7 @@ function proxyEnvironment({ names, proxy }: PlannedNetwork, network: AllowedNetw
     HTTP_PROXY: url,
     HTTPS_PROXY: url,
     ALL_PROXY: url,
-    NO_PROXY: [...OWN_NAMES.filter((name) => !hosts.has(name)), ...direct].join(","),
+    NO_PROXY: [...OWN_NAMES.filter((name) => !hosts.has(name)), ...services, ...direct].join(","),
   };
   const lower = Object.entries(variables).map(([name, value]) => [name.toLowerCase(), value]);
   return { ...variables, ...Object.fromEntries(lower), NODE_USE_ENV_PROXY: "1" };

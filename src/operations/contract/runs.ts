@@ -66,8 +66,9 @@ const recorded = {
   agent: z.record(z.string(), z.unknown()).nullable().describe("What an agent used, as in its result"),
 };
 
-const called = { run: runId, ...recorded, attachments: z.array(z.string()) };
-/** A run that another one called. */
+const service = z.string().nullable().describe("The service of its caller that it is; null: it was called");
+const called = { run: runId, service, ...recorded, attachments: z.array(z.string()) };
+/** A run that another one called, or a service that ran beside it. */
 export interface CalledRun extends Shown<z.output<z.ZodObject<typeof called>>> {
   readonly calls: readonly CalledRun[];
 }
@@ -273,6 +274,11 @@ export const runOperations = {
     params: inRun,
     query: z.strictObject({
       stream: z.enum(["stdout", "stderr"]).default("stdout"),
+      service: z
+        .string()
+        .max(63)
+        .optional()
+        .describe("What this service of it printed; absent: what the run itself did"),
       lines: count(0, 1_000_000).optional(),
       follow: flag.default(false),
     }),

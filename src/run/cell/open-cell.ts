@@ -1,5 +1,5 @@
 import PQueue from "p-queue";
-import { type DiskBaseline, DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
+import { DiskBaseline, DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { type CellFiles, writeCellFiles } from "../../isolation/network/name-files.ts";
 import type { DriverName } from "../../isolation/plan/enforcement.ts";
 import {
@@ -25,7 +25,7 @@ import type { CellUse, RunIdentity } from "../model/events.ts";
 import type { StopReason } from "../model/result.ts";
 import { type BrokerService, openBroker } from "./broker.ts";
 import { type PlannedJob, type Plumbing, prepare } from "./prepare.ts";
-import type { RunNetwork } from "./run-network.ts";
+import type { CellServices, RunNetwork } from "./run-network.ts";
 
 /** How long a worker that was asked to end may take before it is ended. */
 const GRACE_MS = 2000;
@@ -186,6 +186,8 @@ export interface CellRequest<C extends Cell> {
   readonly accept: Accept | null;
   /** Tells the cell of hosts that are granted while it runs. Absent: none are. */
   readonly follow?: RunNetwork["follow"];
+  /** What its programs reach at its own loopback device. Absent or null: nothing runs beside it. */
+  readonly services?: CellServices | null;
   /** Settles when the work may begin; absent: at once. The verified cell waits at its gate meanwhile. */
   readonly turn?: (() => Promise<void>) | undefined;
 }
@@ -245,7 +247,7 @@ export async function openCell<C extends Cell>(
 
 /** `ready` is called with what made the cell, when that waits at its gate for its turn. */
 async function openedCell<C extends Cell>(
-  { job, sandbox, kind, owner, signal, accept, follow, turn }: CellRequest<C>,
+  { job, sandbox, kind, owner, signal, accept, follow, services = null, turn }: CellRequest<C>,
   env: CellHost & Records,
   ready: (driver: DriverName) => void,
 ): Promise<CellOpening<C>> {
@@ -257,10 +259,10 @@ async function openedCell<C extends Cell>(
   env.masking.hold(owner.root, secrets.values);
   const broker = kind.hasSocket ? parts.use(await openBroker(env.ownerDir, job.run)) : null;
   const socket = broker === null ? {} : { socket: broker.socket };
-  const files = parts.use(
-    await writeCellFiles(env.ownerDir, job.run, networkFiles(sandbox.commandNetwork ?? sandbox.network)),
-  );
-  const given = { ...socket, files: files.files, ...kind.given };
+  const names = services?.names ?? [];
+  const texts = networkFiles(sandbox.commandNetwork ?? sandbox.network, names);
+  const files = parts.use(await writeCellFiles(env.ownerDir, job.run, texts));
+  const given = { ...socket, files: files.files, services: names, ...kind.given };
   const onProgress: OnImageProgress = (progress) => env.emit({ type: "image", ...owner, progress });
   const preparation = parts.use(await prepare(job, sandbox, given, env, { owner, signal, onProgress }));
   if (!preparation.ok) return refused(preparation.violations);
@@ -273,6 +275,9 @@ async function openedCell<C extends Cell>(
   const listening = await listen(cell, plan, accept);
   if (!listening.ok) return refused([{ code: "NETWORK_NOT_ENFORCEABLE", reason: listening.reason }]);
   parts.use(listening);
+  const beside = services === null ? null : await listenBeside(cell, services);
+  if (beside?.ok === false) return refused(names.map((service) => ({ code: "SERVICE_REFUSED", service, ...beside })));
+  if (beside !== null) parts.use(beside);
   if (accept !== null && follow !== undefined && typeof plan.network !== "string") {
     const growing = parts.use(new GrowingNetwork({ cell, planned: plan.network, files, accept, trouble }));
     parts.use(await follow((network) => growing.grow(network)));
@@ -312,6 +317,12 @@ async function listen(cell: Cell, { network }: Plan, accept: Accept | null): Pro
   if (typeof network === "string") return { ok: true, [Symbol.asyncDispose]: async () => {} };
   if (accept === null) return { ok: false, reason: "nothing takes the connections of this cell" };
   return await cell.listen(network.listeners, accept);
+}
+
+/** Some programs take only the first address of `localhost`, which is that of version 6; a machine may have none. */
+async function listenBeside(cell: Cell, { places, accept }: CellServices): Promise<Listening> {
+  const both = await cell.listen([...places, ...places.map((place) => ({ ...place, address: "::1" }))], accept);
+  return both.ok ? both : await cell.listen(places, accept);
 }
 
 async function watchDisk(
@@ -395,6 +406,14 @@ export function sessionCell(
     written: (plan, pins) => [...writtenDirectly(plan, pins), ...stage.written],
     baseline,
   };
+}
+
+/** Runs a service: its command, and the one that says whether it is ready. It has no socket, and writes nothing but its own memory. */
+export function serviceCell(
+  stage: StagedViews,
+  dirs: Pick<Plumbing, "outputDir" | "commandsDir">,
+): CellKind<SessionCell> {
+  return { ...sessionCell(stage, dirs, new DiskBaseline()), use: "service", hasSocket: false };
 }
 
 /**

@@ -35,6 +35,8 @@ export interface Plumbing {
   readonly socket?: { readonly path: string; readonly source: PlannedSource };
   /** Of a cell with an allow list. */
   readonly files?: readonly OwnFile[];
+  /** Names of what runs beside it, which are in `files`. */
+  readonly services?: readonly string[];
   readonly outputDir?: string;
   /** Of a session whose first process starts its commands: the directory of their pipes. */
   readonly commandsDir?: string;
@@ -117,7 +119,7 @@ async function plannedWith(
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
   if (violations.length > 0) return { ok: false, violations };
-  const { socket, files = [], outputDir, commandsDir, items, views, wouldBe = NOTHING, lent } = plumbing;
+  const { socket, files = [], services = [], outputDir, commandsDir, items, views, wouldBe = NOTHING, lent } = plumbing;
   const gate = await env.gate();
   const gateFile = wouldBe.get(gate) ?? gateSource(gate);
   return planFor({
@@ -140,6 +142,7 @@ async function plannedWith(
     plumbing: {
       gate,
       files,
+      services,
       ...(socket === undefined ? {} : { socket: socket.path }),
       ...present({ output: outputDir, commands: commandsDir, items }),
       environments,

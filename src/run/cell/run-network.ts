@@ -3,7 +3,13 @@ import type { Accept } from "../../isolation/port/cell.ts";
 import { rulesWithin } from "../../sandbox/network/hosts.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { packageRewrites } from "../../sandbox/network/package-environment.ts";
-import { type AllowedNetwork, isLookedInto, lesserNetwork, type NetworkRule } from "../../sandbox/network/rule.ts";
+import {
+  type AllowedNetwork,
+  isLookedInto,
+  lesserNetwork,
+  type NetworkPlace,
+  type NetworkRule,
+} from "../../sandbox/network/rule.ts";
 import { grantedRules, networkWith } from "../../sandbox/sandbox.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
 import { asksByConnection } from "../grants/request-host.ts";
@@ -12,6 +18,14 @@ import type { CellHost, Declared, NetworkHost, Records, RunConsent } from "../mo
 import type { Grantee } from "../model/grantee.ts";
 import { identityOf, type Job } from "../model/job.ts";
 
+/** What runs beside a run, as all its cells reach it. */
+export interface CellServices {
+  /** Hosts at 127.0.0.1. */
+  readonly names: readonly string[];
+  readonly places: readonly NetworkPlace[];
+  readonly accept: Accept;
+}
+
 /**
  * The network of one run, for all its cells: what they may reach, under one budget. Disposing closes every connection, and
  * records what there was.
@@ -19,6 +33,8 @@ import { identityOf, type Job } from "../model/job.ts";
 export interface RunNetwork extends AsyncDisposable {
   /** Null: its cells have no allow list. */
   readonly accept: Accept | null;
+  /** Null: nothing runs beside it. */
+  readonly services: CellServices | null;
   /** Whose budget the runs that it calls use too: its own, or its caller's. */
   readonly meter: Meter | null;
   /** For the result of the run; without an allow list it has nothing. */
@@ -45,10 +61,12 @@ export async function openRunNetwork(
   job: Job,
   grantee: Grantee,
   env: NetworkHost & Declared & CellHost & RunConsent & Records,
+  services: CellServices | null = null,
 ): Promise<RunNetwork> {
   const { callerMeter } = job;
   const { network, commandNetwork = network } = grantee.sandbox;
-  if (typeof network === "boolean" || typeof commandNetwork === "boolean") return { ...NO_NETWORK, meter: callerMeter };
+  if (typeof network === "boolean" || typeof commandNetwork === "boolean")
+    return { ...NO_NETWORK, services, meter: callerMeter };
   const { openEgress } = await import("../../egress/egress.ts");
   const who = identityOf(job);
   const over = new AbortController();
@@ -98,6 +116,7 @@ export async function openRunNetwork(
   });
   return {
     accept: (place, socket) => egress.accept(place, socket),
+    services,
     meter: egress.meter,
     report: () => ({ network: egress.report() }),
     async follow(listener) {

@@ -173,7 +173,7 @@ async function fleetsOf(project: Project): Promise<{ read: FleetDefinition[]; pr
 }
 
 function everyRun(run: ExplainedRun): ExplainedRun[] {
-  return [run, ...run.calls.flatMap(everyRun)];
+  return [run, ...run.services.map((service) => service.run), ...run.calls.flatMap(everyRun)];
 }
 
 /** What the first run builds, pulls or prepares, each once. */

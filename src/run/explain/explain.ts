@@ -3,6 +3,7 @@ import { lendings } from "../../changes/view/lending.ts";
 import { skippedRegistries } from "../../declarations/network/package-rules.ts";
 import type { RegistryMap } from "../../declarations/network/registries/read-registries.ts";
 import { isMissing, ownerOfNewZone, stillMissing } from "../../declarations/place/zone-folder.ts";
+import type { ServiceDefinition } from "../../declarations/worker/services-yaml.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { type AgentBudget, toolNameOf } from "../../declarations/worker/worker-yaml.ts";
 import { describeProblem } from "../../declarations/yaml/problem.ts";
@@ -87,7 +88,15 @@ export interface ExplainedRun {
   /** Of an agent: its model, its tools, and how much it may use. */
   readonly agent: ExplainedAgent | null;
   readonly notes: readonly string[];
+  /** What would run beside it. */
+  readonly services: readonly ExplainedService[];
   readonly calls: readonly ExplainedRun[];
+}
+
+export interface ExplainedService extends Pick<ServiceDefinition, "name" | "ports" | "readyWithinMs"> {
+  /** The command that says whether it is ready; null: its ports do. */
+  readonly ready: readonly string[] | null;
+  readonly run: ExplainedRun;
 }
 
 export interface ExplainedAgent {
@@ -119,6 +128,26 @@ async function explainCalls(caller: Job, sandbox: Sandbox, walk: Walk): Promise<
     const worker = workers.get(name);
     if (worker === undefined) explained.push(refused(path, violations));
     else explained.push(await explainRun(jobOf(worker, sandbox, path, walk), violations, walk));
+  }
+  return explained;
+}
+
+async function explainServices(job: Job, sandbox: Sandbox, walk: Walk): Promise<ExplainedService[]> {
+  const { services = [] } = job.worker;
+  if (services.length === 0) return [];
+  const { judgeService } = await import("../services/services.ts");
+  const explained: ExplainedService[] = [];
+  for (const definition of services) {
+    if (!walk.budget.take()) break;
+    const { name, ports, readyWithinMs, ready = null } = definition;
+    const path = [...job.path, definition.worker];
+    const judged = await judgeService(definition, job, { sandbox }, walk.preview.environment);
+    const worker = walk.preview.project.workers.get(definition.worker);
+    const run =
+      judged.ok && worker !== undefined
+        ? await explainRun(jobOf(worker, sandbox, path, walk), [], walk)
+        : refused(path, judged.ok ? [] : judged.violations);
+    explained.push({ name, ports, readyWithinMs, ready, run });
   }
   return explained;
 }
@@ -157,6 +186,7 @@ async function explainRun(job: Job, objections: readonly Violation[], walk: Walk
       ...planning.notes,
       ...[directNote(job.worker.name, sandbox)].filter((note) => note !== null),
     ],
+    services: await explainServices(job, asIfStaged(sandbox), walk),
     // Checked even if this run is refused, so that a user can fix everything at once.
     calls: await explainCalls(job, asIfStaged(sandbox), walk),
   };
@@ -211,7 +241,16 @@ function skippedFor({ needs }: WorkerDefinition, registries: RegistryMap): strin
 
 function refused(path: readonly string[], violations: readonly Violation[]): ExplainedRun {
   const worker = path.at(-1) ?? "";
-  const nothing = { sandbox: null, narrowings: [], consent: null, plan: null, agent: null, notes: [], calls: [] };
+  const nothing = {
+    sandbox: null,
+    narrowings: [],
+    consent: null,
+    plan: null,
+    agent: null,
+    notes: [],
+    services: [],
+    calls: [],
+  };
   return { worker, path, refused: describeAll(violations), ...nothing };
 }
 
@@ -273,7 +312,7 @@ async function explainPlan(job: Job, sandbox: Sandbox, preview: Preview): Promis
     const others = await violationsWithoutImage(job, sandbox, preview);
     return { plan: null, violations: [...violations, ...others], notes };
   }
-  const plumbing = await plumbingOf(preview, sandbox);
+  const plumbing = await plumbingOf(preview, sandbox, job.worker);
   await using preparation = await prepare(job, sandbox, plumbing, environment, NO_ASK);
   if (!preparation.ok) return { plan: null, violations: preparation.violations, notes: [] };
   const { plan, notes: partly } = preparation;
@@ -305,8 +344,9 @@ function networkNotes({ network }: Plan): string[] {
 }
 
 /** A run's socket is made with the run, and so is what else is missing. Nothing else in the plan depends on it. */
-async function plumbingOf({ project, environment }: Preview, sandbox: Sandbox) {
+async function plumbingOf({ project, environment }: Preview, sandbox: Sandbox, worker: WorkerDefinition) {
   const { network, commandNetwork = network, mounts } = sandbox;
+  const names = (worker.services ?? []).map(({ name }) => name);
   const nowhere = { device: "0", inode: "0" };
   const owner = await ownerOfNewZone(project.dir);
   const missing = await stillMissing(project.newZones);
@@ -319,7 +359,8 @@ async function plumbingOf({ project, environment }: Preview, sandbox: Sandbox) {
   const zones = missing.map((host) => [host, { ...nowhere, ...owner, kind: "directory" }] as const);
   return {
     socket: { path: "SOCKET", source: { ...nowhere, uid: 0, gid: 0, kind: "socket" } },
-    files: Object.keys(networkFiles(commandNetwork)).map((path) => ({
+    services: names,
+    files: Object.keys(networkFiles(commandNetwork, names)).map((path) => ({
       path,
       host: "FILE",
       source: { ...nowhere, uid: 0, gid: 0, kind: "file" as const },
@@ -337,7 +378,13 @@ async function violationsWithoutImage(job: Job, sandbox: Sandbox, preview: Previ
   const driver = { ...environment.driver, imageFacts };
   const ready: WorkerImages["ready"] = async ({ image: name }) => ({ state: "ready", name, environments: [] });
   const imageless = { ...environment, driver, images: { ready }, gate: async () => NO_GATE };
-  await using preparation = await prepare(job, sandbox, await plumbingOf(preview, sandbox), imageless, NO_ASK);
+  await using preparation = await prepare(
+    job,
+    sandbox,
+    await plumbingOf(preview, sandbox, job.worker),
+    imageless,
+    NO_ASK,
+  );
   return preparation.ok ? [] : preparation.violations;
 }
 

@@ -18,6 +18,8 @@ export interface RunIdentity {
   readonly arguments?: readonly string[];
   /** For an agent: the run whose conversation it continues. */
   readonly continues?: string;
+  /** What it is beside the run `parent`: the service of this name. Absent: it is none. */
+  readonly service?: string;
 }
 
 /** What is measured when it is over. `code`: why it failed or was refused; null if it did not. */
@@ -31,8 +33,8 @@ export type Measure = { readonly ms: number; readonly code: string | null } & (
   | { readonly what: "connection"; readonly host: string | null; readonly port: number }
 );
 
-/** `command`: of a worker. `session`: of tools. `items`: one after another. `packages`: which are prepared for an image. */
-export type CellUse = "command" | "session" | "items" | "packages";
+/** `command`: of a worker. `session`: of tools. `items`: one after another. `packages`: which are prepared for an image. `service`: beside a worker. */
+export type CellUse = "command" | "session" | "items" | "packages" | "service";
 
 /** The events of a tree of runs. Every run begins with `requested` and ends with `ended`. */
 export type RunEvent =

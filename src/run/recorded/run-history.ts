@@ -135,10 +135,20 @@ function recorded(
       const isRoot = run === root;
       if (event.type === "started" || event.type === "requested") isEmpty = false;
       if (event.type === "output") {
-        if (isRoot) recording.output(event.stream, event.chunk);
+        if (isRoot || (event.service !== undefined && parent === root))
+          recording.output(event.stream, event.chunk, event.service);
       } else if (event.type === "requested") {
         const names = attachments.slice(0, MAX_NAMES).map((name) => cut(name));
-        const called = { type: "called", run, parent, worker: cut(worker), at: now(), attachments: names } as const;
+        const beside = present({ service: event.service });
+        const called = {
+          type: "called",
+          run,
+          parent,
+          worker: cut(worker),
+          at: now(),
+          attachments: names,
+          ...beside,
+        } as const;
         if (!isRoot) recording.add(called, { mayBeLeftOut: true });
       } else if (event.type === "started" || event.type === "agent_started") {
         recording.add(startedOf(event), { mayBeLeftOut: !isRoot });

@@ -340,10 +340,11 @@ async function openSessionCell(
 ): Promise<OpenSessionCell> {
   const { sandbox } = stage;
   const owner = identityOf(job);
+  const { accept, follow, services } = network;
   const pipes = canStartCommands(sandbox) ? { commandsDir: output.pipes } : {};
   const kind = sessionCell(stage, { outputDir: output.path, ...pipes }, baseline);
   const opened = await openCell(
-    { job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept: network.accept, follow: network.follow },
+    { job: { ...job, run: newRunId() }, sandbox, kind, owner, signal, accept, follow, services },
     env,
   );
   if (!opened.ok) throw refusal(opened.violations);

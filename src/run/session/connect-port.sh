@@ -9,5 +9,5 @@ elif corral_listens tcp6 '0{32}|0{24}01000000' "$2"; then
 else
   exit 7
 fi
-echo connecting >&2
+echo $$ >&2
 exec "$0" nc "$corral_host" "$1"

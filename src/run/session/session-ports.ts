@@ -149,14 +149,22 @@ export function listeningIn(tables: string): ReadonlySet<number> {
 const CONNECT_SCRIPT = textBeside(import.meta.url, "connect-port.sh");
 
 /** The bytes of one connection. */
-class PortConnection extends Duplex {
+export class PortConnection extends Duplex {
+  readonly #cell: SessionCell;
+  /** Of its program, in the cell; null: it has not begun. */
+  #pid: string | null = null;
   #exec: Exec | null = null;
   #room = Promise.withResolvers<void>();
   #isOver = false;
 
+  private constructor(cell: SessionCell) {
+    super({ allowHalfOpen: false });
+    this.#cell = cell;
+  }
+
   /** Null: nothing listens there. */
   static async open(cell: SessionCell, port: number, signal: AbortSignal): Promise<PortConnection | null> {
-    const connection = new PortConnection({ allowHalfOpen: false });
+    const connection = new PortConnection(cell);
     const begun = Promise.withResolvers<true>();
     const hex = port.toString(16).toUpperCase().padStart(4, "0");
     const exec = await cell.exec({
@@ -165,6 +173,7 @@ class PortConnection extends Duplex {
       env: {},
       onOutput(stream, chunk) {
         if (stream === "stdout") return connection.#came(chunk);
+        connection.#pid ??= /^\d{1,10}\n/.exec(chunk.toString("latin1"))?.[0].trim() ?? null;
         begun.resolve(true);
         return undefined;
       },
@@ -213,7 +222,17 @@ class PortConnection extends Duplex {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#room.resolve();
-    if (!this.#isOver) void this.#exec?.signal("SIGKILL").catch(() => false);
+    if (!this.#isOver) void this.#end().catch(() => false);
     done(error);
+  }
+
+  /** Its program alone: to end a command is to end all that began since in the cell and hides, such as a server that went into the background. */
+  async #end(): Promise<void> {
+    if (this.#pid === null) await this.#exec?.signal("SIGKILL");
+    else {
+      const argv = [GATE_PATH, "kill", "-KILL", this.#pid];
+      const killing = await this.#cell.exec({ argv, cwd: "/", env: {}, stdin: new Uint8Array(), onOutput: () => {} });
+      await killing.exit;
+    }
   }
 }

@@ -91,10 +91,10 @@ export function runHandlers(served: Served): Handlers<"runs"> {
       await ownedRun(projects, params.run);
       return await eventsOf(params.run, logs, { request, gone, over });
     },
-    async "runs.output"({ params, query: { stream, lines, follow }, gone }) {
+    async "runs.output"({ params, query: { stream, service, lines, follow }, gone }) {
       const { project } = await ownedRun(projects, params.run);
       const signal = AbortSignal.any([gone, over]);
-      const how = { streams: [stream], follow, signal, ...present({ lines }) } as const;
+      const how = { streams: [stream], follow, signal, ...present({ lines, service }) } as const;
       return { pieces: bytesOf(await runOutput(project.place, params.run, how)) };
     },
   };

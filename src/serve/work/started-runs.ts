@@ -33,6 +33,8 @@ class RunEvents {
       case "agent":
         return { type: "agent", ...who, act: event.act };
       case "output": {
+        // It may print for as long as the run lives; it is in the record.
+        if (event.service !== undefined) return null;
         const text = this.#decoder(`${run} ${event.stream}`).write(event.chunk);
         return text === "" ? null : { type: "output", ...who, stream: event.stream, text };
       }
