@@ -156,7 +156,7 @@ function errorOf(
   const memory = formatBytes(limits.memoryBytes);
   const tooLarge =
     signal === "SIGXFSZ" ? `, as for a file larger than its limit of ${formatBytes(limits.diskBytes)}` : "";
-  const byItself = `${signal}${tooLarge}, or ended with exit code ${exitCode} itself`;
+  const byItself = `${signal}${tooLarge}${exitCode === null ? "" : `, or ended with exit code ${exitCode} itself`}`;
   switch (status) {
     case "succeeded":
       return null;

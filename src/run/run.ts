@@ -229,7 +229,8 @@ async function planned({ job, grantee, stage, env }: CellRunParts, network: RunN
 
 /** The kernel sends SIGXFSZ to who writes a file beyond its limit, which is that of all files: the file is as large then. */
 async function isFileTooLarge(exit: CellExit, opened: Pick<OpenedCell<Cell>, "isDiskFull">): Promise<boolean> {
-  return exit.kind === "exited" && exit.code === 128 + constants.signals.SIGXFSZ && (await opened.isDiskFull());
+  if (exit.kind !== "exited" || exit.bySignal === false) return false;
+  return exit.code === 128 + constants.signals.SIGXFSZ && (await opened.isDiskFull());
 }
 
 /** The tools and what they need are loaded for a run that uses them: they would double the start of every other run. */

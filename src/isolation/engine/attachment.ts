@@ -76,6 +76,8 @@ export interface AttachedStreams {
   write(text: string): void;
   /** True if the gate has reported that it became the worker. */
   hasBegun(): boolean;
+  /** Whether a signal ended the worker, whose exit code is `code`; absent if that is not known. When the streams have ended. */
+  endedBySignal(code: number): boolean | undefined;
   /** Settles when both streams have ended; `broken` if their connection was lost before that. */
   readonly ended: Promise<"complete" | "broken">;
   /** Nothing is delivered after this call. */
@@ -116,6 +118,7 @@ export async function attach(
     report: gate.report,
     ended,
     hasBegun: () => gate.hasBegun,
+    endedBySignal: (code) => gate.endedBySignal(code),
     release(bytes, rest) {
       gate.release();
       input.release(bytes, rest);

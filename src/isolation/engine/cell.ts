@@ -7,6 +7,7 @@ import { z } from "zod";
 import { boundedText } from "../../json/parse-json.ts";
 import { Agent } from "../../platform/http.ts";
 import { written } from "../../platform/written.ts";
+import { present } from "../../text/present.ts";
 import { commandArguments, FirstLine, processInCell } from "../commands/command-cell.ts";
 import type { CellProcess } from "../commands/command-pipes.ts";
 import { UsageSampler } from "../kernel/control-group.ts";
@@ -116,7 +117,9 @@ async function ended(
       return { kind: "lost", reason: "the Engine was stopped and ended the worker" };
     if (output === "broken") return { kind: "lost", reason: OUTPUT_BROKE };
     if (!attachment.hasBegun() && !killed()) return { kind: "lost", reason: "the cell ended before its worker began" };
-    return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage(), ...(sent === null ? {} : { sent }) };
+    const bySignal = attachment.endedBySignal(code);
+    const further = present({ bySignal, sent: sent ?? undefined });
+    return { kind: "exited", code, outOfMemory: State.OOMKilled, usage: usage(), ...further };
   } catch (error) {
     return { kind: "lost", reason: engineMessage(error) };
   } finally {

@@ -6,7 +6,7 @@ import { sha256 } from "../../platform/sha256.ts";
 import { formatOwner, type Owner, sealOf } from "../../state/owner.ts";
 import { present } from "../../text/present.ts";
 import { collectSockets, heldBytes } from "../disk/unnamed-files.ts";
-import { gateCommand } from "../gate/report.ts";
+import { gateCommand, gateEnvironment } from "../gate/report.ts";
 import { type ControlGroup, findControlGroup, socketBytes, type UsageMeasure } from "../kernel/control-group.ts";
 import { type FirstProcess, findFirstProcess } from "../kernel/first-process.ts";
 import type { NameFiles } from "../network/name-files.ts";
@@ -112,7 +112,7 @@ export function containerConfig(
     User: `${first.uid}:${first.gid}`,
     // The gate enters the worker's directory: the Engine would create a missing one, as root, in a granted directory.
     WorkingDir: "/",
-    Env: Object.entries(plan.env).map(([key, value]) => `${key}=${value}`),
+    Env: Object.entries(gateEnvironment(plan)).map(([key, value]) => `${key}=${value}`),
     Entrypoint: gateCommand(plan),
     Cmd: [],
     // An image's health check would run its own commands in the cell, beside the worker's.

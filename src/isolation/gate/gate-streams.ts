@@ -5,6 +5,7 @@ import type { Readable, Writable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { nullFor } from "../../platform/errno.ts";
 import { onAbort } from "../../platform/within.ts";
+import { GATE_PATH } from "../plan/plan.ts";
 import { EngineTrouble, type StartRequest } from "../port/driver.ts";
 import { BEGUN, END_OF_REPORT, MAX_REPORT_BYTES } from "./report.ts";
 
@@ -29,6 +30,7 @@ export class GateStreams {
   readonly #onOutput: StartRequest["onOutput"];
   readonly #gate = new GateOutput();
   readonly #beginning = new Beginning();
+  readonly #lastWords = new LastWords();
   #released = false;
   #closed = false;
 
@@ -46,10 +48,15 @@ export class GateStreams {
     return this.#beginning.isOver;
   }
 
+  /** Whether a signal ended the worker, whose exit code is `code`; absent if its init did not say it. When the streams have ended. */
+  endedBySignal(code: number): boolean | undefined {
+    return this.#lastWords.endedBySignal(code);
+  }
+
   add(stream: "stdout" | "stderr", chunk: Buffer): void {
     if (this.#closed) return;
     if (!this.#released) this.#gate.add(stream, chunk);
-    else this.#pass(stream, stream === "stdout" ? this.#beginning.add(chunk) : chunk);
+    else this.#pass(stream, stream === "stdout" ? this.#lastWords.add(this.#beginning.add(chunk)) : chunk);
   }
 
   #pass(stream: "stdout" | "stderr", printed: Buffer): void {
@@ -68,7 +75,66 @@ export class GateStreams {
   /** The streams have ended. */
   end(): void {
     this.#gate.end();
+    if (!this.#closed) this.#pass("stdout", this.#lastWords.end());
   }
+}
+
+const FIRST_WORDS = Buffer.from(`[INFO  tini (1)] Spawned child process '${GATE_PATH}' with pid '`);
+const LAST_WORDS =
+  /^[^\n]*\d'\n\[INFO {2}tini \(1\)\] Main child exited (?:normally \(with status '(\d+)'\)|with signal \(with signal '[^\n]*'\))\n$/;
+const MAX_LAST_WORDS = 1024;
+const [BRACKET = 0] = FIRST_WORDS;
+
+/**
+ * Takes what the init process prints when it ends out of the output: two lines in one write, after everything that the worker has printed; only
+ * what that has left in the background may print once more (docs/facts.md, fact: last-words-of-init). What only begins like it is the worker's.
+ */
+export class LastWords {
+  #held = Buffer.alloc(0);
+  /** `code`: null after a signal. */
+  #said: { readonly code: number | null } | null = null;
+
+  /** The output without it, as far as that is known now. */
+  add(chunk: Buffer): Buffer {
+    if (this.#held.length === 0 && !chunk.includes(BRACKET)) return chunk;
+    let rest = Buffer.concat([this.#held, chunk]);
+    const passed: Buffer[] = [];
+    for (;;) {
+      const at = beginningIn(rest);
+      passed.push(rest.subarray(0, at));
+      rest = rest.subarray(at);
+      const end = rest.indexOf("\n", rest.indexOf("\n") + 1) + 1;
+      if (rest.length < FIRST_WORDS.length || (end === 0 && rest.length <= MAX_LAST_WORDS)) break;
+      const words = LAST_WORDS.exec(rest.toString("latin1", 0, Math.min(end, MAX_LAST_WORDS)));
+      if (words !== null) this.#said = { code: words[1] === undefined ? null : Number(words[1]) };
+      else passed.push(rest.subarray(0, 1));
+      rest = rest.subarray(words === null ? 1 : end);
+    }
+    this.#held = rest;
+    return Buffer.concat(passed);
+  }
+
+  /** What was held back. */
+  end(): Buffer {
+    const rest = this.#held;
+    this.#held = Buffer.alloc(0);
+    return rest;
+  }
+
+  endedBySignal(code: number): boolean | undefined {
+    if (this.#said === null || (this.#said.code !== null && this.#said.code !== code)) return undefined;
+    return this.#said.code === null;
+  }
+}
+
+/** Where the words begin, or a first part of them that the end cuts. */
+function beginningIn(all: Buffer): number {
+  const whole = all.indexOf(FIRST_WORDS);
+  if (whole >= 0) return whole;
+  let at = all.indexOf(BRACKET, Math.max(0, all.length - FIRST_WORDS.length));
+  while (at >= 0 && !FIRST_WORDS.subarray(0, all.length - at).equals(all.subarray(at)))
+    at = all.indexOf(BRACKET, at + 1);
+  return at < 0 ? all.length : at;
 }
 
 /** Takes the gate's last line, which it prints when it becomes the worker, from the beginning of the output. */

@@ -51,5 +51,6 @@ echo '@BEGUN@'
 # Where another program starts the worker's, that one is named by its path.
 if [ "$2" = "$3" ]; then shift 3; set -- "$corral_gate_command" "$@"; else shift 2; fi
 unset corral_gate_command PWD OLDPWD SHLVL
+case $TINI_VERBOSITY in @TELLING@) unset TINI_VERBOSITY ;; esac
 trap 'echo "corral: $1 could not be started: its interpreter or its dynamic loader is not in the image" >&2' EXIT
 exec "$@"

@@ -7,6 +7,8 @@ import { GATE_PATH, type Plan, SECRETS_PATH } from "../plan/plan.ts";
 export const GO = "go\n";
 /** What the gate prints when it was opened. Whatever is printed after it is the worker's. */
 export const BEGUN = "== begun\n";
+/** Asks the init process to say how the worker ended. It means 2, and no worker would write it like this. */
+const TELLING = "02";
 /** Exit codes of a gate that did not run the worker's command. */
 const GATE_SHUT = 125;
 
@@ -47,6 +49,7 @@ const SCRIPT = filledIn(textBeside(import.meta.url, "gate.sh"), {
   GATE_SHUT,
   FILL_SECRETS,
   BEGUN: BEGUN.trim(),
+  TELLING,
 });
 
 /** The names of secrets whose values the gate takes. With a keeper, a command takes them: it is another user than the keeper. */
@@ -65,6 +68,16 @@ export function gateCommand(plan: Plan): string[] {
   const directory = isSession ? "/" : plan.workingDir;
   const secrets = gateSecrets(plan).join(" ");
   return [GATE_PATH, "sh", "-c", SCRIPT, GATE_PATH, paths, directory, secrets, programOf(plan), ...plan.command];
+}
+
+/**
+ * The environment of a container's first process. The Engine's init, `tini`, ends with 128+n if a signal has ended the worker, as if that
+ * had ended so itself; with this variable it prints which, as its last words (docs/facts.md, fact: last-words-of-init). The gate takes it away from the
+ * worker, so where commands of a session would have it, it is not there.
+ */
+export function gateEnvironment({ env, keeper, serves, startsCommands }: Plan): Readonly<Record<string, string>> {
+  const hasInit = serves !== true && startsCommands !== true && keeper === undefined;
+  return hasInit && env.TINI_VERBOSITY === undefined ? { ...env, TINI_VERBOSITY: TELLING } : env;
 }
 
 /** What a cell reports of itself before its worker runs. Corral's own binary writes it; no code of the image has run yet. */

@@ -42,6 +42,8 @@ export type CellExit =
   | {
       readonly kind: "exited";
       readonly code: number;
+      /** Whether a signal ended the worker, or it ended with that code itself; absent: that is not known. */
+      readonly bySignal?: boolean;
       readonly outOfMemory: boolean;
       readonly usage: CellUsage;
       /** A signal that ends programs, which not Corral but another client of the engine sent it while it ran, e.g. `docker stop`. */

@@ -102,14 +102,14 @@ const SIGNALS = new Map(
  */
 export function endingOf(exit: CellExit, stopped: StopReason | null): Ending {
   if (exit.kind === "lost") return { status: "lost", exitCode: null, signal: null };
-  const signal = exit.code > 128 ? (SIGNALS.get(exit.code - 128) ?? null) : null;
+  const signal = exit.code > 128 && exit.bySignal !== false ? (SIGNALS.get(exit.code - 128) ?? null) : null;
   const exitCode = signal === null ? exit.code : null;
   if (stopped !== null) return { status: stopped, exitCode, signal };
   // A program that handles the signal may end with any code, also 0: it did not finish its work.
   if (exit.sent !== undefined) return { status: "signaled", exitCode, signal: signal ?? exit.sent };
   if (signal === "SIGKILL" && exit.outOfMemory) return { status: "oom_killed", exitCode, signal };
-  // A program that ends with this code by itself looks the same: both are told.
-  if (signal !== null) return { status: "signaled", exitCode: exit.code, signal };
+  // If its init did not say it, a program that ends with this code by itself looks the same: both are told.
+  if (signal !== null) return { status: "signaled", exitCode: exit.bySignal === true ? null : exit.code, signal };
   return { status: exitCode === 0 ? "succeeded" : "failed", exitCode, signal };
 }
 

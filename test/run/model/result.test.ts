@@ -22,6 +22,14 @@ describe("endingOf", () => {
     expect(endingOf(exited(code), null)).toEqual(ending);
   });
 
+  it("tells a signal from a program that ends with the same code, if its init has said which", () => {
+    const of = (code: number, bySignal: boolean): CellExit => ({ ...exited(code), bySignal }) as CellExit;
+    expect(endingOf(of(137, true), null)).toEqual({ status: "signaled", exitCode: null, signal: "SIGKILL" });
+    expect(endingOf(of(137, false), null)).toEqual({ status: "failed", exitCode: 137, signal: null });
+    const timedOut = { status: "timed_out", exitCode: 143, signal: null };
+    expect(endingOf(of(143, false), "timed_out")).toEqual(timedOut);
+  });
+
   it("blames memory only on a worker that was itself killed", () => {
     expect(endingOf(exited(137, true), null).status).toBe("oom_killed");
     expect(endingOf(exited(137, false), null)).toEqual({ status: "signaled", exitCode: 137, signal: "SIGKILL" });

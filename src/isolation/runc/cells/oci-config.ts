@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { present } from "../../../text/present.ts";
-import { gateCommand } from "../../gate/report.ts";
+import { gateCommand, gateEnvironment } from "../../gate/report.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
 import { plannedSeccomp } from "../../seccomp/planned-profile.ts";
 import { cgroupPlace, type RuncOptions } from "../model/layout.ts";
@@ -45,7 +45,7 @@ export function ociConfig({ plan, mounts, id, root, options, filters, ownCgroupN
     process: ociProcess(plan, options.apparmor, {
       user: first,
       args: hasInit(plan) ? [INIT_PATH, "--", ...gate] : gate,
-      env: plan.env,
+      env: gateEnvironment(plan),
       terminal: false,
     }),
     // It is mounted read-only and without devices before runc starts: to make it read-only, runc would allow devices again.

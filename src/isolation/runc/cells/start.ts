@@ -6,6 +6,7 @@ import { hasCode } from "../../../platform/errno.ts";
 import { within } from "../../../platform/within.ts";
 import type { NetworkPlace } from "../../../sandbox/network/rule.ts";
 import type { Violation } from "../../../sandbox/violation.ts";
+import { present } from "../../../text/present.ts";
 import { collectSockets, heldBytes } from "../../disk/unnamed-files.ts";
 import { reportWithin } from "../../gate/gate-streams.ts";
 import { gateSecrets, parseGateReport, secretLines } from "../../gate/report.ts";
@@ -355,7 +356,8 @@ async function ended(
     if (!process.streams.hasBegun && !killed())
       return { kind: "lost", reason: "the cell ended before its worker began" };
     if (oomKills === null) return { kind: "lost", reason: "the cell's control group was removed while it ran" };
-    return { kind: "exited", code: end.code, outOfMemory: oomKills > 0, usage: sampler.last() };
+    const further = present({ bySignal: process.streams.endedBySignal(end.code) });
+    return { kind: "exited", code: end.code, outOfMemory: oomKills > 0, usage: sampler.last(), ...further };
   } catch (error) {
     return { kind: "lost", reason: (error as Error).message };
   } finally {
