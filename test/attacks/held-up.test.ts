@@ -149,7 +149,9 @@ async function* arriving(bytes: Buffer): AsyncGenerator<Buffer> {
 }
 
 describe("a body that takes long to look at", () => {
-  const routes = routesOf({} as Served, {}, "0").filter(({ body }) => body !== undefined);
+  const routes = routesOf({ over: new AbortController().signal } as Served, {}, "0").filter(
+    ({ body }) => body !== undefined,
+  );
   const router = new Router(routes);
   const fieldsOf: Readonly<Record<string, string>> = {
     "/v1/runs": '"worker":"a","arguments"',

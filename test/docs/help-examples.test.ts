@@ -10,6 +10,7 @@ const ROOT = join(import.meta.dirname, "../..");
 const ELSEWHERE: readonly (readonly [RegExp, why: string])[] = [
   [/^corral images (build|pull|rm)/, "builds and registries: test/images/"],
   [/^claude |corral mcp /, "a server does not end: test/mcp/"],
+  [/^corral ci run /, "needs a repository: test/cli/ci.test.ts"],
   [/^corral run test --attach-tree/, "needs a repository: test/examples/ci.test.ts"],
   [/^corral (transcripts|grants) /, "needs an agent that runs: test/cli/agent.test.ts, test/cli/grants.test.ts"],
   [/^corral approvals /, "needs a question that waits: test/cli/approvals.test.ts"],

@@ -1,0 +1,93 @@
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { cliProject } from "./cli-project.ts";
+
+const JOB = `test -e dep.txt
+mkdir -p reports dist kept
+if [ -e kept/tree ]; then cat kept/tree; else echo made by the base > kept/tree; fi
+echo '<testsuite/>' > reports/a.xml
+sh ./build.sh`;
+
+const CI = (run: string) =>
+  JSON.stringify({
+    version: 1,
+    jobs: {
+      first: { image: "corral/base", run: "echo first" },
+      test: {
+        image: "corral/base",
+        needs: ["first"],
+        run,
+        matrix: { part: ["a", "b"] },
+        reports: { junit: "reports/*.xml" },
+        artifacts: ["dist/**"],
+        cache: [{ path: "kept", key: ["dep.txt"] }],
+      },
+      after: { image: "corral/base", needs: ["test"], run: "echo after" },
+    },
+  });
+
+const HOSTILE = `echo '::error::forged'
+ln -s /etc/passwd dist/link
+echo good > dist/file
+echo poison > kept/tree
+{ echo > /dev/tcp/127.0.0.1/1; } 2> /dev/null && echo 'a network'
+env | grep -iE 'token|secret|SSH_' && echo 'a secret'
+ls /var/run/docker.sock 2> /dev/null && echo 'a socket'
+exit 7`;
+
+it("corral ci runs the base's jobs on the head, whatever the head says of them, and keeps for others what the base made alone", async () => {
+  await using project = await cliProject({
+    yaml: null,
+    workers: {},
+    files: { "ci.yaml": CI(JOB), "dep.txt": "1\n", "build.sh": "echo built > dist/file\n" },
+  });
+  const git = (...args: string[]) =>
+    execFileSync("git", ["-c", "user.name=a", "-c", "user.email=a@localhost", ...args], { cwd: project.dir });
+  git("init", "-q", "-b", "main");
+  git("add", ".");
+  git("commit", "-qm", "base");
+
+  const good = await project.corral(["ci", "run", "--base", "main", "--head", "main"]);
+  expect(good, good.stderr).toMatchObject({ status: 0 });
+  expect(good.stderr).toContain("4 steps, all succeeded");
+  const results = join(project.dir, "ci-results");
+  const parts = (await readdir(results)).filter((name) => name.startsWith("test"));
+  expect(parts).toHaveLength(2);
+  for (const part of parts) {
+    expect(await readFile(join(results, part, "artifacts/dist/file"), "utf8")).toBe("built\n");
+    expect(await readFile(join(results, part, "reports/reports/a.xml"), "utf8")).toBe("<testsuite/>\n");
+  }
+  await rm(results, { recursive: true });
+
+  git("checkout", "-qb", "pull");
+  await writeFile(join(project.dir, "ci.yaml"), CI("true"));
+  await writeFile(join(project.dir, "build.sh"), HOSTILE);
+  await symlink("/etc/passwd", join(project.dir, "link"));
+  await writeFile(join(project.dir, ".gitattributes"), "* filter=evil export-subst\n");
+  git("add", ".");
+  git("commit", "-qm", "head");
+  git("config", "filter.evil.smudge", `touch ${project.dir}/smudged`);
+  git("checkout", "-q", "main");
+
+  const bad = await project.corral(["ci", "run", "--base", "main", "--head", "pull", "--matrix", "part=a", "--json"]);
+  expect(bad, bad.stderr).toMatchObject({ status: 1 });
+  expect(bad.stderr).toContain("the head changes ci.yaml");
+  const { steps } = JSON.parse(bad.stdout);
+  expect(steps.map(({ status }: { status: string }) => status)).toEqual(["succeeded", "failed", "skipped"]);
+  expect(steps[1].result).toMatchObject({ exitCode: 7 });
+  const printed = JSON.stringify(steps[1].result);
+  expect(printed).toContain("made by the base");
+  for (const got of ["a network", "a secret", "a socket"]) expect(printed).not.toContain(got);
+  expect(existsSync(join(project.dir, "smudged"))).toBe(false);
+  const [part = ""] = (await readdir(results)).filter((name) => name.startsWith("test"));
+  const artifacts = join(results, part, "artifacts");
+  expect(existsSync(artifacts) ? await readdir(join(artifacts, "dist")) : []).not.toContain("link");
+
+  const after = await project.corral(["ci", "run", "--base", "main", "--head", "main", "--job", "test", "--json"]);
+  expect(after.status, after.stderr).toBe(0);
+  expect(after.stdout).not.toContain("poison");
+  expect(await project.cells()).toEqual([]);
+});
