@@ -33,10 +33,12 @@ import {
   type Terminal,
 } from "../terminal/terminal.ts";
 import { ImageLines, workerTextTo } from "../terminal/worker-text.ts";
+import { eventCommits } from "./event.ts";
 
 export interface CiRunOptions {
   readonly base: string;
   readonly head: string;
+  readonly event?: boolean;
   readonly job: readonly string[];
   readonly matrix: readonly string[];
   readonly out: string;
@@ -50,9 +52,10 @@ export async function ciRunVerb(options: CiRunOptions, terminal: Terminal): Prom
   const tell = (line: string): void => say(terminal, line);
   using stop = stoppable(terminal, tell);
   const images = new ImageLines();
+  const { base, head } = options.event ? await eventCommits(terminal, stop.signal) : options;
   const end = await runCi({
-    base: options.base,
-    head: options.head,
+    base,
+    head,
     cwd,
     out: resolve(cwd, options.out),
     selection: selectionIn(options),

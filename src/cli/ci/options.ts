@@ -1,3 +1,4 @@
+import { Option } from "commander";
 import type { Frame } from "../verbs/frame.ts";
 import { driver, examples, json, repeatable } from "../verbs/options.ts";
 
@@ -9,6 +10,7 @@ export function addCi({ does, group, terminal }: Frame): void {
   verb("run", "Run the jobs of the base's ci.yaml on the files of the head.")
     .option(base, "take ci.yaml from this commit", "HEAD")
     .option("--head <rev>", "take the files that are tested from this commit", "HEAD")
+    .addOption(event())
     .addOption(job)
     .addOption(repeatable("--matrix <axis=value>", "run only the parts with this value, such as node=22", "all"))
     .option("--out <dir>", "write results below this folder", "ci-results")
@@ -27,6 +29,11 @@ export function addCi({ does, group, terminal }: Frame): void {
     .action(does(async (name, options) => await (await load()).ciExplainVerb(name, options, terminal)));
 }
 
+function event(): Option {
+  const does = "take both from the event of a job of GitHub, Forgejo or GitLab, and fetch them from origin";
+  return new Option("--event", does).conflicts(["base", "head"]);
+}
+
 const RUN_HELP = `
 ci.yaml is that of the base. The head is never checked out on
 the host: each job unpacks its files in a container of its own,
@@ -43,4 +50,4 @@ Exit status:
   125  an error of the Engine: run it again
   126  refused, such as a report that may not leave
   130  cancelled
-${examples("corral ci run --head pull/7", "corral ci run --job test --matrix node=22")}`;
+${examples("corral ci run --head pull/7", "corral ci run --job test --matrix node=22", "corral ci run --event")}`;
