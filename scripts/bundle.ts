@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { type OutputOptions, type Plugin, rolldown } from "rolldown";
+import { type OutputChunk, type OutputOptions, type Plugin, rolldown } from "rolldown";
+import { minifySync } from "rolldown/utils";
 import { writeShipped } from "./shipped.ts";
 
 /**
@@ -28,13 +29,19 @@ const ALWAYS =
   /(^|\/)(commander|picocolors)\/|^src\/(cli\/(terminal\/(terminal|arguments)|verbs\/(frame|options|without-project)|declared\/given-options)|declarations\/place\/package-root|isolation\/(port\/engine|plan\/enforcement)|platform\/errno|sandbox\/(approval|driver-choice)|text\/visible)\.cjs$/;
 const VERB = /^src\/cli\/verbs\/([\w-]+)\.cjs$/;
 
+const IN_PACKAGE = /^.*node_modules\/((?:@[^/]+\/)?[^/]+)\//;
+
+function packageOf(file: string): string | undefined {
+  return IN_PACKAGE.exec(file)?.[1]?.replace(/\W+/g, "-");
+}
+
 /** The pack of a module of the command line: one for each folder and each package. */
 function packOf(file: string): string {
   if (ALWAYS.test(file)) return "program";
   const verb = VERB.exec(file)?.[1];
   if (verb !== undefined) return `verb-${verb}`;
-  const inPackage = /^.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1];
-  if (inPackage !== undefined) return inPackage.replace(/\W+/g, "-");
+  const inPackage = packageOf(file);
+  if (inPackage !== undefined) return inPackage;
   const folder = /^src\/((?:cli|run|isolation)\/[\w-]+(?=\/)|fleet\/postgres(?=\/)|[\w-]+(?=\/))/.exec(file)?.[1];
   return folder?.replace("/", "-") ?? "program";
 }
@@ -61,6 +68,7 @@ export async function bundlePrograms(root: string, further: readonly string[]): 
     ...(await bundled(root, "dist", { index: "src/index.ts", sandbox: "src/sandbox.ts", ...THREAD }, [], {
       format: "esm",
       chunkFileNames: "[name]-[hash].js",
+      codeSplitting: { groups: [{ test: IN_PACKAGE, name: (id) => packageOf(id) ?? null, debugName: "packages" }] },
     })),
   ]);
   writeShipped(root, modules);
@@ -83,9 +91,9 @@ async function bundled(
     transform: { target: "node22" },
     // The library loads at once what the command line loads when it needs it.
     checks: { ineffectiveDynamicImport: false },
-    plugins: [textsInside(), withoutUnused(), builtinsOnDemand(), listing(modules), ...plugins],
+    plugins: [textsInside(), withoutUnused(), builtinsOnDemand(), listing(modules), ...plugins, smallPackages()],
   });
-  // Most of the text of the parser of the command line is comments. Lines stay: the stack of a bug names them.
+  // Most of the text of the parser of the command line is comments. Lines of Corral's own stay: the stack of a bug names them.
   await bundle.write({ dir: join(root, dir), comments: false, charset: "ascii", ...output });
   await bundle.close();
   return modules;
@@ -159,8 +167,9 @@ function packs(): Plugin {
           .replace(/\bimport\(("node:[\w/]+")\)/g, "Promise.resolve(require($1))");
         const pack = packed.get(packOf(file)) ?? [];
         packed.set(packOf(file), pack);
+        const short = isOfPackages(module) ? withoutSpace(file, code) : code;
         pack.push(
-          `${JSON.stringify(named(file))}: function (exports, require, module, __filename, __dirname) {\n${code}}`,
+          `${JSON.stringify(named(file))}: function (exports, require, module, __filename, __dirname) {\n${short}}`,
         );
       }
       for (const [name, modules] of packed) {
@@ -169,6 +178,38 @@ function packs(): Plugin {
       }
     },
   };
+}
+
+/** Writes files that are almost only packages without spaces and with short names of variables: a tenth of what is installed. */
+function smallPackages(): Plugin {
+  return {
+    name: "small-packages",
+    generateBundle(_, written) {
+      for (const [file, chunk] of Object.entries(written))
+        if (chunk.type === "chunk" && isOfPackages(chunk)) chunk.code = withoutSpace(file, chunk.code);
+    },
+  };
+}
+
+/** A line of ours among twenty is one that starts a thread, or that passes a package on. */
+function isOfPackages({ modules }: OutputChunk): boolean {
+  let [ours, all] = [0, 0];
+  for (const [id, { renderedLength }] of Object.entries(modules)) {
+    all += renderedLength;
+    if (!id.includes("/node_modules/")) ours += renderedLength;
+  }
+  return ours * 20 < all;
+}
+
+/** Names of functions and classes stay: errors and stacks have them. */
+function withoutSpace(file: string, code: string): string {
+  const { code: short, errors } = minifySync(file, code, {
+    compress: false,
+    mangle: { keepNames: true, reserved: ["exports", "require", "module"] },
+    codegen: { removeWhitespace: true, asciiOnly: true, legalComments: "none" },
+  });
+  if (errors.length > 0) throw new Error(`${file} cannot be made shorter: ${errors.join("; ")}`);
+  return short;
 }
 
 /** As long as V8's kept forms want it (`cli/compiled-files.ts`). */

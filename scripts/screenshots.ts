@@ -18,7 +18,7 @@ import { startService, type TestService } from "../test/serve/service-client.ts"
 
 const root = join(import.meta.dirname, "..");
 /** Those of the documentation: few, so that the package stays small. */
-const IN_DOCS: readonly string[] = ["run-dark-1280", "inbox-light-1280", "fleet-light-1280", "worker-light-1280"];
+const IN_DOCS: readonly string[] = ["run-dark-1280", "worker-light-1280"];
 /** Until what is loaded is drawn. */
 const DRAWN_MS = 800;
 

@@ -186,7 +186,7 @@ export interface FleetFollower {
   readonly onEnded?: (summary: FleetSummary) => void;
 }
 
-/** What runs a fleet is told, and tells. */
+/** What the watcher of a fleet is given, and the lines that it prints. */
 export interface FleetWatch {
   /** Of what happens, in the order in which it does. */
   readonly see: (event: FleetEvent) => void;

@@ -151,7 +151,7 @@ async function preparedCi(
   steps: readonly CiStep[],
   places: { readonly run: string; readonly cache: string },
 ): Promise<PreparedCi> {
-  // An ancestor of the base is not enough: a commit in the middle of a branch that was merged has been looked at by nobody.
+  // An ancestor of the base is not enough: nobody has reviewed a commit in the middle of a merged branch.
   const isTrusted = base === head;
   const scripts = await templateFiles(CI_FOLDER);
   const fetchKeys = new Map<string, string>();
