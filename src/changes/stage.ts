@@ -11,12 +11,15 @@ import type { Violation } from "../sandbox/violation.ts";
 import { below, covers, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { SecretSearch } from "../secrets/read-secret.ts";
 import { Agreed, type ChangesOf, type Collected, collectChanges, withoutAgreed, withoutSecrets } from "./collect.ts";
-import { type Change, type Changeset, rawNameOf } from "./model/changeset.ts";
+import { differencesSince, freezeView, openFrozen, restoreView } from "./layers/layered-view.ts";
+import { type Change, type Changeset, nameText, rawNameOf } from "./model/changeset.ts";
+import type { Draft } from "./scan/scan.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
 import { type HostUser, lendings } from "./view/lending.ts";
 import {
   existsBelow,
+  type FrozenView,
   hiddenBelow,
   hiddenSizeAt,
   makeFolders,
@@ -38,6 +41,8 @@ export interface StageRequest {
   readonly makesBelow?: Pick<Sandbox, "mounts">;
   /** Whether a host path may be no mount at all. Absent: none is lent. */
   readonly isRefused?: (host: string) => boolean;
+  /** What the views of these mounts show at first. Each must be a writable mount with a view. Absent: their directories. */
+  readonly from?: readonly FrozenView[];
   readonly signal?: AbortSignal;
 }
 
@@ -58,7 +63,7 @@ export class Stage implements AsyncDisposable {
   #views: readonly View[] = [];
   readonly #replaced: View[] = [];
   #made = 0;
-  readonly #agreed = new Agreed();
+  #agreed = new Agreed();
   #commits = 0;
   #closed = false;
 
@@ -66,7 +71,7 @@ export class Stage implements AsyncDisposable {
   static async open(request: StageRequest): Promise<StagingResult> {
     const stage = new Stage(request);
     try {
-      const violations = await stage.adopt(request.sandbox);
+      const violations = [...stage.#unfit(request.from ?? []), ...(await stage.adopt(request.sandbox))];
       if (violations.length === 0) return { ok: true, stage };
       await stage[Symbol.asyncDispose]();
       return { ok: false, violations };
@@ -156,7 +161,14 @@ export class Stage implements AsyncDisposable {
       const around = missing.includes(mount)
         ? governingMount(this.#request.makesBelow ?? sandbox, mount.path)
         : undefined;
-      const view = around === undefined ? await openView(request) : await openNewFolder(request, around);
+      const frozen = this.#request.from?.find(({ path }) => path === mount.path);
+      const view =
+        frozen !== undefined
+          ? await openFrozen(frozen, request)
+          : around === undefined
+            ? await openView(request)
+            : await openNewFolder(request, around);
+      if (typeof view === "string") return view;
       if (view === null) return "it cannot be opened";
       // Where another view is mounted in this one, the cell needs a directory.
       for (const { path } of missing.filter((inner) => isBelow(mount.path, inner.path))) {
@@ -189,7 +201,84 @@ export class Stage implements AsyncDisposable {
 
   /** The directories whose size is what the run wrote. */
   get written(): readonly string[] {
-    return this.#views.filter((view) => view.mount.mode === "rw").map((view) => view.contentPath);
+    return this.#writable.flatMap((view) => view.written);
+  }
+
+  get #writable(): readonly View[] {
+    return this.#views.filter((view) => view.mount.mode === "rw" && view.made.length === 0);
+  }
+
+  /** Writable mounts, by whether they are views: only these are in a snapshot. */
+  get writable(): { readonly staged: readonly VirtualPath[]; readonly direct: readonly VirtualPath[] } {
+    const staged = this.#writable.map(({ mount }) => mount.path);
+    const all = this.sandbox.mounts.filter(({ mode }) => mode === "rw").map(({ path }) => path);
+    return { staged, direct: all.filter((path) => !staged.includes(path)) };
+  }
+
+  /**
+   * Freezes what the writable views show; the run goes on above it. Nothing may write to them meanwhile, and what holds their files open has to
+   * open them again. `layerFor`: a directory for a layer, to be made. Rejects with `CannotStage`; the views are whole then too.
+   */
+  async freeze(layerFor: () => Promise<string>): Promise<FrozenView[]> {
+    const { overlays } = this.#request;
+    const all: FrozenView[] = [];
+    for (const view of this.#writable) {
+      const { view: next, ...frozen } = await freezeView(view, await layerFor(), overlays);
+      this.#views = this.#views.map((one) => (one === view ? next : one));
+      if (frozen.frozen === null) throw new CannotStage(`${view.mount.path}: ${frozen.why}`);
+      all.push(frozen.frozen);
+    }
+    return all;
+  }
+
+  /** Shows in the writable views what was frozen, in place of what was written since. Reports which of them it cannot: these show what they showed. */
+  async restore(frozen: readonly FrozenView[]): Promise<readonly Violation[]> {
+    const unfit = this.#unfit(frozen);
+    if (unfit.length > 0) return unfit;
+    const { overlays } = this.#request;
+    const { mounts } = this.#request.sandbox;
+    const violations: Violation[] = [];
+    for (const view of this.#writable) {
+      const from = frozen.find(({ path }) => path === view.mount.path);
+      if (from === undefined) continue;
+      const request = { mounts, overlays, lentTo: view.lentTo ?? undefined };
+      const { view: next, why } = await restoreView(view, from, request);
+      this.#views = this.#views.map((one) => (one === view ? next : one));
+      if (why !== null) violations.push({ code: "MOUNT_SOURCE_REFUSED", path: view.mount.path, reason: why });
+    }
+    if (violations.length > 0) return violations;
+    // It was given for other content.
+    this.#agreed = new Agreed();
+    return [];
+  }
+
+  /** What the writable views show that was not frozen, and the other way round. */
+  async differences(frozen: readonly FrozenView[], signal?: AbortSignal): Promise<(Draft & { path: VirtualPath })[]> {
+    const found: (Draft & { path: VirtualPath })[] = [];
+    for (const view of this.#writable) {
+      const then = frozen.find(({ path }) => path === view.mount.path);
+      const drafts = then === undefined ? [] : await differencesSince(view, then, view.dir, signal);
+      for (const draft of drafts) {
+        const names = draft.names.map((name) => nameText(name) ?? "?");
+        found.push({ ...draft, path: view.pathOf(names.map(rawNameOf)) ?? view.mount.path });
+      }
+    }
+    return found;
+  }
+
+  /** What was frozen is shown whole or not at all. */
+  #unfit(frozen: readonly FrozenView[]): Violation[] {
+    return frozen.flatMap(({ path }): Violation[] => {
+      const mount = this.#request.sandbox.mounts.find((one) => one.path === path);
+      if (mount?.mode === "rw" && deliveryOf(mount) === "view") return [];
+      return [
+        {
+          code: "MOUNT_SOURCE_REFUSED",
+          path,
+          reason: "the snapshot has files of it, and no staged writing is allowed there",
+        },
+      ];
+    });
   }
 
   /** What the views leave out because it may not be read. */
@@ -234,7 +323,7 @@ export class Stage implements AsyncDisposable {
 
   /** The changes of a run that has ended: nothing may write to its views any more. Closes the views. */
   async collect(of: ChangesOf, { signal, search }: StageCollectOptions = {}): Promise<Collected | null> {
-    const found = await this.#collect(of, signal);
+    const found = await this.#collect(of, signal, null);
     await this.#closeViews();
     if (found === null) return null;
     const collected = search ? await withoutSecrets(found, search, signal) : found;
@@ -250,16 +339,11 @@ export class Stage implements AsyncDisposable {
     { signal, search }: StageCollectOptions = {},
   ): Promise<(Collected & AsyncDisposable) | null> {
     this.#commits += 1;
-    const collected = await this.#collect(of, signal);
-    if (collected === null) return null;
     const dir = join(this.#request.dir, `commit-${this.#commits}`);
     const remove = (): Promise<void> => removeTree(dir);
     try {
-      const changeset = await snapshotOf(collected.changeset, dir, signal);
-      const taken = new Map(changeset.changes.map((change) => [change.index, change]));
-      const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
-      const [toAsk, leftToCallers] = [asTaken(collected.toAsk), asTaken(collected.leftToCallers)];
-      const copied = { changeset, toAsk, leftToCallers };
+      const copied = await this.#collect(of, signal, dir);
+      if (copied === null) return null;
       const clean = search ? await withoutSecrets(copied, search, signal) : copied;
       const open = await withoutAgreed(clean, this.#agreed, signal);
       return { ...open, [Symbol.asyncDispose]: remove };
@@ -286,9 +370,24 @@ export class Stage implements AsyncDisposable {
     if (this.#made > 0) await removeTree(this.#request.dir);
   }
 
-  #collect(of: ChangesOf, signal: AbortSignal | undefined): Promise<Collected | null> {
+  /** `copyTo`: a directory to make, with copies of what was changed; null: what was written itself, if it is in one place. */
+  async #collect(of: ChangesOf, signal: AbortSignal | undefined, copyTo: string | null): Promise<Collected | null> {
     const ofPolicy = asksForHostExecuted(this.#request.sandbox) ? of : { ...of, hostExecuted: "allow" as const };
-    return collectChanges(this.#views, this.#agreed, this.#request.maxBytes, ofPolicy, signal);
+    const gathered: AsyncDisposable[] = [];
+    try {
+      const views: View[] = [];
+      for (const view of this.#views) {
+        const whole = await view.gathered?.();
+        if (whole !== undefined) gathered.push(whole);
+        views.push(whole === undefined ? view : { ...view, ...whole });
+      }
+      const collected = await collectChanges(views, this.#agreed, this.#request.maxBytes, ofPolicy, signal);
+      const isInLayers = this.#views.some(({ layers }) => layers.length > 0);
+      const dir = copyTo ?? (isInLayers ? join(this.#request.dir, "collected") : null);
+      return collected === null || dir === null ? collected : await copiedTo(dir, collected, signal);
+    } finally {
+      for (const one of gathered) await one[Symbol.asyncDispose]();
+    }
   }
 
   #viewAt(path: VirtualPath): View | undefined {
@@ -301,6 +400,14 @@ export class Stage implements AsyncDisposable {
     this.#closed = true;
     for (const view of [...this.#views, ...this.#replaced]) await view.close();
   }
+}
+
+/** The same changes with copies of their content. */
+async function copiedTo(dir: string, collected: Collected, signal: AbortSignal | undefined): Promise<Collected> {
+  const changeset = await snapshotOf(collected.changeset, dir, signal);
+  const taken = new Map(changeset.changes.map((change) => [change.index, change]));
+  const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
+  return { changeset, toAsk: asTaken(collected.toAsk), leftToCallers: asTaken(collected.leftToCallers) };
 }
 
 function seenThrough(mount: Mount, views: readonly View[]): Mount {

@@ -2,6 +2,7 @@ import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Pins } from "../isolation/sources/pin.ts";
 import { bugText } from "../platform/errno.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { present } from "../text/present.ts";
 import { Calls } from "./calls/calls.ts";
 import { openRunNetwork } from "./cell/run-network.ts";
 import { openStage, refusedMounts } from "./changes/lent-attachments.ts";
@@ -16,6 +17,7 @@ import { type DescribedViolation, describeAll } from "./model/result.ts";
 import { keptRun } from "./recorded-run.ts";
 import { perform, servicesBeside } from "./run.ts";
 import { Session } from "./session/session.ts";
+import { beyondSnapshot, forgetSnapshots, openedSnapshot } from "./session/session-snapshots.ts";
 
 export interface SessionRequest {
   readonly worker: WorkerDefinition;
@@ -23,6 +25,12 @@ export interface SessionRequest {
   readonly policy?: string;
   /** Takes something away from the worker's own sandbox; absent or null: nothing. Nothing is granted beyond that. */
   readonly narrow?: (sandbox: Sandbox) => Narrow | null;
+  /** A snapshot to go on from: its id or name, or the session whose last one it is. Its policy, if none is chosen. */
+  readonly from?: string;
+  /** What the session is called. */
+  readonly name?: string;
+  /** What it wrote is kept as its last snapshot if it is not ended by {@link OpenedSession.finish}. */
+  readonly keepsLast?: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -51,27 +59,35 @@ const NO_ATTACHMENTS: Pins = { sources: new Map(), [Symbol.asyncDispose]: async 
  * command does not run. Each write that needs consent is asked about by itself.
  */
 export async function openSession(
-  { worker, policy, narrow: narrowing, signal }: SessionRequest,
+  { worker, policy: chosen, narrow: narrowing, from, name, keepsLast = false, signal }: SessionRequest,
   environment: RunEnvironment,
 ): Promise<OpenedSession> {
-  const project = await rootSandbox(environment, policy ?? null, worker);
+  const run = newRunId();
+  const { snapshots: store, ownerDir } = environment;
+  const origin = from === undefined ? null : await openedSnapshot(store, from, worker, { ownerDir, run });
+  await using opening = new Disposables();
+  let gone: string | null = null;
+  opening.use({ [Symbol.asyncDispose]: () => forgetSnapshots(store, { ownerDir, run, gone }) });
+  const policy = chosen ?? origin?.record.policy ?? null;
+  const project = await rootSandbox(environment, policy, worker);
   const whole = await permissionOf(worker, project, null, environment);
   if (!whole.ok) return { ok: false, violations: describeAll(whole.violations) };
   const narrow = narrowing?.(whole.sandbox) ?? null;
   const derivation = narrow === null ? whole : await permissionOf(worker, project, narrow, environment);
   if (!derivation.ok) return { ok: false, violations: describeAll(derivation.violations) };
   const { sandbox } = derivation;
-  const refused = refusedMounts(sandbox, environment);
+  const refused = [
+    ...refusedMounts(sandbox, environment),
+    ...(origin === null ? [] : await beyondSnapshot(origin.record, worker, environment)),
+  ];
   if (refused.length > 0) return { ok: false, violations: describeAll(refused) };
-  const run = newRunId();
-  await using opening = new Disposables();
   const begun = { run, kind: "session", worker: worker.name, attachments: [] } as const;
   const { env, stopped, closed } = keptRun(begun, environment);
   // Only if it is not opened: what is closed first counts.
   opening.use({ [Symbol.dispose]: () => closed({ status: "cancelled", changeset: null, network: null }) });
   const asked = { run, worker, callerSandbox: project, signal };
   const job = { ...rootJob(asked, env.project.delegation), narrow };
-  const staging = await openStage(job, sandbox, env);
+  const staging = await openStage(job, sandbox, env, origin?.views);
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
   const stage = opening.use(staging.stage);
   const grantee = new Grantee(job, stage);
@@ -97,6 +113,7 @@ export async function openSession(
     env,
     call: (request, hangUp) => calls.call(request, hangUp),
     standalone: true,
+    ...present({ snapshots: store && { store, session: name ?? null, policy, sandbox } }),
   });
   const parts = opening.move();
   let isOver = false;
@@ -108,6 +125,7 @@ export async function openSession(
       try {
         await calls.end();
       } finally {
+        if (unfit !== null && keepsLast) await session.snapshots?.takeLast().catch(reportTo(env, job));
         await session[Symbol.asyncDispose]();
       }
       settled = await settleEnded(job, stage, env, unfit);
@@ -130,5 +148,10 @@ export async function openSession(
     await end("the session was not ended in order");
     env.masking.release(job.root);
   };
-  return { ok: true, run: job.run, session, finish: () => end(null), [Symbol.asyncDispose]: close };
+  const finish = async (): Promise<SettledChanges | null> => {
+    // What it went on from is in what was applied, or waits as a change.
+    gone = origin?.record.isLast ? origin.record.id : null;
+    return await end(null);
+  };
+  return { ok: true, run: job.run, session, finish, [Symbol.asyncDispose]: close };
 }

@@ -37,6 +37,8 @@ export function statePaths(stateDir: string) {
     environments: join(stateDir, "environments"),
     /** Copies of directories of other machines, by the digest of their manifests. */
     mirrors: join(stateDir, "mirrors"),
+    /** What sessions showed at some moment, by project. */
+    snapshots: join(stateDir, "snapshots"),
     /** Questions and how they were decided, by project. */
     inbox: join(stateDir, "inbox"),
     /** Tokens, events and fleets of `corral serve`. */
@@ -68,6 +70,8 @@ export function projectPaths(stateDir: string, projectDir: string) {
     transcripts: join(stateDir, "transcripts", name),
     runs: join(stateDir, "runs", name),
     inbox: join(stateDir, "inbox", name),
+    /** Of its sessions. */
+    snapshots: join(stateDir, "snapshots", name),
     /** Mirrors of its repositories. */
     git: join(stateDir, "git", name),
     trail: {

@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { Descriptor, detachMount, isRoot, pinned } from "../../files/host/descriptor.ts";
-import { runSystemProgram } from "../../files/host/system-program.ts";
+import { Descriptor, pinned } from "../../files/host/descriptor.ts";
 import type { HiddenEntry } from "../../files/model/files.ts";
 import { checkRead } from "../../sandbox/access.ts";
 import { comesBack } from "../../sandbox/expand.ts";
@@ -11,41 +10,7 @@ import { below, covers, joinVirtual, type VirtualPath } from "../../sandbox/virt
 import { type Change, factsOf, pathBelow, type RawName, rawBytes, rawNameOf, rawStat } from "../model/changeset.ts";
 import { type BaseNode, type BaseTree, copyTree, likeFolder, makeMountPoint, readBaseTree } from "./base-tree.ts";
 import type { HostUser } from "./lending.ts";
-
-export interface Overlay {
-  /** The directory together with what was written over it. */
-  readonly merged: string;
-  /** Only what was written: whole files, and 0:0 devices for deletions (docs/facts.md, fact: overlay-volume). */
-  readonly upper: string;
-  unmount(): Promise<void>;
-}
-
-/** These kernel features are off: with them, only the kernel could read some changes. */
-const OPTIONS = "nosuid,nodev,redirect_dir=off,metacopy=off,index=off";
-
-/**
- * Lays a writable layer over a directory that is held open, in `dir`. Null if that is not possible: Corral is
- * not root, the file system does not support it, or the directory is already two overlays deep.
- */
-async function mountOverlay(lower: Descriptor, dir: string): Promise<Overlay | null> {
-  // Only root can make a mount that the Engine also sees.
-  if (!isRoot()) return null;
-  const [upper, work, merged] = [join(dir, "upper"), join(dir, "work"), join(dir, "merged")];
-  await Promise.all([upper, work, merged].map((path) => mkdir(path, { mode: 0o700 })));
-  using base = lower.reopen(fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
-  using above = Descriptor.name(upper, true).reopenFolder();
-  using aside = Descriptor.name(work, true).reopenFolder();
-  using place = Descriptor.name(merged, true).reopenFolder();
-  likeFolder(above, lower);
-  // By descriptor: a path in the options could contain a colon or a comma, and may have been replaced.
-  const layers = "lowerdir=/proc/self/fd/3,upperdir=/proc/self/fd/4,workdir=/proc/self/fd/5";
-  const mounted = await runSystemProgram(
-    "mount",
-    ["-i", "-n", "-t", "overlay", "corral", "-o", `${OPTIONS},${layers}`, "/proc/self/fd/6"],
-    [base.fd, above.fd, aside.fd, place.fd],
-  );
-  return mounted ? { merged, upper, unmount: () => detachMount(merged) } : null;
-}
+import { mountOverlay, type Overlay, overlayPlaces } from "./overlay.ts";
 
 /** How a view is made. A `copy` works everywhere and takes as much space as the directory; an overlay takes almost none. */
 export type ViewKind = "overlay" | "copy";
@@ -80,9 +45,39 @@ export interface View {
   readonly closed: readonly VirtualPath[];
   /** True if all of it belongs to the user of the cell, and not to the owner of the directory. */
   readonly lent: boolean;
-  /** Removes the view. What was written stays in {@link contentPath}. */
-  close(): Promise<void>;
+  /** That user. Null if it is not lent. */
+  readonly lentTo: HostUser | null;
+  /** The directory of Corral's own that has only this view. */
+  readonly dir: string;
+  /** Frozen directories that it shows below its own, the lowest first. */
+  readonly layers: readonly string[];
+  /** The directories whose size is what the run wrote. */
+  readonly written: readonly string[];
+  /** The run's own versions of all layers together, until it is disposed of. Absent: {@link content} has them all. */
+  gathered?(): Promise<GatheredContent>;
+  /**
+   * Removes the view. What was written stays in {@link contentPath}, if there are no {@link layers}. False: a program still
+   * uses it, and may write.
+   */
+  close(): Promise<boolean>;
 }
+
+/** What a view showed at one moment. Its layers are never written again, and any number of views may lie above them. */
+export interface FrozenView {
+  readonly path: VirtualPath;
+  /** The directory or the file that the view is of, and the `device:inode` of the directory. */
+  readonly host: string;
+  readonly identity: string;
+  readonly kind: ViewKind;
+  readonly lentTo: HostUser | null;
+  /** Absolute, the lowest first. Those of a `copy` show all of it, those of an overlay lie above {@link host}. */
+  readonly layers: readonly string[];
+  /** What {@link host} had when the first of these views was made: changes are found and judged by it. */
+  readonly base: BaseTree;
+}
+
+/** Of a view with layers. */
+export interface GatheredContent extends Pick<View, "content" | "contentPath">, AsyncDisposable {}
 
 export interface ViewRequest {
   readonly mount: Mount;
@@ -106,14 +101,15 @@ export async function openView({ mount, mounts, dir, overlays, lentTo, signal }:
   if (single) found[Symbol.dispose]();
   if (target === null) return null;
   const only = single ? rawNameOf(basename(mount.host)) : null;
-  const closed = mounts.map(({ path }) => path).filter((path) => path !== mount.path && covers(mount.path, path));
-  const pathOf = (names: readonly RawName[]): VirtualPath | null => pathBelow(mount.path, single ? [] : names);
+  const closed = closedIn(mount, mounts);
+  const pathOf = pathsOf(mount, single);
   const held = [target];
   let overlay: Overlay | null = null;
-  const close = async (): Promise<void> => {
+  const close = async (): Promise<boolean> => {
     for (const descriptor of held.splice(0)) descriptor[Symbol.dispose]();
-    await overlay?.unmount();
+    const mounted = overlay;
     overlay = null;
+    return (await mounted?.unmount()) ?? true;
   };
   const opened = (path: string): Descriptor => {
     const descriptor = Descriptor.name(path, true).reopenFolder();
@@ -137,7 +133,7 @@ export async function openView({ mount, mounts, dir, overlays, lentTo, signal }:
     };
     const asCopy = constrained || single || !overlays || lentTo !== undefined;
     const needsBase = comesBack(mount) || asCopy;
-    overlay = asCopy ? null : await mountOverlay(target, dir);
+    overlay = asCopy ? null : await mountOverlay([target], overlayPlaces(dir));
     const base = needsBase || overlay === null ? await readBaseTree(target, rules) : new Map();
     const dirs =
       overlay === null
@@ -158,13 +154,31 @@ export async function openView({ mount, mounts, dir, overlays, lentTo, signal }:
       pathOf,
       single,
       closed,
-      lent: lentTo !== undefined,
+      ...ownedBy(lentTo ?? null),
+      ...newIn(dir, dirs.content),
       close,
     };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+/** The paths of other mounts inside of one. */
+export function closedIn(mount: Mount, mounts: readonly Mount[]): VirtualPath[] {
+  return mounts.map(({ path }) => path).filter((path) => path !== mount.path && covers(mount.path, path));
+}
+
+export function pathsOf({ path }: Mount, single: boolean): View["pathOf"] {
+  return (names) => pathBelow(path, single ? [] : names);
+}
+
+export function ownedBy(lentTo: HostUser | null): Pick<View, "lent" | "lentTo"> {
+  return { lent: lentTo !== null, lentTo };
+}
+
+function newIn(dir: string, content: string): Pick<View, "dir" | "layers" | "written"> {
+  return { dir, layers: [], written: [content] };
 }
 
 async function copied(
@@ -277,8 +291,9 @@ export async function openNewFolder({ mount, mounts, dir, lentTo }: ViewRequest,
   if (reached === null) return null;
   const { folder: target, missing: made } = reached;
   const held = [target];
-  const close = async (): Promise<void> => {
+  const close = async (): Promise<boolean> => {
     for (const descriptor of held.splice(0)) descriptor[Symbol.dispose]();
+    return true;
   };
   const opened = (path: string): Descriptor => {
     const descriptor = Descriptor.name(path, true).reopenFolder();
@@ -310,11 +325,12 @@ export async function openNewFolder({ mount, mounts, dir, lentTo }: ViewRequest,
       at,
       made,
       single: false,
-      lent: lentTo !== undefined,
+      ...ownedBy(lentTo ?? null),
+      ...newIn(dir, path),
       pathOf(parts) {
         return pathBelow(at, parts);
       },
-      closed: mounts.map((one) => one.path).filter((inner) => inner !== mount.path && covers(mount.path, inner)),
+      closed: closedIn(mount, mounts),
       close,
     };
   } catch (error) {

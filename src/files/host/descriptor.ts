@@ -197,9 +197,11 @@ export async function detachMountsBelow(dir: string): Promise<void> {
   for (const path of below.toReversed()) await detachMount(path);
 }
 
-/** Unmounts one mount. One that is still in use is detached: it disappears now and ends when its last user closes it. */
-export async function detachMount(path: string): Promise<void> {
-  if (!(await runSystemProgram("umount", ["-i", path]))) await runSystemProgram("umount", ["-i", "-l", path]);
+/** Unmounts one mount. One that is still in use is detached: it disappears now, and ends when its last user closes it; false then. */
+export async function detachMount(path: string): Promise<boolean> {
+  if (await runSystemProgram("umount", ["-i", path])) return true;
+  await runSystemProgram("umount", ["-i", "-l", path]);
+  return false;
 }
 
 /** Decodes a field of mountinfo, in which spaces, tabs, newlines and backslashes are written as `\ooo` (proc(5)). */

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { Stage, type StagingResult } from "../../changes/stage.ts";
 import { CannotStage, lendFiles } from "../../changes/view/base-tree.ts";
+import type { FrozenView } from "../../changes/view/view.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import { deliveryOf } from "../../sandbox/expand.ts";
@@ -62,8 +63,13 @@ export function refusedOrigins({ mounts }: Pick<Sandbox, "mounts">, env: CellHos
   });
 }
 
-/** Opens the views in which a run writes what a bind mount cannot enforce. */
-export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Promise<StagingResult> {
+/** Opens the views in which a run writes what a bind mount cannot enforce. `from`: what they show at first. */
+export async function openStage(
+  job: Job,
+  sandbox: Sandbox,
+  env: CellHost,
+  from: readonly FrozenView[] = [],
+): Promise<StagingResult> {
   // A view would show what no cell may be shown, and hide where it comes from.
   const viewed = sandbox.mounts.filter((mount) => deliveryOf(mount) === "view");
   const violations = refusedMounts({ mounts: viewed }, env);
@@ -74,6 +80,7 @@ export async function openStage(job: Job, sandbox: Sandbox, env: CellHost): Prom
     maxBytes: sandbox.limits.diskBytes ?? sandbox.policy.maxLimits.diskBytes,
     overlays: env.overlays,
     isRefused: (host) => refusalOf(host, env.refusedSources) !== null,
+    from,
     signal: job.signal,
     ...present({ makesBelow: job.makesBelow }),
   });

@@ -2,6 +2,7 @@ import type { ModelSources } from "../../agent/open-model.ts";
 import type { Transcripts } from "../../agent/transcript.ts";
 import type { Approver } from "../../approval/approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
+import type { SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { Repositories } from "../../git/repository.ts";
@@ -113,6 +114,8 @@ export interface Destinations {
   readonly changesets: KeptChangesets;
   /** Takes what a root run changed, at its end: another machine decides on it. Absent: this one does. */
   readonly handsOver?: (job: Job, changeset: Changeset) => Promise<void>;
+  /** Of the project's sessions. Absent: none can be taken. */
+  readonly snapshots?: SnapshotStore;
   /** Absent if the project declares no repositories: no worker may use any then. */
   readonly git?: Repositories;
 }

@@ -5,6 +5,7 @@ import { TranscriptFolder } from "../../agent/transcript.ts";
 import type { Approver, Question } from "../../approval/approver.ts";
 import { isShareable, QueuedApprover } from "../../approval/queued-approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
+import { SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
 import { loadProject, type Project } from "../../declarations/project.ts";
@@ -278,6 +279,7 @@ async function openedOn(
       refusedSources,
       grants,
       history,
+      snapshots: new SnapshotStore(projectPaths(options.stateDir, project.dir).snapshots, liveDir),
       changesets: intoProject(store, trail, recordingApplied(options.stateDir, trail)),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },
       schemas: new SchemaChecks(),

@@ -175,6 +175,15 @@ export class CommandCell implements Commands, AsyncDisposable {
     return opened?.hasEnded() === false ? opened : null;
   }
 
+  /** Acts while there is no cell: what ran in one has ended. The next command starts another. */
+  async betweenCells<T>(act: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    const between = async (): Promise<T> => {
+      await this.#close();
+      return await act();
+    };
+    return await inTurn(this.#opening, between, signal);
+  }
+
   /** Stops all that commands have started in the cell, or lets it continue. False: it may run. */
   async pause(isPaused: boolean): Promise<boolean> {
     this.isPaused = isPaused;

@@ -42,6 +42,7 @@ import { type AskConsent, agreedCommand, askFor, refuseUnfit } from "./checked-c
 import type { Commands, OnOutput } from "./exec-command.ts";
 import { usefulTools } from "./offered-tools.ts";
 import { SessionGit } from "./session-git.ts";
+import type { SnapshotOrigin } from "./session-snapshots.ts";
 import type { CommandStart, StartedCommand } from "./started-commands.ts";
 import { type OutputDir, WriteRoom } from "./write-room.ts";
 
@@ -180,6 +181,8 @@ export interface SessionParts {
   readonly env: Declared & CellHost & RunConsent & Records & Destinations;
   /** Calls another worker for the job. */
   readonly call: (request: CallRequest, signal: AbortSignal) => Promise<RunResult>;
+  /** Absent: no snapshots of it can be taken. */
+  readonly snapshots?: SnapshotOrigin;
   /** True if no command of the job's own worker runs beside it: each tool is then recorded by itself. */
   readonly standalone: boolean;
 }
@@ -256,6 +259,16 @@ export class SessionHands implements Hands, Disposable {
       return await result;
     } finally {
       this.#running.delete(result);
+    }
+  }
+
+  /** Acts while no file of the sandbox is open here. No tool may be in use. */
+  async withoutFiles<T>(act: () => Promise<T>): Promise<T> {
+    this.#files[Symbol.dispose]();
+    try {
+      return await act();
+    } finally {
+      this.#files = this.#filesOf(this.#request.stage.sandbox);
     }
   }
 

@@ -1,3 +1,4 @@
+import PQueue from "p-queue";
 import type { RecordOf } from "../../audit/records.ts";
 import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { GuardedFiles } from "../../files/guarded.ts";
@@ -24,6 +25,7 @@ import { allowedTools, notOffered } from "./offered-tools.ts";
 import { getFrom, type MovedContent, putInto, type TransferPlace } from "./session-files.ts";
 import { lessBy, SessionHands, type SessionParts, type ToolCall } from "./session-hands.ts";
 import { SessionPorts } from "./session-ports.ts";
+import { SessionSnapshots, type SnapshotParts } from "./session-snapshots.ts";
 import type { CommandStart, StartedCommand, StartedCommands } from "./started-commands.ts";
 import { OutputDir } from "./write-room.ts";
 
@@ -126,6 +128,14 @@ export class Session implements AsyncDisposable {
   readonly ports: SessionPorts;
   /** Null if a command's own tools are reported by its calls and its changes. */
   readonly #record: RecordTool | null;
+  /** Null: none can be taken. */
+  readonly snapshots: SessionSnapshots | null;
+  /** What uses it now, and what that is ended with. */
+  readonly #acting = new Set<Promise<unknown>>();
+  #interrupt = new AbortController();
+  /** Settles when it may be used again. */
+  #still: Promise<void> | null = null;
+  readonly #stills = new PQueue({ concurrency: 1 });
 
   static async open(request: SessionParts): Promise<Session> {
     return new Session(request, await OutputDir.make(request.env.ownerDir, request.job.run));
@@ -141,6 +151,9 @@ export class Session implements AsyncDisposable {
     this.#cell = new CommandCell({ job, env, output, baseline, stage, network, serviceFor });
     this.ports = new SessionPorts(job.worker, this.#cell);
     this.#hands = new SessionHands({ ...request, output, baseline, cell: this.#cell, over: this.#over.signal });
+    const still: SnapshotParts["still"] = (act) => this.#stilled(act);
+    this.snapshots =
+      request.snapshots === undefined ? null : new SessionSnapshots({ ...request.snapshots, job, stage, env, still });
   }
 
   /** Its files for tools: what it was granted, and the long output of commands as soon as there is any. */
@@ -174,7 +187,7 @@ export class Session implements AsyncDisposable {
 
   /** Runs a command without a tool's record: for programs. */
   async exec(request: ExecToolRequest, signal: AbortSignal, onOutput?: OnOutput): Promise<ExecToolAnswer> {
-    return await this.#hands.exec(request, signal, onOutput);
+    return await this.#act(signal, (stopped) => this.#hands.exec(request, stopped, onOutput));
   }
 
   /** The commands that were started and not waited for. */
@@ -185,20 +198,24 @@ export class Session implements AsyncDisposable {
   /** Starts a command, by the rules of the tool `exec`. `isOwn`: see {@link SessionHands.start}. @throws ToolRefusal, EngineTrouble */
   async start(request: CommandStart, isOwn: boolean, signal: AbortSignal): Promise<StartedCommand> {
     const { command, cwd } = request;
-    return await this.#done("exec", { command, cwd }, signal, () => this.#hands.start(request, isOwn, signal));
+    return await this.#act(signal, (stopped) =>
+      this.#done("exec", { command, cwd }, stopped, () => this.#hands.start(request, isOwn, stopped)),
+    );
   }
 
   /** Writes a file or a folder, as `write_file` could. @throws ToolRefusal, SandboxError, EngineTrouble */
   async put(sent: Parameters<typeof putInto>[1], signal: AbortSignal): Promise<MovedContent> {
-    const stopped = AbortSignal.any([signal, this.#over.signal]);
-    return await this.#done("write_file", { path: sent.path }, stopped, () =>
-      this.#cell.inCell((opened) => putInto(this.#place(opened), sent, stopped), stopped),
+    return await this.#act(signal, (stopped) =>
+      this.#done("write_file", { path: sent.path }, stopped, () =>
+        this.#cell.inCell((opened) => putInto(this.#place(opened), sent, stopped), stopped),
+      ),
     );
   }
 
   /** A file or a folder, as `read_file` could read it. `taken`: settles when the content is not needed any more. @throws ToolRefusal, SandboxError, EngineTrouble */
   async get(path: string, taken: Promise<void>, signal: AbortSignal): ReturnType<typeof getFrom> {
-    const stopped = AbortSignal.any([signal, this.#over.signal]);
+    while (this.#still !== null) await this.#still;
+    const stopped = AbortSignal.any([signal, this.#over.signal, this.#interrupt.signal]);
     return await this.#done("read_file", { path }, stopped, async () => {
       const found = Promise.withResolvers<Awaited<ReturnType<typeof getFrom>>>();
       const used = this.#cell.inCell(async (opened) => {
@@ -251,6 +268,7 @@ export class Session implements AsyncDisposable {
 
   /** The session's cell, started if there is none. */
   async cell(signal: AbortSignal): Promise<OpenSessionCell> {
+    await this.#still;
     this.#over.signal.throwIfAborted();
     return await this.#cell.open(signal);
   }
@@ -316,15 +334,48 @@ export class Session implements AsyncDisposable {
   }
 
   async #use(call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
-    const stopped = AbortSignal.any([signal, this.#over.signal]);
-    if (stopped.aborted) return CANCELLED;
-    try {
-      return await this.#hands.use(call, stopped);
-    } catch (error) {
-      // Each operation rejects in its own manner when it is stopped.
+    return await this.#act(signal, async (stopped) => {
       if (stopped.aborted) return CANCELLED;
-      throw error;
+      try {
+        return await this.#hands.use(call, stopped);
+      } catch (error) {
+        // Each operation rejects in its own manner when it is stopped.
+        if (stopped.aborted) return CANCELLED;
+        throw error;
+      }
+    });
+  }
+
+  /** Uses it, as soon as nobody needs it to be still. The signal given is aborted too if somebody does. */
+  async #act<T>(signal: AbortSignal, act: (stopped: AbortSignal) => Promise<T>): Promise<T> {
+    while (this.#still !== null) await this.#still;
+    const acting = act(AbortSignal.any([signal, this.#over.signal, this.#interrupt.signal]));
+    this.#acting.add(acting);
+    try {
+      return await acting;
+    } finally {
+      this.#acting.delete(acting);
     }
+  }
+
+  /** Ends all that runs in it, and acts while nothing can write. What comes meanwhile waits. */
+  async #stilled<T>(act: () => Promise<T>): Promise<T> {
+    return await this.#stills.add(async () => {
+      this.#over.signal.throwIfAborted();
+      const over = Promise.withResolvers<void>();
+      this.#still = over.promise;
+      this.#interrupt.abort(new Error("the session stands still for a snapshot"));
+      try {
+        const ended = Promise.all([this.#cell.started.end(), Promise.allSettled(this.#acting)]);
+        if ((await within(ended, ENDING_MS)) === null) throw new ToolRefusal("SESSION_BUSY", STILL_BUSY);
+        const alone = () => this.#cell.betweenCells(act, this.#over.signal);
+        return await this.#hands.withoutFiles(alone);
+      } finally {
+        this.#interrupt = new AbortController();
+        this.#still = null;
+        over.resolve();
+      }
+    });
   }
 
   /** Answers the programs in the session's cell at their socket. */
@@ -333,13 +384,17 @@ export class Session implements AsyncDisposable {
     const { job, grantee, stage, network, env, call } = this.#request;
     const around = surroundingsOf(job, env);
     return {
-      call: (request, signal) => cell.asRunning(() => call(lessBy(network.limit, request), signal)),
+      call: (request, signal) =>
+        this.#act(signal, (stopped) => cell.asRunning(() => call(lessBy(network.limit, request), stopped))),
       tool: async (name, input, signal) =>
         // Its answer would come to a program that runs there already.
         name === "exec"
           ? await this.#recorded(name, input, async () => EXEC_WITHIN_EXEC)
           : await cell.asRunning(() => this.#runTool({ name, rawInput: input, only: network.limit }, signal)),
-      access: (request, signal) => cell.asRunning(() => requestAccess(request, grantee, around, signal, network.limit)),
+      access: (request, signal) =>
+        this.#act(signal, (stopped) =>
+          cell.asRunning(() => requestAccess(request, grantee, around, stopped, network.limit)),
+        ),
       sandbox: () => {
         const { limit } = network;
         return sandboxView(job, limit === null ? stage.sandbox : commandSandbox(stage.sandbox, limit), plan);
@@ -350,6 +405,8 @@ export class Session implements AsyncDisposable {
 }
 
 const CANCELLED: ToolResult = { ok: false, code: "CANCELLED", message: "It was cancelled.", data: {} };
+
+const STILL_BUSY = "What uses the session does not end: try again, or stop the session.";
 
 const BROKEN_OFF = { ok: false, code: "INTERNAL", data: {} } as const;
 
