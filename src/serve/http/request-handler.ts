@@ -15,6 +15,7 @@ import {
   send,
   sendFault,
 } from "./answer.ts";
+import { BodyTime } from "./body-time.ts";
 import { faultOf, type Refusals, ServiceFault } from "./fault.ts";
 import { CONNECTIONS, type UpgradeHandler } from "./listener.ts";
 import type { FoundRoute, Router, ServiceCaller } from "./router.ts";
@@ -106,7 +107,8 @@ export function requestHandler(handling: Handling): (request: IncomingMessage, r
     response.on("error", () => {});
     request.on("error", () => {});
     const about = { method: request.method, route: "", caller: "" };
-    handle(request, response, { handling, gone: gone.signal, about, room, patience })
+    const bodyTime = new BodyTime(request, response, () => refusals.count("malformed"));
+    handle(request, response, { handling, gone: gone.signal, about, room, patience, bodyTime })
       .catch((error: unknown) => {
         const { isBug, body } = faultOf(error);
         // What the client broke off by going ends with an error that says nothing of Corral.
@@ -131,6 +133,7 @@ interface Handled {
   readonly about: Record<string, unknown>;
   readonly room: Room;
   readonly patience: SlowClientLimits;
+  readonly bodyTime: BodyTime;
 }
 
 const MAX_LISTENERS = 32;
@@ -178,7 +181,7 @@ export function upgradeHandler(handling: Handling): UpgradeHandler {
 async function handle(
   request: IncomingMessage,
   response: ServerResponse,
-  { handling, gone, about, room, patience }: Handled,
+  { handling, gone, about, room, patience, bodyTime }: Handled,
 ): Promise<void> {
   const { router, page, names, authenticate, known } = handling;
   checkMeant(request, names, handling.onForeign);
@@ -194,6 +197,7 @@ async function handle(
   const found = router.find(request.method ?? "", path);
   // The pattern, and not the path, which may have a key of an item.
   about.route = found.route.path;
+  if (found.route.takesBytes !== undefined || found.route.takesForm === true) bodyTime.asUpload();
   const owner = ownerOf(caller);
   const { socket } = request;
   const end = (): void => void socket.destroy();
