@@ -2,7 +2,6 @@ import { join } from "node:path";
 import { z } from "zod";
 import { examine, parseJson } from "../json/parse-json.ts";
 import { CONTRACT } from "../operations/contract/table.ts";
-import { MAX_TIMER_MS } from "../platform/within.ts";
 import type { RunEvent } from "../run/model/events.ts";
 import { announcedSessions, announceSession, makeOwnerDir, removeOwnerDir } from "../state/live-dir.ts";
 import { currentOwner } from "../state/owner.ts";
@@ -18,7 +17,7 @@ import { type Handling, requestHandler, upgradeHandler } from "./http/request-ha
 import { type Route, Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
 import { projectNames, ServedProject, ServedProjects } from "./projects/served-project.ts";
-import { OpenSessions } from "./work/open-sessions.ts";
+import { type IdleTimes, OpenSessions } from "./work/open-sessions.ts";
 
 /** How long clients may take for the answers that are under way at the end. */
 const GRACE_MS = 3000;
@@ -46,8 +45,7 @@ export interface HoldRequest {
   /** That can be connected to, beside those of the worker. */
   readonly ports: readonly number[];
   readonly name: string;
-  /** It ends after so long without a command or a request; null: never. */
-  readonly idleMs: number | null;
+  readonly idle: IdleTimes;
   readonly stateDir: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log: Log;
@@ -60,14 +58,14 @@ export async function holdSession(
   signal: AbortSignal,
   opened: (held: HeldSession) => void,
 ): Promise<void> {
-  const { dir, worker, policy, ports, name, idleMs, stateDir, env, log, emit } = request;
+  const { dir, worker, policy, ports, name, idle, stateDir, env, log, emit } = request;
   await makeStateDir(stateDir);
   const owner = await makeOwnerDir(statePaths(stateDir).live, currentOwner());
   const over = new AbortController();
   const [[projectName = "project"] = []] = projectNames([dir]);
   const shared = { machine: { stateDir, engineEnv: env }, emit, onWaiting: () => log.info("a question waits") };
   await using project = new ServedProject({ name: projectName, dir }, shared);
-  const sessions = new OpenSessions(log, over.signal, Math.min(idleMs ?? MAX_TIMER_MS, MAX_TIMER_MS));
+  const sessions = new OpenSessions(log, over.signal, idle);
   try {
     const shown = await sessions.open(project, worker, policy);
     await sessions.within(shown.id, async (session) => session.ports.allow(ports));

@@ -118,6 +118,13 @@ describe("corral session", () => {
     await expect.poll(() => project.cells()).toEqual([]);
   });
 
+  it("refuses to end before it is paused", async () => {
+    expect(await on("start", "w", "--idle", "30m", "--end-after", "30m")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("--end-after is longer"),
+    });
+  });
+
   it("ends with its process: after kill -9 nothing of it runs, and its name is free", async () => {
     await project.built(["session", "start", "w"]);
     expect(await on("exec", "w", "--background", "--", "sleep", "4762")).toMatchObject({ status: 0 });

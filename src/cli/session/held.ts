@@ -10,6 +10,7 @@ import { shellWord } from "../../platform/shell-word.ts";
 import { written } from "../../platform/written.ts";
 import { type HeldSession, heldSessions, holdSession } from "../../serve/held-session.ts";
 import { openLog } from "../../serve/logging/log.ts";
+import type { IdleTimes } from "../../serve/work/open-sessions.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
@@ -31,6 +32,7 @@ export interface HoldOptions {
   readonly project: string;
   readonly name?: string;
   readonly idle?: string;
+  readonly endAfter?: string;
   readonly policy?: string;
   readonly driver?: string;
   readonly json?: boolean;
@@ -43,14 +45,14 @@ const MAX_LINE = 64 * 1024;
 
 /** Starts a process that holds the session and stays. */
 export async function startVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, idle, policy, project, port: ports = [] } = options;
+  const { name = worker, idle, endAfter, policy, project, port: ports = [] } = options;
   const fault = nameFault(name);
   if (fault !== null) throw new UsageError(`--name ${printableLine(name, 80)}: a name ${fault}`);
-  if (idle !== undefined) ageOf("--idle", idle);
+  idleTimes(options);
   if ((await heldSessions(stateDirFrom(terminal.env))).some((one) => one.name === name))
     throw new UsageError(`there is a session ${name} already; choose another --name, or stop it`);
   const dir = await projectFolder(project, terminal);
-  const given = Object.entries(present({ idle, policy })).flatMap(([option, value]) => [
+  const given = Object.entries(present({ idle, "end-after": endAfter, policy })).flatMap(([option, value]) => [
     `--${option}`,
     value as string,
   ]);
@@ -93,15 +95,23 @@ function printableLines(text: string): string {
     .join("\n");
 }
 
+/** @throws UsageError */
+function idleTimes({ idle, endAfter }: HoldOptions): IdleTimes {
+  const pauseMs = idle === undefined ? null : ageOf("--idle", idle);
+  const endMs = endAfter === undefined ? null : ageOf("--end-after", endAfter);
+  if (pauseMs !== null && endMs !== null && endMs <= pauseMs)
+    throw new UsageError("--end-after is longer than --idle: a session is paused before it ends");
+  return { pauseMs, endMs };
+}
+
 /** Holds a session in this process, for {@link startVerb}. */
 export async function holdVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, idle, policy = null, project, port: ports = [] } = options;
+  const { name = worker, policy = null, project, port: ports = [] } = options;
   const { env, stdout, stderr } = terminal;
   // The command that started it has ended: nobody reads what is said from then on.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
   using stop = stoppable(terminal, () => {});
   const log = openLog({ level: "silent", pretty: false, write: () => {} });
-  const idleMs = idle === undefined ? null : ageOf("--idle", idle);
   const dir = await projectFolder(project, terminal);
   let isOpen = false;
   const request = {
@@ -110,7 +120,7 @@ export async function holdVerb(worker: string, options: HoldOptions, terminal: T
     policy,
     ports: ports.map(portOf),
     name,
-    idleMs,
+    idle: idleTimes(options),
     stateDir: stateDirFrom(env),
     env,
     log,

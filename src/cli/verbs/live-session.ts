@@ -10,7 +10,11 @@ export function addSession({ does, group, terminal }: Frame): void {
     .verb("start <worker>", "Start a session of a worker, which stays until it is stopped.")
     .addOption(project())
     .option("--name <name>", "call it this (the worker's name)")
-    .option("--idle <age>", "stop it after so long without a command or a request, such as 30m")
+    .option(
+      "--idle <age>",
+      "pause it after so long without a command or a request, such as 30m; the next one resumes it",
+    )
+    .option("--end-after <age>", "end it after so long without one, such as 1d")
     .option("--port <port>", "a port that can be seen, beside those of the worker (can be repeated)", each)
     .addOption(policy())
     .addOption(driver())
@@ -22,6 +26,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     .addOption(project())
     .requiredOption("--name <name>")
     .option("--idle <age>")
+    .option("--end-after <age>")
     .option("--port <port>", "", each)
     .addOption(policy())
     .addOption(driver())

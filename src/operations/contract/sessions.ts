@@ -116,7 +116,8 @@ const commandEvent = z
 
 export const sessionOperations = {
   "sessions.open": operation("sessions.open", {
-    summary: "Open the sandbox of a worker, to use its tools. It ends after 30 minutes without a call or a command.",
+    summary:
+      "Open the sandbox of a worker, to use its tools. Without a call or a command it is paused after 10 minutes, until the next, and ends after 30.",
     body: z.strictObject({
       project: projectName.optional(),
       worker: workerName,

@@ -120,6 +120,8 @@ export function sessionHandlers({
           throw error;
         },
       );
+      // The session is in use while the content is read.
+      within(params.session, () => taken.promise).catch(() => {});
       const { kind, content } = found;
       gone.addEventListener("abort", () => taken.resolve(), { once: true });
       async function* pieces(): AsyncGenerator<Uint8Array> {

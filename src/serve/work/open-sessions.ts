@@ -3,6 +3,7 @@ import { SESSION_INPUT_BYTES } from "../../operations/contract/sessions.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { workerNamed } from "../../operations/workers.ts";
+import { MAX_TIMER_MS } from "../../platform/within.ts";
 import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import { describedFor, usefulTools } from "../../run/session/offered-tools.ts";
@@ -16,8 +17,14 @@ import type { ServedProject } from "../projects/served-project.ts";
 
 /** Each may have a container. */
 const MAX_SESSIONS = 64;
-/** A session that is not used ends; what it wrote waits. */
-export const IDLE_MS = 30 * 60_000;
+/** How long a session stays without a call or a command. What it wrote waits when it ends. Null: for ever. */
+export interface IdleTimes {
+  /** Then all that runs in it is stopped, until it is used again. */
+  readonly pauseMs: number | null;
+  /** From its last use on. */
+  readonly endMs: number | null;
+}
+const OF_SERVICE: IdleTimes = { pauseMs: 10 * 60_000, endMs: 30 * 60_000 };
 /** Calls of one session at once. */
 const MAX_CALLS = 64;
 
@@ -33,20 +40,22 @@ interface Kept {
   readonly closed: Promise<void>;
   calls: number;
   timer: NodeJS.Timeout | undefined;
+  /** It is paused because it was not used; settles when it is. */
+  asleep: Promise<unknown> | null;
 }
 
 /** The sandboxes that clients use by tools. */
 export class OpenSessions implements Sessions {
   readonly #log: Log;
   readonly #over: AbortSignal;
-  readonly #idleMs: number;
+  readonly #idle: IdleTimes;
   readonly #sessions = new Map<string, Kept>();
   #opening = 0;
 
-  constructor(log: Log, over: AbortSignal, idleMs = IDLE_MS) {
+  constructor(log: Log, over: AbortSignal, idle = OF_SERVICE) {
     this.#log = log;
     this.#over = over;
-    this.#idleMs = idleMs;
+    this.#idle = idle;
   }
 
   get all(): readonly ShownSession[] {
@@ -70,7 +79,16 @@ export class OpenSessions implements Sessions {
       const names = usefulTools(worker);
       const shown = { id, project: project.name, worker: worker.name, tools: names, openedAt, isPaused: false };
       const tools = names.flatMap((name) => shownTool(name, worker, corral.project.workers));
-      const kept: Kept = { shown, tools, session, close: closing.resolve, closed: ended(), calls: 0, timer: undefined };
+      const kept: Kept = {
+        shown,
+        tools,
+        session,
+        close: closing.resolve,
+        closed: ended(),
+        calls: 0,
+        timer: undefined,
+        asleep: null,
+      };
       this.#sessions.set(id, kept);
       this.#rest(kept);
       opened.resolve(shown);
@@ -116,6 +134,7 @@ export class OpenSessions implements Sessions {
     kept.calls += 1;
     clearTimeout(kept.timer);
     try {
+      await this.#wake(kept);
       return await act(kept.session.session);
     } finally {
       kept.calls -= 1;
@@ -142,7 +161,28 @@ export class OpenSessions implements Sessions {
 
   #rest(kept: Kept): void {
     clearTimeout(kept.timer);
-    kept.timer = setTimeout(kept.close, this.#idleMs).unref();
+    const { pauseMs, endMs } = this.#idle;
+    const isFirst = pauseMs !== null && (endMs === null || pauseMs < endMs);
+    if (isFirst) kept.timer = later(() => this.#sleep(kept), pauseMs);
+    else if (endMs !== null) kept.timer = later(kept.close, endMs);
+  }
+
+  #sleep(kept: Kept): void {
+    const { pauseMs, endMs } = this.#idle;
+    const { session } = kept.session;
+    // Who has paused it resumes it.
+    if (!session.isPaused) kept.asleep = session.pause(true).catch(() => {});
+    if (endMs !== null) kept.timer = later(kept.close, endMs - (pauseMs ?? 0));
+  }
+
+  async #wake(kept: Kept): Promise<void> {
+    if (kept.asleep === null) return;
+    const { asleep } = kept;
+    await asleep;
+    // Of those who wait together, one wakes it.
+    if (kept.asleep !== asleep) return;
+    kept.asleep = null;
+    await kept.session.session.pause(false);
   }
 
   #kept(id: string): Kept {
@@ -150,6 +190,10 @@ export class OpenSessions implements Sessions {
     if (kept === undefined) throw new ServiceFault(404, "UNKNOWN_SESSION", "there is no such session, or it has ended");
     return kept;
   }
+}
+
+function later(act: () => void, ms: number): NodeJS.Timeout {
+  return setTimeout(act, Math.min(ms, MAX_TIMER_MS)).unref();
 }
 
 function shownNow({ shown, session }: Kept): ShownSession {
