@@ -1,6 +1,10 @@
-import { mkdir, readdir, readFile, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, readlink, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ServiceClient } from "../../src/client/client.ts";
+import { transportTo } from "../../src/client/node.ts";
+import { type HeldSession, holdSession } from "../../src/serve/held-session.ts";
+import { openLog } from "../../src/serve/logging/log.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
 
 let project: CliProject;
@@ -116,6 +120,47 @@ describe("corral session", () => {
     expect(await on("stop", "dev")).toMatchObject({ status: 0 });
     await expect.poll(held).toEqual([]);
     await expect.poll(() => project.cells()).toEqual([]);
+  });
+
+  it("is paused when it is not used, the next command resumes it, and after longer it ends", async () => {
+    const held = Promise.withResolvers<HeldSession>();
+    const ended = holdSession(
+      {
+        dir: project.dir,
+        worker: "w",
+        policy: null,
+        ports: [],
+        name: "rests",
+        idle: { pauseMs: 300, endMs: 8000 },
+        stateDir: project.stateDir,
+        env: process.env,
+        log: openLog({ level: "silent", pretty: false, write: () => {} }),
+        emit: () => {},
+      },
+      new AbortController().signal,
+      held.resolve,
+    );
+    ended.catch(held.reject);
+    const { address, id: session } = await held.promise;
+    const client = new ServiceClient(transportTo(address), null);
+    const rests = async () => (await client.call("sessions.show", { session })).isPaused;
+    const ticks = async () => (await stat(join(project.dir, "out/ticks"))).size;
+    const leaves = "(while :; do echo tick; sleep 0.02; done) > /out/ticks 2> /dev/null < /dev/null & sleep 1";
+    // While a command runs it is in use, for longer than it would rest.
+    expect(await on("exec", "rests", "--", "sh", "-c", leaves)).toMatchObject({ status: 0 });
+    await expect.poll(rests).toBe(true);
+    const before = await ticks();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await ticks()).toBe(before);
+    const woken = await Promise.all([on("exec", "rests", "--", "true"), on("exec", "rests", "--", "true")]);
+    expect(woken).toMatchObject([{ status: 0 }, { status: 0 }]);
+    expect(await ticks()).toBeGreaterThan(before);
+    // Who has paused it resumes it: no command does.
+    await expect.poll(rests).toBe(true);
+    expect(await on("pause", "rests")).toMatchObject({ status: 0 });
+    expect(await on("exec", "rests", "--", "true")).toMatchObject({ status: 126 });
+    await ended;
+    expect(await project.cells()).toEqual([]);
   });
 
   it("refuses to end before it is paused", async () => {
