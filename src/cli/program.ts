@@ -323,10 +323,13 @@ const OUTLINE: readonly OutlinedVerb[] = [
 
 /**
  * The runner of GitHub Actions reads commands from everything that a step prints, such as `::error::` and `::add-mask::`. A worker
- * chooses what it prints. So the runner is asked to read none for the rest of the step, before anything else is printed. It is never
- * asked to read them again: it reads standard error before standard output, and would read commands that a worker printed last.
+ * chooses what it prints. So the runner is asked to read none for the rest of the step, before anything else is printed. It reads standard
+ * error before standard output, so it would read commands that a worker printed last: only annotations (`github/annotations.ts`) have it read
+ * some of Corral's.
  */
-function stopWorkflowCommands({ env, stderr }: Pick<Terminal, "env" | "stderr">): void {
-  if (env.GITHUB_ACTIONS !== "true") return;
-  stderr.write(`::stop-commands::${randomBytes(16).toString("hex")}\n`);
+function stopWorkflowCommands(terminal: Pick<Terminal, "env" | "stderr">): void {
+  if (terminal.env.GITHUB_ACTIONS !== "true") return;
+  const commandsToken = randomBytes(16).toString("hex");
+  terminal.stderr.write(`::stop-commands::${commandsToken}\n`);
+  Object.assign(terminal, { commandsToken });
 }

@@ -1,6 +1,6 @@
 import { type KeptTranscript, TranscriptFolder, type Transcripts } from "../agent/transcript.ts";
 import { AUDIT_TYPES } from "../audit/records.ts";
-import { auditKey, recordsBack, recordsOf, type SealedRecord } from "../audit/seal.ts";
+import { auditKey, readTrailHead, recordsBack, recordsOf, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
 import { projectPaths } from "../state/state-paths.ts";
@@ -121,6 +121,13 @@ export async function auditPage(
 export async function verifyAudit(place: ProjectPlace): Promise<Verdict | null> {
   const { trail, key } = await trailOf(place);
   return await verifyTrail(trail, key);
+}
+
+/** The number and the hash of the newest record: who has them can show later that nothing before was changed. Null: there is no intact trail. */
+export async function trailEnd(place: ProjectPlace): Promise<{ readonly seq: number; readonly hash: string } | null> {
+  const { trail, key } = await trailOf(place);
+  const head = readTrailHead(trail.head, key);
+  return typeof head === "string" ? null : { seq: head.seq, hash: head.hash };
 }
 
 async function trailOf({ stateDir, projectDir }: ProjectPlace) {

@@ -3,12 +3,14 @@ import { existsSync } from "node:fs";
 import { readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { carriedOut } from "../attacks/ci/carried-out.ts";
+import { strictXml } from "../fleet/report/strict-xml.ts";
 import { cliProject } from "./cli-project.ts";
 
 const JOB = `test -e dep.txt
 mkdir -p reports dist kept
 if [ -e kept/tree ]; then cat kept/tree; else echo made by the base > kept/tree; fi
-echo '<testsuite/>' > reports/a.xml
+echo '<testsuite><testcase name="one" file="build.sh"/></testsuite>' > reports/a.xml
 sh ./build.sh`;
 
 const CI = (run: string) =>
@@ -58,8 +60,16 @@ it("corral ci runs the base's jobs on the head, whatever the head says of them, 
   expect(parts).toHaveLength(2);
   for (const part of parts) {
     expect(await readFile(join(results, part, "artifacts/dist/file"), "utf8")).toBe("built\n");
-    expect(await readFile(join(results, part, "reports/reports/a.xml"), "utf8")).toBe("<testsuite/>\n");
+    expect(await readFile(join(results, part, "reports/reports/a.xml"), "utf8")).toContain("<testcase");
   }
+  expect(JSON.parse(await readFile(join(results, "ci.json"), "utf8"))).toMatchObject({
+    status: "succeeded",
+    isTrusted: true,
+    tests: { passed: 2, failed: 0 },
+    trail: { hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+  });
+  const junit = strictXml(await readFile(join(results, "junit.xml"), "utf8"));
+  expect(junit.attributes).toMatchObject({ tests: "6", failures: "0" });
   await rm(results, { recursive: true });
 
   git("checkout", "-qb", "pull");
@@ -85,6 +95,12 @@ it("corral ci runs the base's jobs on the head, whatever the head says of them, 
   const [part = ""] = (await readdir(results)).filter((name) => name.startsWith("test"));
   const artifacts = join(results, part, "artifacts");
   expect(existsSync(artifacts) ? await readdir(join(artifacts, "dist")) : []).not.toContain("link");
+
+  const env = { GITHUB_ACTIONS: "true" };
+  const step = await project.corral(["ci", "run", "--base", "main", "--head", "pull", "--matrix", "part=a"], { env });
+  expect(step.stdout).toBe("");
+  expect(step.stderr).toContain("\n::error::forged\n");
+  expect(carriedOut(step)).toEqual([expect.stringMatching(/^::error file=ci\.yaml,line=1,title=corral ci::test /)]);
 
   const after = await project.corral(["ci", "run", "--base", "main", "--head", "main", "--job", "test", "--json"]);
   expect(after.status, after.stderr).toBe(0);

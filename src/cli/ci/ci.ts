@@ -3,23 +3,19 @@ import { join, resolve } from "node:path";
 import { CI_FILE } from "../../declarations/ci/ci-yaml.ts";
 import { templateFiles } from "../../declarations/place/package-root.ts";
 import { CommitFiles } from "../../git/commit-files.ts";
+import { type CiEnd, type CiStepEnd, isGood } from "../../operations/ci/ci-end.ts";
 import { CI_FOLDER, ciTexts } from "../../operations/ci/ci-texts.ts";
+import { type CiTotals, ciTotals, findingsIn } from "../../operations/ci/findings.ts";
 import { type CiSelection, type CiStep, imageOf, planCi, toolNamed } from "../../operations/ci/plan-ci.ts";
-import {
-  type CiEnd,
-  type CiSource,
-  type CiStepEnd,
-  checkedCi,
-  ciSource,
-  isGood,
-  runCi,
-} from "../../operations/ci/run-ci.ts";
+import { type CiSource, checkedCi, ciSource, runCi } from "../../operations/ci/run-ci.ts";
 import { deniedLines } from "../../operations/wording/question-text.ts";
 import { nullFor } from "../../platform/errno.ts";
 import type { RunEvent } from "../../run/model/events.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted, durationText } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
+import { annotate } from "../github/annotations.ts";
+import { addCiToStepSummary } from "../github/step-summary.ts";
 import { endingText, troubleText } from "../run/tree.ts";
 import { countOf, UsageError } from "../terminal/arguments.ts";
 import {
@@ -72,11 +68,26 @@ export async function ciRunVerb(options: CiRunOptions, terminal: Terminal): Prom
   });
   if (options.json) printJson(terminal, jsonOf(end));
   else {
+    const said = reportsText(ciTotals(end.ends));
+    if (said !== null) tell(`corral: all reports: ${said}`);
     const bad = end.ends.filter(({ status }) => !isGood(status));
     const summary = `${counted(end.ends.length, "step")}, ${bad.length === 0 ? "all succeeded" : `${bad.length} did not succeed`}`;
     tell(`corral: ${summary}; ${printableLine(options.out, 300)}/ has the results`);
   }
+  await addCiToStepSummary(end, terminal);
+  if (!options.json) annotate(findingsIn(end), terminal);
   return statusOf(end);
+}
+
+/** Null: no report says anything. */
+function reportsText({ tests: { passed, failed, error, skipped }, coverage }: CiTotals): string | null {
+  const all = passed + failed + error + skipped;
+  const bad = [`${passed} passed`, `${failed + error} failed`, ...(skipped === 0 ? [] : [`${skipped} skipped`])];
+  const words = [
+    ...(all === 0 ? [] : [`${counted(all, "test")}, ${bad.join(", ")}`]),
+    ...(coverage === null ? [] : [`coverage ${coverage.toFixed(2)}% of lines`]),
+  ];
+  return words.length === 0 ? null : words.join("; ");
 }
 
 function selectionIn({ job, matrix }: CiRunOptions): CiSelection {
@@ -98,12 +109,14 @@ function tellSource({ base, head, isChanged }: CiSource, tell: (line: string) =>
 const short = (id: string): string => id.slice(0, 12);
 
 /** What a job printed is shown when it has ended: jobs run at the same time. */
-function tellEnd({ step, status, result }: CiStepEnd, { json }: CiRunOptions, terminal: Terminal): void {
+function tellEnd({ step, status, result, reports }: CiStepEnd, { json }: CiRunOptions, terminal: Terminal): void {
   if (result !== null && !json) {
     for (const stream of ["stdout", "stderr"] as const) {
-      const text = workerTextTo(terminal[stream]);
-      terminal[stream].write(text.piece(result[stream]));
-      terminal[stream].write(text.end());
+      // Where annotations follow, all is in one stream: nothing that a job printed comes after them.
+      const to = terminal.commandsToken === undefined ? terminal[stream] : terminal.stderr;
+      const text = workerTextTo(to);
+      to.write(text.piece(result[stream]));
+      to.write(text.end());
     }
   }
   const took = result === null ? "" : ` in ${durationText(result.durationMs)}`;
@@ -112,7 +125,14 @@ function tellEnd({ step, status, result }: CiStepEnd, { json }: CiRunOptions, te
   if (result === null) return;
   if (result.status !== "failed" && result.error !== null) say(terminal, endingText(result));
   for (const line of deniedLines(result)) say(terminal, line);
+  if (reports === null) return;
+  const said = reportsText(ciTotals([{ reports }]));
+  if (said !== null) say(terminal, `corral: ${step.title}: ${said}`);
+  for (const { file, why } of reports.faults.slice(0, MAX_FAULTS))
+    say(terminal, `corral: ${step.title}: the report ${printableLine(file, 200)} was not read: ${why}`);
 }
+
+const MAX_FAULTS = 10;
 
 const WORDS: Readonly<Record<string, string>> = {
   kept: "its packages are in the cache",
@@ -128,9 +148,9 @@ function statusOf({ ends }: CiEnd): number {
 }
 
 function jsonOf({ ends, ...commits }: CiEnd) {
-  const steps = ends.map(({ step, status, result }) => {
+  const steps = ends.map(({ step, status, result, reports }) => {
     const part = step.kind === "part" ? { job: step.job.name, matrix: step.values } : {};
-    return { name: step.name, title: step.title, kind: step.kind, ...part, status, result };
+    return { name: step.name, title: step.title, kind: step.kind, ...part, status, result, reports };
   });
   return { ...commits, status: steps.every(({ status }) => isGood(status)) ? "succeeded" : "failed", steps };
 }

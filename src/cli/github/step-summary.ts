@@ -1,6 +1,8 @@
 import { constants } from "node:fs";
 import { escaped } from "../../fleet/report/measures/gathered.ts";
 import type { FleetSummary } from "../../fleet/running/events.ts";
+import type { CiEnd } from "../../operations/ci/ci-end.ts";
+import { ciTotals, findingsIn } from "../../operations/ci/findings.ts";
 import { type FleetDetails, type FleetPlace, showFleet } from "../../operations/fleets.ts";
 import { openRegular } from "../../platform/write-file.ts";
 import type { RunResult } from "../../run/model/result.ts";
@@ -52,6 +54,28 @@ export function fleetHtml(
   return `${summary}\n${table(lines)}`;
 }
 
+const MAX_FINDINGS_SHOWN = 20;
+
+/** How the jobs of `corral ci` ended. */
+export function ciHtml(end: CiEnd): string {
+  const { ends, base, head, isChanged, trail } = end;
+  const { tests, coverage } = ciTotals(ends);
+  const findings = findingsIn(end);
+  const [commit, rules] = [head, base].map((id) => code(id.slice(0, 12)));
+  const rows = [
+    row("corral ci", `${commit}, by the rules of ${rules}${isChanged ? "; the head changes ci.yaml: not obeyed" : ""}`),
+    ...ends.map(({ step, status, result }) =>
+      row(code(step.title), `${words(status)}${result === null ? "" : `, ${durationText(result.durationMs)}`}`),
+    ),
+    ...(Object.values(tests).some((count) => count > 0) ? [row("tests, as the head reports", countsText(tests))] : []),
+    ...(coverage === null ? [] : [row("coverage, as the head reports", `${coverage.toFixed(2)}% of lines`)]),
+    ...(trail === null ? [] : [row("audit trail", `record ${trail.seq}, ${code(trail.hash)}`)]),
+  ];
+  const shown = findings.slice(0, MAX_FINDINGS_SHOWN);
+  const found = shown.map(({ file, line, message }) => row(`${code(file)} ${line}`, code(message)));
+  return [table(rows), ...(found.length === 0 ? [] : [table(found)])].join("\n");
+}
+
 function table(rows: readonly string[]): string {
   return `<table>\n${rows.join("\n")}\n</table>`;
 }
@@ -97,6 +121,11 @@ const MAX_FILE_BYTES = 1024 * 1024;
 /** Appends how a run ended to the file that GitHub Actions shows as the summary of a step, if there is one. */
 export async function addRunToStepSummary(result: RunResult, terminal: Step): Promise<void> {
   await add(terminal, async () => runHtml(result));
+}
+
+/** The same for the jobs of `corral ci`. */
+export async function addCiToStepSummary(end: CiEnd, terminal: Step): Promise<void> {
+  await add(terminal, async () => ciHtml(end));
 }
 
 /** The same for a fleet. `place`: of its journal. */

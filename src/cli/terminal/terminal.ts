@@ -22,6 +22,8 @@ export interface AtService {
 export interface Terminal {
   /** Where the command is done, if not on this machine. */
   readonly service?: AtService | undefined;
+  /** With this, a runner of GitHub Actions reads commands again. Absent: there is none. */
+  readonly commandsToken?: string;
   readonly env: Env;
   readonly cwd: string;
   readonly stdin: NodeJS.ReadStream;

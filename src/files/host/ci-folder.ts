@@ -1,6 +1,8 @@
+import { constants } from "node:fs";
 import { chown, lstat, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../../platform/errno.ts";
+import { openRegular } from "../../platform/write-file.ts";
 
 /* The folders of `corral ci` in the folder where it runs. Cells see single ones of them; what is in the results was chosen by the head. */
 
@@ -55,8 +57,16 @@ export async function keptKeys(cache: string): Promise<ReadonlySet<string>> {
   return kept;
 }
 
+/** The staged folder of a run that was killed has no archive. Another run may be about to fill such a folder, so it must be a day old. */
+const MAX_EMPTY_MS = 24 * 60 * 60_000;
+
 async function prune(cache: string): Promise<void> {
   const kept = await keptKeys(cache);
+  for (const key of await readdir(cache)) {
+    const look = kept.has(key) ? null : await lstat(join(cache, key)).catch(nullFor("ENOENT"));
+    if (look !== null && Date.now() - look.mtimeMs > MAX_EMPTY_MS)
+      await rm(join(cache, key), { recursive: true, force: true });
+  }
   const entries = await Promise.all(
     [...kept].map(async (key) => ({ key, at: (await lstat(join(cache, key)).catch(() => null))?.mtimeMs ?? 0 })),
   );
@@ -95,4 +105,39 @@ export async function makeCiResults(dir: string, owner: Owner | null): Promise<v
 export async function writeCiResult(dir: string, name: string, text: string): Promise<void> {
   await rm(join(dir, name), { force: true });
   await writeFile(join(dir, name), text, { flag: "wx" });
+}
+
+/** A file that a cell left in its results. */
+export interface FoundReport {
+  /** Below the folder of the reports, with `/`. */
+  readonly path: string;
+  /** Null: too much, it was not read. */
+  readonly text: string | null;
+}
+
+const MAX_REPORTS = 200;
+const MAX_REPORT_BYTES = 8 * 1024 * 1024;
+/** Of all reports of a part together. */
+const MAX_ALL_BYTES = 32 * 1024 * 1024;
+const MAX_REPORT_DEPTH = 20;
+
+/** The regular files below a folder that a cell filled, in the order of their names. Links are not followed. */
+export async function foundReports(dir: string): Promise<readonly FoundReport[]> {
+  const found: FoundReport[] = [];
+  let left = MAX_ALL_BYTES;
+  const visit = async (below: string, depth: number): Promise<void> => {
+    const entries = (await readdir(join(dir, below), { withFileTypes: true }).catch(nullFor("ENOENT"))) ?? [];
+    for (const entry of entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+      const path = below === "" ? entry.name : `${below}/${entry.name}`;
+      if (entry.isDirectory() && depth < MAX_REPORT_DEPTH) await visit(path, depth + 1);
+      if (!entry.isFile() || found.length > MAX_REPORTS) continue;
+      await using file = await openRegular(join(dir, path), constants.O_RDONLY);
+      const { size } = await file.stat();
+      const isTooMuch = size > Math.min(left, MAX_REPORT_BYTES) || found.length === MAX_REPORTS;
+      if (!isTooMuch) left -= size;
+      found.push({ path, text: isTooMuch ? null : await file.readFile("utf8") });
+    }
+  };
+  await visit("", 0);
+  return found;
 }

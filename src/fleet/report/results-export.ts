@@ -130,10 +130,10 @@ export async function* junitXml({ fleet, summary, results, stderrOf }: JunitData
   const left = fleet.items - done;
   if (left > 0) counts.error += 1;
   const totals = `tests="${done + (left > 0 ? 1 : 0)}" failures="${counts.failure}" errors="${counts.error}" skipped="${counts.skipped}"`;
-  const name = attribute(fleet.worker);
+  const name = xmlAttribute(fleet.worker);
   const time = seconds(Date.parse(fleet.endedAt ?? fleet.createdAt) - Date.parse(fleet.createdAt));
   yield `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="${name}" ${totals}>\n`;
-  yield `<testsuite name="${name}" id="${attribute(fleet.id)}" timestamp="${fleet.createdAt.slice(0, 19)}" time="${time}" ${totals}>\n`;
+  yield `<testsuite name="${name}" id="${xmlAttribute(fleet.id)}" timestamp="${fleet.createdAt.slice(0, 19)}" time="${time}" ${totals}>\n`;
   let withStderr = 0;
   for await (const item of results) {
     const element = ELEMENTS[outcomeOf(item.status)];
@@ -142,7 +142,7 @@ export async function* junitXml({ fleet, summary, results, stderrOf }: JunitData
   }
   if (left > 0) {
     const why = `${left} of ${fleet.items} items have not ended${fleet.why === null ? "" : `: ${fleet.why}`}`;
-    yield `<testcase classname="${name}" name="items that have not ended"><error type="NOT_ENDED" message="${attribute(why)}"/></testcase>\n`;
+    yield `<testcase classname="${name}" name="items that have not ended"><error type="NOT_ENDED" message="${xmlAttribute(why)}"/></testcase>\n`;
   }
   yield "</testsuite>\n</testsuites>\n";
 }
@@ -153,21 +153,22 @@ function testCase(
   element: "failure" | "error" | "skipped" | null,
   stderr: string,
 ): string {
-  const head = `<testcase classname="${attribute(worker)}" name="${attribute(key)}" time="${seconds(durationMs)}"`;
+  const head = `<testcase classname="${xmlAttribute(worker)}" name="${xmlAttribute(key)}" time="${seconds(durationMs)}"`;
   if (element === null) return `${head}/>\n`;
   const message = error?.message ?? status.replaceAll("_", " ");
-  if (element === "skipped") return `${head}><skipped message="${attribute(message)}"/></testcase>\n`;
-  const printed = stderr === "" ? "" : `<system-err>${content(stderr.slice(-MAX_STDERR), MAX_STDERR)}</system-err>`;
-  const type = attribute(error?.code ?? status);
-  return `${head}><${element} type="${type}" message="${attribute(message)}">${content(message, MAX_MESSAGE)}</${element}>${printed}</testcase>\n`;
+  if (element === "skipped") return `${head}><skipped message="${xmlAttribute(message)}"/></testcase>\n`;
+  const printed = stderr === "" ? "" : `<system-err>${xmlContent(stderr.slice(-MAX_STDERR), MAX_STDERR)}</system-err>`;
+  const type = xmlAttribute(error?.code ?? status);
+  return `${head}><${element} type="${type}" message="${xmlAttribute(message)}">${xmlContent(message, MAX_MESSAGE)}</${element}>${printed}</testcase>\n`;
 }
 
-function attribute(text: string): string {
+/** Text for a quoted attribute, cut. */
+export function xmlAttribute(text: string): string {
   return escaped(possible(text), MAX_NAME);
 }
 
-/** Text with its line breaks. A `>` is always escaped, so it cannot end a section. */
-function content(text: string, max: number): string {
+/** Text for an element, with its line breaks. A `>` is always escaped, so it cannot end a section. */
+export function xmlContent(text: string, max: number): string {
   const lines = printable(clipped(possible(text), max), "\n\t");
   return lines.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

@@ -79,7 +79,10 @@ export function planCi({ jobs }: CiFile, { jobs: asked, matrix = {} }: CiSelecti
     const names = parts.map((values, index) => {
       const shown = Object.entries(values).map(([axis, value]) => `${axis}=${value}`);
       const short = [job.name, ...Object.values(values)].join(".");
-      const name = short.length <= 60 && !steps.has(short) ? short : `${job.name}.part-${index + 1}`;
+      const name =
+        short.length <= 60 && !steps.has(short) && !/\.(json|xml|sarif)$/.test(short)
+          ? short
+          : `${job.name}.part-${index + 1}`;
       const title = shown.length === 0 ? job.name : `${job.name} (${shown.join(", ")})`;
       const needs = [...new Set([...before, ...own])];
       return add({ kind: "part", name, title, job, values, needs, fetches } as const).name;

@@ -1,21 +1,32 @@
+import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { CI_FILE, type CiFile, parseCiYaml } from "../../declarations/ci/ci-yaml.ts";
-import { templateFiles } from "../../declarations/place/package-root.ts";
+import { packageVersion, templateFiles } from "../../declarations/place/package-root.ts";
 import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
-import { loadDeclaredProject } from "../../declarations/project.ts";
+import { loadDeclaredProject, type Project } from "../../declarations/project.ts";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
-import { keptKeys, makeCiFolder, makeCiResults, writeCiFiles } from "../../files/host/ci-folder.ts";
+import {
+  foundReports,
+  keptKeys,
+  makeCiFolder,
+  makeCiResults,
+  writeCiFiles,
+  writeCiResult,
+} from "../../files/host/ci-folder.ts";
 import { isRoot } from "../../files/host/descriptor.ts";
+import { jsonLine } from "../../fleet/report/results-export.ts";
 import { CommitFiles } from "../../git/commit-files.ts";
 import { GitRefusal } from "../../git/tree-archive.ts";
 import type { Emit } from "../../run/model/events.ts";
-import type { RunResult } from "../../run/model/result.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
+import { trailEnd } from "../audit.ts";
 import type { MachinePlace } from "../machine.ts";
 import { RequestError } from "../request-error.ts";
 import { attachedTree } from "../runs.ts";
 import { runWorker } from "../workers.ts";
+import { type CiEnd, type CiRevisions, type CiStepEnd, isGood } from "./ci-end.ts";
 import { CI_FOLDER, ciTexts, isKept, lockFolder, type PreparedCi } from "./ci-texts.ts";
+import { ciJson, codeQualityText, findingsIn, mergedJunit, sarifText } from "./findings.ts";
 import {
   type CiPart,
   type CiSelection,
@@ -27,12 +38,7 @@ import {
   planCi,
   toolNamed,
 } from "./plan-ci.ts";
-
-/** Which commits; a branch, a tag or an id each. */
-export interface CiRevisions {
-  readonly base: string;
-  readonly head: string;
-}
+import { type CiReports, readReports } from "./reports.ts";
 
 /** The two commits by their ids: what is checked is what runs, also if a branch moves meanwhile. */
 export interface CiSource extends CiRevisions {
@@ -77,15 +83,6 @@ async function answering<Value>(work: () => Promise<Value>): Promise<Value> {
   }
 }
 
-/** How one step ended. */
-export interface CiStepEnd {
-  readonly step: CiStep;
-  /** `kept`: the cache has its packages. `skipped`: what it needs did not succeed. */
-  readonly status: RunResult["status"] | "kept" | "skipped";
-  /** Null if nothing ran. */
-  readonly result: RunResult | null;
-}
-
 export interface CiRequest extends CiRevisions {
   /** Absolute: a folder of the repository. */
   readonly cwd: string;
@@ -100,13 +97,6 @@ export interface CiRequest extends CiRevisions {
   readonly onSource: (source: CiSource) => void;
   readonly onStart: (step: CiStep) => void;
   readonly onEnd: (end: CiStepEnd) => void;
-}
-
-export interface CiEnd extends CiRevisions {
-  readonly isChanged: boolean;
-  readonly isTrusted: boolean;
-  /** In the order of the steps. */
-  readonly ends: readonly CiStepEnd[];
 }
 
 /**
@@ -128,20 +118,53 @@ export async function runCi(request: CiRequest): Promise<CiEnd> {
   const places = { run: folder.run, cache: folder.cache, out };
   const prepared = await answering(async () => await preparedCi(files, source, steps, places));
   const project = await loadDeclaredProject(cwd, ciTexts(prepared, places), machine.engineEnv);
+  const ends = await endsOf(steps, project, { prepared, source, request });
+  const { base, head, isChanged } = source;
+  const trail = await trailEnd({ stateDir: machine.stateDir, projectDir: project.dir });
+  const end = { base, head, isChanged, isTrusted: prepared.isTrusted, ends, trail };
+  await writeResults(end, out);
+  return end;
+}
+
+interface CiRunning {
+  readonly prepared: PreparedCi;
+  readonly source: CiSource;
+  readonly request: CiRequest;
+}
+
+/** When it has settled, all that the steps did is in the audit trail. */
+async function endsOf(
+  steps: readonly CiStep[],
+  project: Project,
+  { prepared, source, request }: CiRunning,
+): Promise<CiStepEnd[]> {
+  const { cwd, out, machine, signal, emit } = request;
   await using tree = await attachedTree(source.head, "tree.tar", { cwd, signal });
-  await using corral = await openCorralFor(project, { ...machine, emit: request.emit });
-  const ends = await inGraph(steps, request, async (step) => {
-    if (step.kind === "fetch" && isKept(prepared, step)) return { step, status: "kept", result: null };
+  await using corral = await openCorralFor(project, { ...machine, emit });
+  return await inGraph(steps, request, async (step) => {
+    if (step.kind === "fetch" && isKept(prepared, step)) return { step, status: "kept", result: null, reports: null };
     const worker = project.workers.get(step.name);
     if (worker === undefined) throw new Error(`the project has no worker ${step.name}`);
     const attachments = step.kind === "part" ? tree.attachments : [];
     // Reports of tests that failed are wanted most.
     const how = { cwd, policy: null, appliesFailed: step.kind === "part", signal };
     const result = await runWorker({ worker, attachments, ...how }, corral.environment);
-    return { step, status: result.status, result };
+    return { step, status: result.status, result, reports: await reportsOf(step, out) };
   });
-  const { base, head, isChanged } = source;
-  return { base, head, isChanged, isTrusted: prepared.isTrusted, ends };
+}
+
+async function reportsOf(step: CiStep, out: string): Promise<CiReports | null> {
+  if (step.kind === "fetch" || step.job.reports.junit.length + step.job.reports.coverage.length === 0) return null;
+  return readReports(step, await foundReports(join(out, step.name, "reports")));
+}
+
+/** Files for CI systems, beside the folders of the steps. */
+async function writeResults(end: CiEnd, out: string): Promise<void> {
+  const findings = findingsIn(end);
+  await writeCiResult(out, "ci.json", jsonLine(ciJson(end)));
+  await writeCiResult(out, "junit.xml", mergedJunit(end));
+  await writeCiResult(out, "corral.sarif", sarifText(findings, packageVersion()));
+  await writeCiResult(out, "code-quality.json", codeQualityText(findings));
 }
 
 /** Reads what decides what is fetched and which caches are read, and leaves the lock files for their cells. */
@@ -222,7 +245,7 @@ async function inGraph(
       for (const step of waiting) {
         const before = step.needs.map((name) => ends.get(name)?.status);
         if (signal.aborted || before.some((status) => status !== undefined && !isGood(status)))
-          ended({ step, status: signal.aborted ? "cancelled" : "skipped", result: null });
+          ended({ step, status: signal.aborted ? "cancelled" : "skipped", result: null, reports: null });
         else if (running.size < concurrency && before.every((status) => status !== undefined)) {
           onStart(step);
           running.set(step.name, run(step).then(ended));
@@ -235,9 +258,4 @@ async function inGraph(
     await Promise.allSettled(running.values());
   }
   return steps.map(({ name }) => ends.get(name)).filter((end) => end !== undefined);
-}
-
-/** What needs it may run. */
-export function isGood(status: CiStepEnd["status"]): boolean {
-  return status === "succeeded" || status === "kept";
 }

@@ -298,7 +298,12 @@ export function deniedLine(worker: string, { to, count, detail }: DeniedTraffic)
   return `${head}: ${printableLine(detail, 500)}`;
 }
 
-function deniedIn({ worker, network, calls }: RunResult): { readonly worker: string; readonly line: DeniedTraffic }[] {
+/** What a run and those that it called were refused, by worker. */
+export function deniedIn({
+  worker,
+  network,
+  calls,
+}: RunResult): { readonly worker: string; readonly line: DeniedTraffic }[] {
   return [...(network?.denied ?? []).map((line) => ({ worker, line })), ...calls.flatMap(deniedIn)];
 }
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
 import { strictXml } from "../../fleet/report/strict-xml.ts";
+import { carriedOut } from "./carried-out.ts";
 
 /* What a worker prints, in a step of GitHub Actions: commands to its runner, and texts in the summary of the step. */
 
@@ -41,22 +42,6 @@ afterAll(async () => {
   await project[Symbol.asyncDispose]();
   await rm(dir, { recursive: true, force: true });
 });
-
-/** What the runner carries out: it takes the lines of standard error first, and both streams for the same step. */
-function carriedOut({ stdout, stderr }: { readonly stdout: string; readonly stderr: string }): string[] {
-  const done: string[] = [];
-  let token: string | null = null;
-  for (const line of [...stderr.split(/\r?\n|\r/), ...stdout.split(/\r?\n|\r/)]) {
-    const [, name, data = ""] =
-      /^\s*::([^\s:]+)(?: [^:]*)?::(.*)$/.exec(line) ?? /##\[([^\s\];]+)[^\]]*\](.*)/.exec(line) ?? [];
-    if (name === undefined) continue;
-    if (token !== null) {
-      if (name.toLowerCase() === token) token = null;
-    } else if (name === "stop-commands") token = data;
-    else done.push(line);
-  }
-  return done;
-}
 
 describe("what a worker prints in a step of GitHub Actions", () => {
   it("is no command to the runner, and no markup in the summary", async () => {

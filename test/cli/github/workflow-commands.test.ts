@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { annotate } from "../../../src/cli/github/annotations.ts";
 import { main } from "../../../src/cli/program.ts";
 import type { Terminal } from "../../../src/cli/terminal/terminal.ts";
+import { carriedOut } from "../../attacks/ci/carried-out.ts";
 
 async function standardErrorOf(args: readonly string[], env: Readonly<Record<string, string>>): Promise<string> {
   let text = "";
@@ -24,5 +26,30 @@ describe("a runner of GitHub Actions", () => {
     for (const env of [{}, { GITHUB_ACTIONS: "" }, { GITHUB_ACTIONS: "false" }] as Record<string, string>[])
       expect(await standardErrorOf(["check", "--project", "/nowhere"], env)).not.toContain("::");
     expect(await standardErrorOf(["--help"], { GITHUB_ACTIONS: "true" })).toBe("");
+  });
+
+  it("carries out the annotations, one for each finding, and nothing else before or after", () => {
+    let stderr = "::stop-commands::abc\n::error::forged\n";
+    const evil = {
+      rule: "test-failed",
+      step: "t",
+      line: 3,
+      message: "a\n::add-mask::b ##[add-path]c 100%\r::d::",
+    } as const;
+    const findings = [
+      { ...evil, file: "a:b,line=9,c.js" },
+      ...Array.from({ length: 20 }, () => ({ ...evil, file: "x" })),
+    ];
+    const stream = { write: (piece: string) => (stderr += piece) } as unknown as Terminal["stderr"];
+    annotate(findings, { stderr: stream, commandsToken: "abc" });
+    stderr += "::error::forged later\n";
+    const done = carriedOut({ stderr, stdout: "::error::forged output\n" });
+    expect(done).toHaveLength(10);
+    expect(done[0]).toMatch(/^::error file=a%3Ab%2Cline=9%2Cc\.js,line=3,title=corral ci::a /);
+    expect(done.join("")).not.toContain("##[");
+    expect(done[0]).toContain("100%25");
+    const before = stderr;
+    annotate(findings, { stderr: stream });
+    expect(stderr).toBe(before);
   });
 });
