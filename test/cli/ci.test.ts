@@ -11,7 +11,12 @@ const JOB = `test -e dep.txt
 mkdir -p reports dist kept
 if [ -e kept/tree ]; then cat kept/tree; else echo made by the base > kept/tree; fi
 echo '<testsuite><testcase name="one" file="build.sh"/></testsuite>' > reports/a.xml
+perl -MIO::Socket -e '$s = IO::Socket::INET->new("web:8080") or die "no service"; print $s "GET /top HTTP/1.0\\r\\n\\r\\n"; print <$s>'
 sh ./build.sh`;
+
+/** The client in the job is perl, which each image of Debian has. */
+const WEB = `mkdir /tmp/www; id > /tmp/www/id; ls / > /tmp/www/top
+cd /tmp/www && exec python3 -m http.server 8080 --bind 127.0.0.1`;
 
 const CI = (run: string) =>
   JSON.stringify({
@@ -25,6 +30,7 @@ const CI = (run: string) =>
         matrix: { part: ["a", "b"] },
         reports: { junit: "reports/*.xml" },
         artifacts: ["dist/**"],
+        services: { web: { image: "corral/python", run: WEB, ports: [8080] } },
         cache: [{ path: "kept", key: ["dep.txt"] }],
       },
       after: { image: "corral/base", needs: ["test"], run: "echo after" },
@@ -90,6 +96,9 @@ it("corral ci runs the base's jobs on the head, whatever the head says of them, 
   expect(steps[1].result).toMatchObject({ exitCode: 7 });
   const printed = JSON.stringify(steps[1].result);
   expect(printed).toContain("made by the base");
+  // The service sees nothing of the head.
+  expect(printed).toContain("200 OK");
+  for (const none of ["work", "attachments", "cache-"]) expect(printed).not.toContain(`\\n${none}\\n`);
   for (const got of ["a network", "a secret", "a socket"]) expect(printed).not.toContain(got);
   expect(existsSync(join(project.dir, "smudged"))).toBe(false);
   const [part = ""] = (await readdir(results)).filter((name) => name.startsWith("test"));

@@ -4,10 +4,11 @@ import { present } from "../../text/present.ts";
 import { type Environment, environmentYaml } from "../images/environment-inputs.ts";
 import { variableNameFault } from "../terms/names.ts";
 import { addressList, limits } from "../terms/terms.ts";
+import { MAX_SERVICES, refuseSamePort, serviceAccess, serviceNameFault } from "../worker/services-yaml.ts";
 import { type Checked, checkShape, type KeyPath, parseYaml } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import { byKind, map, namedMap, nearest } from "../yaml/shape.ts";
-import { type CiToolName, ciTools } from "./tools.ts";
+import { CI_SERVERS, type CiServer, type CiToolName, ciServers, ciTools } from "./tools.ts";
 
 /** One job of `ci.yaml`, as in docs/ci.md. */
 export interface CiJob {
@@ -32,6 +33,20 @@ export interface CiJob {
   readonly reports: { readonly junit: readonly string[]; readonly coverage: readonly string[] };
   readonly artifacts: readonly string[];
   readonly cache: readonly CiCache[];
+  readonly services: ReadonlyMap<string, CiService>;
+}
+
+/** A server beside each run of a job. It is the base's alone: it has no file of the head. */
+export interface CiService {
+  /** Null: `corral/base`. */
+  readonly image: string | null;
+  readonly environment: Environment;
+  /** Lines of a shell; null: the image's own command. */
+  readonly run: string | null;
+  readonly env: ReadonlyMap<string, string>;
+  readonly ports: readonly number[];
+  readonly ready: readonly string[] | null;
+  readonly readyWithinMs: number;
 }
 
 /** A folder that jobs of the base keep for later ones. */
@@ -121,15 +136,44 @@ const environment = environmentYaml(addressList).refine(
   "must have lists of packages; what a lock file of the repository names comes with `uses`",
 );
 
+const image = z
+  .string()
+  .regex(/^[a-z0-9][A-Za-z0-9._/:@{}-]{0,254}$/, "must be the name of an image such as `corral/base`");
+
+const service = map({
+  uses: z.enum(ciServers()).optional(),
+  image: image.refine((raw) => !/[{}]/.test(raw), "must be one image: a service has no matrix").optional(),
+  environment: environment.optional(),
+  run: lines.optional(),
+  env: namedMap(text, variableNameFault, 100).prefault({}),
+  ...serviceAccess,
+  ports: serviceAccess.ports.optional(),
+})
+  .refine(({ uses, ...own }) => uses === undefined || !(own.image ?? own.run ?? own.environment), {
+    message: "is packaged: leave out `image`, `environment` and `run`, or `uses`",
+    path: ["uses"],
+  })
+  .refine(({ uses, image, run }) => uses ?? image ?? run, "needs `uses`, or an `image`, or `run`")
+  .refine(({ uses, ports }) => uses ?? ports, { message: "must name at least one port", path: ["ports"] })
+  .transform(({ uses, image = null, environment: asked, run = null, env, ports, ready, ready_within }): CiService => {
+    const packaged: CiServer | null = uses === undefined ? null : CI_SERVERS[uses];
+    return {
+      image,
+      environment: present(packaged?.environment ?? asked ?? {}),
+      run: packaged?.run ?? run,
+      env,
+      ports: ports ?? packaged?.ports ?? [],
+      ready: ready ?? packaged?.ready ?? null,
+      readyWithinMs: ready_within,
+    };
+  });
+
 const job = map({
   uses: z.enum(ciTools()).optional(),
   trust: z.enum(["head", "base"]).default("head"),
   needs: z.array(name).max(MAX_JOBS).default([]),
   run: lines.optional(),
-  image: z
-    .string()
-    .regex(/^[a-z0-9][A-Za-z0-9._/:@{}-]{0,254}$/, "must be the name of an image such as `corral/base`")
-    .optional(),
+  image: image.optional(),
   environment: environment.optional(),
   dir: plainPath.default(""),
   lock: z.enum(["head", "base"]).default("head"),
@@ -142,6 +186,7 @@ const job = map({
     .array(map({ path: plainPath, key: z.array(plainPath).min(1).max(20) }))
     .max(8)
     .default([]),
+  services: namedMap(service, serviceNameFault, MAX_SERVICES).superRefine(refuseSamePort).prefault({}),
 });
 
 export const ciYaml = map({
@@ -174,7 +219,7 @@ export function parseCiYaml(source: string, shown: string): Checked<CiFile> {
 type Fault = readonly [path: KeyPath, message: string];
 
 function* jobFaults(one: CiJob, jobs: ReadonlyMap<string, CiJob>): Generator<Fault> {
-  const { name: key, uses, run, trust, needs, image, matrix } = one;
+  const { name: key, uses, run, trust, needs, image, matrix, services } = one;
   for (const [index, need] of needs.entries()) {
     const found = jobs.get(need);
     const known = [...jobs.keys()];
@@ -188,6 +233,7 @@ function* jobFaults(one: CiJob, jobs: ReadonlyMap<string, CiJob>): Generator<Fau
     yield [[key], "only fetches packages: write `trust: base`, since it runs nothing of the head; or write `run`"];
   if (run !== null && trust === "base")
     yield [[key, "trust"], "can only be `base` without `run`: a command runs what the head has"];
+  if (run === null && services.size > 0) yield [[key, "services"], "belongs to a job with `run`"];
   if (run === null && matrix.size > 0) yield [[key, "matrix"], "belongs to a job with `run`"];
   for (const [, used = ""] of (image ?? "").matchAll(/\{([^}]*)\}?/g))
     if (!matrix.has(used)) yield [[key, "image"], `\`{${used}}\` is no axis of the matrix`];

@@ -49,6 +49,42 @@ export const CI_TOOLS = {
   },
 } as const satisfies Readonly<Record<string, CiTool>>;
 
+/** A packaged server: `uses` of a service of a job. Its data is in memory, and gone with the job. */
+export interface CiServer {
+  readonly does: string;
+  readonly environment: Environment;
+  readonly run: string;
+  readonly ports: readonly number[];
+  readonly ready: readonly string[];
+}
+
+export const CI_SERVERS = {
+  postgres: {
+    does: "PostgreSQL 15 of Debian, with the user `postgres` and no password",
+    environment: { apt: ["postgresql-15"] },
+    run: [
+      "PATH=/usr/lib/postgresql/15/bin:$PATH",
+      "initdb --pgdata /tmp/data --username postgres --auth trust --no-sync > /dev/null",
+      "exec postgres -D /tmp/data -k /tmp -c listen_addresses=127.0.0.1 -c fsync=off",
+    ].join("\n"),
+    ports: [5432],
+    ready: ["pg_isready", "-h", "localhost", "-U", "postgres"],
+  },
+  redis: {
+    does: "Redis of Debian",
+    environment: { apt: ["redis-server"] },
+    run: "exec redis-server --bind 127.0.0.1 --save '' --appendonly no --dir /tmp",
+    ports: [6379],
+    ready: ["redis-cli", "ping"],
+  },
+} as const satisfies Readonly<Record<string, CiServer>>;
+
+export type CiServerName = keyof typeof CI_SERVERS;
+
+export function ciServers(): [CiServerName, ...CiServerName[]] {
+  return Object.keys(CI_SERVERS) as [CiServerName, ...CiServerName[]];
+}
+
 export type CiToolName = keyof typeof CI_TOOLS;
 
 export function ciTools(): [CiToolName, ...CiToolName[]] {

@@ -17,25 +17,27 @@ export interface ServiceDefinition {
   readonly readyWithinMs: number;
 }
 
-const MAX_SERVICES = 8;
+export const MAX_SERVICES = 8;
 const MAX_PORTS = 8;
 const MAX_READY_MS = 10 * 60_000;
 
 /** It becomes the name of a host in the worker's container. */
-function serviceNameFault(name: string): string | null {
+export function serviceNameFault(name: string): string | null {
   if (!/^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name))
     return "must be 1 to 63 small letters, digits or `-`, begin with a letter, and not end with `-`";
   return /^(localhost|corral|ip6-.*)$/.test(name) ? "is reserved: it is a name of the container itself" : null;
 }
 
-const service = map({
-  worker: named(nameFault),
+/** Where a service is reached, and when it is ready. */
+export const serviceAccess = {
   ports: z.array(z.int().min(1).max(65_535)).min(1).max(MAX_PORTS),
   ready: command.optional(),
   ready_within: duration.refine((ms) => ms <= MAX_READY_MS, "must be at most `10m`").prefault("1m"),
-});
+};
 
-/** `services` of a worker or of a job. */
+const service = map({ worker: named(nameFault), ...serviceAccess });
+
+/** `services` of a worker. */
 export const services = () => namedMap(service, serviceNameFault, MAX_SERVICES).superRefine(refuseSamePort);
 
 export type ServicesYaml = z.output<ReturnType<typeof services>>;
@@ -51,7 +53,7 @@ export function servicesOf(yaml: ServicesYaml): ServiceDefinition[] {
 }
 
 /** All of them are at the worker's own `localhost`. */
-function refuseSamePort(
+export function refuseSamePort(
   all: ReadonlyMap<string, { readonly ports: readonly number[] }>,
   context: z.core.$RefinementCtx,
 ): void {

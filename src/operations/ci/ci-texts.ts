@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { stringify } from "yaml";
-import type { CiFile } from "../../declarations/ci/ci-yaml.ts";
+import type { CiFile, CiService } from "../../declarations/ci/ci-yaml.ts";
 import type { DeclaredTexts } from "../../declarations/corral-file.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { LIMIT_NAMES, LIMITS, type Limits } from "../../sandbox/limits.ts";
@@ -70,7 +70,10 @@ export function ciTexts(prepared: PreparedCi, places: CiPlaces): DeclaredTexts {
       step.kind === "fetch"
         ? fetchWorker(step, index, paths, prepared, places)
         : partWorker(step, index, paths, prepared, places);
-    if (worker !== null) workers.set(step.name, `---\n${stringify(worker, PLAIN)}---\n`);
+    if (worker !== null) workers.set(step.name, workerText(worker));
+    if (step.kind !== "part") continue;
+    for (const [at, service] of [...step.job.services.values()].entries())
+      workers.set(serviceWorkerName(step.job, at, steps), workerText(serviceWorker(service, file)));
   }
   const kinds = [...new Set(steps.flatMap((step) => (step.kind === "fetch" ? presetOf(step) : [])))];
   const packages = kinds.map((kind) => presetWith(kind, file));
@@ -82,6 +85,32 @@ export function ciTexts(prepared: PreparedCi, places: CiPlaces): DeclaredTexts {
     approval: { mode: "auto_deny", inbox: "closed" },
   };
   return { corral: stringify(corral, PLAIN), workers };
+}
+
+function workerText(worker: object): string {
+  return `---\n${stringify(worker, PLAIN)}---\n`;
+}
+
+/** No step has it. */
+function serviceWorkerName({ name }: CiPart["job"], at: number, steps: readonly CiStep[]): string {
+  let own = `${name}.service-${at + 1}`;
+  while (steps.some((step) => step.name === own)) own += "_";
+  return own;
+}
+
+/** It has no file at all: what it does is the base's alone. */
+function serviceWorker({ image, environment, run, env }: CiService, { addresses }: Pick<CiFile, "addresses">): object {
+  const isAnywhere = addresses.length === 0 || environment.addresses !== undefined;
+  const needsAddresses = !isAnywhere && (environment.pip ?? environment.npm) !== undefined;
+  return {
+    description: "A server beside a job of the same ci.yaml",
+    ...(image === null ? {} : { image }),
+    ...(Object.keys(environment).length === 0
+      ? {}
+      : { environment: { ...environment, ...(needsAddresses ? { addresses } : {}) } }),
+    ...(run === null ? {} : { command: ["sh", "-eu", "-c", run] }),
+    env: Object.fromEntries(env),
+  };
 }
 
 function presetOf({ tool }: CiFetch) {
@@ -181,7 +210,17 @@ function partWorker(
     sandbox: { zones },
     env: { CI: "true", ...Object.fromEntries(axes), ...Object.fromEntries(job.env) },
     limits: writtenLimits(job.limits),
+    ...servicesOfPart(job, prepared),
   };
+}
+
+function servicesOfPart(job: CiPart["job"], { steps }: PreparedCi) {
+  if (job.services.size === 0) return {};
+  const services = [...job.services].map(([name, { ports, ready, readyWithinMs }], at) => {
+    const worker = serviceWorkerName(job, at, steps);
+    return [name, { worker, ports, ...(ready === null ? {} : { ready }), ready_within: `${readyWithinMs}ms` }] as const;
+  });
+  return { services: Object.fromEntries(services) };
 }
 
 function script({ scripts }: PreparedCi, name: string): string {

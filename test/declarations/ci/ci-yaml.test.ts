@@ -34,6 +34,40 @@ describe("ci.yaml", () => {
       ["jobs.test.needs.0: there is no job `tset`, did you mean `test`?"],
     ],
     [
+      "services that are none",
+      {
+        a: {
+          run: "x",
+          services: {
+            db: {},
+            UP: { uses: "redis" },
+            c: { uses: "redis", run: "y" },
+            d: { run: "y" },
+            e: { uses: "sql" },
+          },
+        },
+        deps: { uses: "npm", trust: "base", services: { db: { uses: "postgres" } } },
+      },
+      [
+        "jobs.a.services.db: needs `uses`, or an `image`, or `run`",
+        "jobs.a.services.db.ports: must name at least one port",
+        "jobs.a.services.UP: must be 1 to 63 small letters, digits or `-`, begin with a letter, and not end with `-`",
+        "jobs.a.services.c.uses: is packaged: leave out `image`, `environment` and `run`, or `uses`",
+        "jobs.a.services.d.ports: must name at least one port",
+        `jobs.a.services.e.uses: must be "postgres" or "redis", not "sql"`,
+      ],
+    ],
+    [
+      "two services at one port",
+      { a: { run: "x", services: { b: { uses: "postgres" }, c: { run: "y", ports: [5432] } } } },
+      ["jobs.a.services.c.ports.0: 5432 is a port of another service, or listed twice; give this one another port"],
+    ],
+    [
+      "services of a job that runs nothing",
+      { a: { uses: "npm", trust: "base", services: { b: { uses: "redis" } } } },
+      ["jobs.a.services: belongs to a job with `run`"],
+    ],
+    [
       "a circle",
       { a: { run: "x", needs: ["b"] }, b: { run: "x", needs: ["c"] }, c: { run: "x", needs: ["b"] } },
       ["jobs.a.needs: leads in a circle: a, b, c wait for each other"],

@@ -21,7 +21,12 @@ const parsed = parseCiYaml(
         artifacts: "dist/*",
         reports: { junit: "r.xml" },
       },
-      py: { uses: "pip", run: "x", cache: [{ path: "a", key: ["k"] }] },
+      py: {
+        services: { db: { uses: "postgres" } },
+        uses: "pip",
+        run: "x",
+        cache: [{ path: "a", key: ["k"] }],
+      },
     },
   }),
   "ci.yaml",
@@ -63,7 +68,7 @@ function ran(cache: Cache, { trusted, lock, key }: Run): readonly string[] {
   const { paths } = parse(texts2.corral).sandbox as { paths: Record<string, { root: string; mode: string }> };
   const read: string[] = [];
   for (const text of texts2.workers.values())
-    for (const { name, mode = "ro" } of parse(text.split("---\n")[1] ?? "").sandbox.zones as {
+    for (const { name, mode = "ro" } of (parse(text.split("---\n")[1] ?? "").sandbox?.zones ?? []) as {
       name: string;
       mode?: string;
     }[]) {
