@@ -2,10 +2,14 @@ import { execFileSync, spawnSync } from "node:child_process";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pack } from "tar-stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { applyChangeset, continueApplication } from "../../src/changes/apply/application.ts";
 import { ChangesetStore } from "../../src/changes/store/changeset-store.ts";
+import { failureOf } from "../../src/cli/terminal/failure.ts";
 import { Database } from "../../src/fleet/journal/database.ts";
+import { EngineTrouble } from "../../src/isolation/port/driver.ts";
+import { unpackLayer } from "../../src/isolation/runc/ground/unpack-layer.ts";
 import { isHostTrouble } from "../../src/platform/errno.ts";
 import { DiskFull, fullPlace, roomAt } from "../../src/platform/full-disk.ts";
 import { stagedFolder, treeAt } from "../changes/staged-folder.ts";
@@ -37,6 +41,18 @@ function small(kib: number) {
   };
 }
 
+it("is known by the words of an engine whose disk it is, and told with what to do", () => {
+  const words = "mkdir /data/overlay2/a-init: no space left on device";
+  expect(isHostTrouble(new EngineTrouble(words))).toBe(true);
+  const { text, status, error } = failureOf(new EngineTrouble(words), {});
+  expect(text).toContain(`corral: the disk of the container engine is full: free space there (${words}). `);
+  expect(text).toContain("`docker system df`");
+  expect([status, error.code]).toEqual([125, "SYSTEM"]);
+  const other = new EngineTrouble("no answer");
+  expect(isHostTrouble(other)).toBe(false);
+  expect(failureOf(other, {})).toMatchObject({ text: "corral: no answer", error: { code: "ENGINE_TROUBLE" } });
+});
+
 describe.skipIf(process.geteuid?.() !== 0)("a full disk", () => {
   it("is known by its place, also by one that does not exist yet, and one with room is not", () => {
     const { path, fill } = small(1024);
@@ -44,6 +60,18 @@ describe.skipIf(process.geteuid?.() !== 0)("a full disk", () => {
     fill(4);
     expect(fullPlace(["/nonexistent", join(path, "not/yet")])).toBe(join(path, "not/yet"));
     expect(roomAt(path)).toMatchObject({ isFull: true });
+  });
+
+  it("is what the layer of an image says that has no room", async () => {
+    const { path } = small(1024);
+    const draft = join(path, "draft");
+    fs.mkdirSync(draft);
+    const layer = pack();
+    layer.entry({ name: "large" }, Buffer.alloc(2048 * 1024));
+    layer.finalize();
+    const failure = await unpackLayer(layer as AsyncIterable<Buffer>, draft).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(DiskFull);
+    expect(String(failure)).toContain(`the disk of ${path} is full`);
   });
 
   it("stops an application between two changes, which goes on when there is room, and leaves nothing of its own", async () => {

@@ -46,9 +46,9 @@ export function failureOf(error: unknown, env: Readonly<Record<string, string | 
     return failed(error.code, text, STATUSES[error.code] ?? EXIT.wrongUsage, further);
   }
   if (error instanceof ApiError) return serviceFailure(error);
-  const known = KNOWN.find(([kind]) => error instanceof kind);
-  if (known !== undefined) return failed(known[1], `corral: ${error.message}`, known[2]);
   const debug = Boolean(env.CORRAL_DEBUG);
+  const known = KNOWN.find(([kind]) => error instanceof kind);
+  if (known !== undefined && !isDiskFull(error)) return failed(known[1], `corral: ${error.message}`, known[2]);
   if (!debug && isDiskFull(error)) return failed("SYSTEM", `corral: ${fullDiskText(error, env)}`, EXIT.engineTrouble);
   if (!debug && isRefusedBySystem(error)) return failed("SYSTEM", `corral: ${error.message}`, EXIT.engineTrouble);
   const text = debug
@@ -124,8 +124,10 @@ function isRefusedBySystem({ code }: NodeJS.ErrnoException): boolean {
 
 /** The system names no path of a file that was already open. */
 function fullDiskText(error: Error, env: Parameters<typeof stateDirFrom>[0]): string {
-  const place = error instanceof DiskFull ? null : fullPlace([stateDirFrom(env), tmpdir(), "."]);
+  const isEngines = error instanceof EngineTrouble;
+  const place = isEngines || error instanceof DiskFull ? null : fullPlace([stateDirFrom(env), tmpdir(), "."]);
   const found =
     place === null ? error.message : `${fullText(place === "." ? process.cwd() : place)} (${error.message})`;
-  return `${found}. \`corral du\` shows what Corral keeps, and \`corral gc\` removes what may go`;
+  const engines = isEngines ? "`docker system df` shows what the engine keeps, " : "";
+  return `${found}. ${engines}\`corral du\` shows what Corral keeps, and \`corral gc\` removes what may go`;
 }

@@ -1,3 +1,4 @@
+import { fullText } from "../../platform/full-disk.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { DriverName } from "../plan/enforcement.ts";
 import type { Plan } from "../plan/plan.ts";
@@ -102,9 +103,19 @@ export interface Reaped {
   readonly directories: readonly string[];
 }
 
+const FULL = fullText("the container engine");
+
 /** The engine failed, not the worker. The message is for people and may contain host paths. */
 export class EngineTrouble extends Error {
   override readonly name: string = "EngineTrouble";
+  /** `ENOSPC` if its disk is full: engines answer with the words of the system only. */
+  readonly code: "ENOSPC" | undefined;
+
+  constructor(message: string, options?: ErrorOptions) {
+    const isFull = /: (no space left on device|disk quota exceeded)/i.test(message);
+    super(isFull && !message.startsWith(FULL) ? `${FULL} (${message})` : message, options);
+    this.code = isFull ? "ENOSPC" : undefined;
+  }
 }
 
 /** No engine could be opened, so nothing was begun. `cause` says why. */

@@ -22,6 +22,7 @@ import {
   type OnImageProgress,
   withoutColors,
 } from "../../port/images.ts";
+import { engineTrouble } from "../answers/asked.ts";
 import { type BootstrapRequest, readMessages } from "./bootstrap.ts";
 import {
   BASE_LABEL,
@@ -294,7 +295,7 @@ const TAIL_LINES = 20;
 /** Builds one image with the Engine's own builder. */
 export async function buildImage(request: BuildRequest): Promise<void> {
   const { docker, tag, shownAs, files, labels, network, proxies, onProgress, signal } = request;
-  const answer = await docker.buildImage(Readable.from([await packedFiles(files)]), {
+  const building = docker.buildImage(Readable.from([await packedFiles(files)]), {
     t: tag,
     // The builder knows the usual proxy variables and does not keep them in the image.
     buildargs: { ...proxies, ...request.arguments },
@@ -303,6 +304,10 @@ export async function buildImage(request: BuildRequest): Promise<void> {
     forcerm: true,
     ...(network && { networkmode: network }),
     ...(signal && { abortSignal: signal }),
+  });
+  const answer = await building.catch((error: unknown) => {
+    signal?.throwIfAborted();
+    throw engineTrouble(error);
   });
   let step: string | undefined;
   const tail: string[] = [];

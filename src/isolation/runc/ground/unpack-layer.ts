@@ -1,11 +1,13 @@
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { dirname } from "node:path";
 import { type Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Header, Pack } from "tar-stream";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
 import { hasCode } from "../../../platform/errno.ts";
+import { DiskFull, fullPlace } from "../../../platform/full-disk.ts";
 import { HARMLESS_DEVICES } from "../../port/images.ts";
 
 /** A layer that this driver does not bring to the disk. The Engine can start cells of the image. The message names no path of the host. */
@@ -115,6 +117,8 @@ export async function unpackLayer(
   // A program that ended by itself breaks its pipe: what it said is the reason. It also says something if its input broke off, which is none.
   const hasBrokenPipe = hasCode(failed, "EPIPE") || hasCode(failed, "ERR_STREAM_PREMATURE_CLOSE");
   if (failed !== null && (said === "" || !hasBrokenPipe)) throw failed;
+  // The layer is a folder that is removed now.
+  if (said !== "" && fullPlace([dir]) !== null) throw new DiskFull(dirname(dir));
   if (code !== 0 || said !== "")
     throw new UnfitLayer(`GNU tar could not unpack it: ${said.trim() || `exit code ${code}`}`, OF_MACHINE);
   return { sha256: hash.digest("hex"), bytes: filter.bytes };
