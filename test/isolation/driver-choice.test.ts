@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, utimes } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -106,6 +107,22 @@ describe("CORRAL_DRIVER", () => {
     const again = await openPort({ stateDir, engineEnv, triesAgain: true });
     expect((await again.driving("runs")).driver).toBe("runc");
     expect(JSON.parse(await readFile(file, "utf8"))).toMatchObject({ ok: true });
+  });
+
+  it("is tried again by the next process if the first cell found a full disk", async () => {
+    const stateDir = join(runc.dir, "full");
+    await mkdir(stateDir, { mode: 0o700 });
+    const sized = (options: string) => execFileSync("mount", ["-t", "tmpfs", "-o", options, "none", stateDir]);
+    sized("size=40m,mode=700");
+    try {
+      const full = await (await portFor("runc", stateDir)).driving("runs");
+      const place = join(statePaths(stateDir).runc, "layers");
+      expect(full).toMatchObject({ driver: null, why: expect.stringContaining(`the disk of ${place} is full`) });
+      sized("remount,size=400m,mode=700");
+      expect(await (await portFor("runc", stateDir)).driving("runs")).toMatchObject({ driver: "runc" });
+    } finally {
+      execFileSync("umount", ["-l", stateDir]);
+    }
   });
 
   it("runc makes a first cell to see that it is as planned, once, and remembers it", async () => {

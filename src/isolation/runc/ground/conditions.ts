@@ -7,6 +7,7 @@ import { PACKAGE_ROOT } from "../../../declarations/place/package-root.ts";
 import { loadPolicy } from "../../../declarations/policy/policy.ts";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
+import { isDiskFull } from "../../../platform/full-disk.ts";
 import { sha256 } from "../../../platform/sha256.ts";
 import { writeAtomically } from "../../../platform/write-file.ts";
 import { projectSandbox } from "../../../sandbox/declare.ts";
@@ -121,7 +122,9 @@ function isOfRoot(path: string): boolean {
 }
 
 /** What came of a cell that was made to see whether runc can make any. */
-export type Probed = { readonly ok: true } | { readonly ok: false; readonly reason: string };
+export type Probed =
+  | { readonly ok: true }
+  | { readonly ok: false; readonly reason: string; readonly isDiskFull?: boolean };
 
 const Remembered = z.object({ of: z.string(), at: z.number(), ok: z.boolean(), reason: z.string() });
 
@@ -138,7 +141,9 @@ export async function rememberedProbe(file: string, of: string, nowMs: number): 
   return nowMs - known.at < FAILURE_MS && known.at <= nowMs ? { ok: false, reason: known.reason } : null;
 }
 
+/** Not of a full disk: the next process tries again, since space may have been freed. */
 export async function rememberProbe(file: string, of: string, probed: Probed, nowMs: number): Promise<void> {
+  if (!probed.ok && probed.isDiskFull === true) return;
   await makeClosedDir(join(file, ".."));
   const reason = probed.ok ? "" : probed.reason;
   await writeAtomically(file, JSON.stringify({ of, at: nowMs, ok: probed.ok, reason }));
@@ -195,6 +200,8 @@ export async function probeCell(cells: CellMaker, image: ImageFacts, gate: strin
     return { ok: false, reason: `a cell did not work: ${how}` };
   } catch (error) {
     if (!(error instanceof EngineTrouble) && (error as Error).name !== "TimeoutError") throw error;
-    return { ok: false, reason: `a cell could not be made: ${(error as Error).message}` };
+    const { message, cause } = error as Error;
+    const isFull = isDiskFull(error) || isDiskFull(cause);
+    return { ok: false, reason: `a cell could not be made: ${message}`, ...(isFull && { isDiskFull: true }) };
   }
 }
