@@ -8,7 +8,7 @@ const ROOT = join(import.meta.dirname, "..");
 
 /** The built package in this folder, where {@link OTHER} can reach it; the folder becomes its own. Its `corral`, for Node. */
 export async function packageIn(folder: string): Promise<string> {
-  for (const part of ["package.json", "dist", "policies", "images", "templates", "node_modules/zod"])
+  for (const part of ["package.json", "action.yml", "dist", "policies", "images", "templates", "node_modules/zod"])
     await cp(join(ROOT, part), join(folder, "c", part), { recursive: true });
   await chown(folder, OTHER, OTHER);
   return join(folder, "c/dist/cli/corral.cjs");

@@ -87,7 +87,7 @@ describe("the package, packed and installed elsewhere", () => {
     const program = join(dir, "node_modules", "corral", "dist", "cli", "corral.cjs");
     const { stdout } = await execute(process.execPath, [program, "init", "ci", join(dir, "ci"), "--json"], { env });
     expect(JSON.parse(stdout).files).toEqual(
-      expect.arrayContaining([".gitignore", "code/sum.test.js", "github.yml", "workers/try.worker"]),
+      expect.arrayContaining([".gitignore", "ci.yaml", ".github/workflows/corral.yml", ".github/corral/action.yml"]),
     );
   });
 
@@ -177,6 +177,7 @@ describe("the package, packed and installed elsewhere", () => {
       "LICENSE",
       "README.md",
       "SECURITY.md",
+      "action.yml",
       "compose",
       "compose.yaml",
       "dist",

@@ -95,6 +95,32 @@ describe.each(files.map((file, at) => [file, texts[at] ?? ""] as const))("%s", (
   });
 });
 
+describe("what corral init ci writes for GitHub", () => {
+  const pinned = /uses: actions\/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+(:.*)?$/;
+  const usesIn = (text: string) => text.split("\n").filter((line) => /^ +(- )?uses:/.test(line));
+
+  it("is a workflow for GitHub's own parser, which checks out the base alone, reads, and has the action beside it", async () => {
+    const text = await readFile(join(ROOT, "templates/ci/github/workflow.yml"), "utf8");
+    expect(await faultsOf("corral.yml", text)).toEqual([]);
+    const { on, permissions, jobs } = parse(text) as Workflow;
+    expect(Object.keys(on)).toEqual(["pull_request_target", "push"]);
+    expect(permissions).toEqual({ contents: "read" });
+    const [checkout, action, ...more] = Object.values(jobs).flatMap(({ steps }) => steps);
+    expect([Object.keys(checkout ?? {}), action?.uses, more]).toEqual([["uses"], "./.github/corral", []]);
+    expect(usesIn(text).filter((line) => !pinned.test(line) && !line.includes("./.github/corral"))).toEqual([]);
+  });
+
+  it("and the action name others by their commits, and put nothing of an event or an input into a script", async () => {
+    const text = await readFile(join(ROOT, "action.yml"), "utf8");
+    const { runs, inputs } = parse(text) as { runs: { steps: Step[] }; inputs: object };
+    expect(usesIn(text).length).toBeGreaterThan(3);
+    expect(usesIn(text).filter((line) => !pinned.test(line))).toEqual([]);
+    expect(runs.steps.filter(({ run = "" }) => run.includes("${{"))).toEqual([]);
+    const used = [...text.matchAll(/\$\{\{ inputs\.(\w+) \}\}/g)].map(([, name = ""]) => name);
+    expect([...new Set(used)].toSorted()).toEqual(Object.keys(inputs).toSorted());
+  });
+});
+
 it.each([
   ["an unknown key", "on: push\njobs:\n  a:\n    runs-on: x\n    step: []\n", /step/],
   [

@@ -21,7 +21,7 @@ interface Kind {
   readonly next: readonly [string, string];
 }
 
-/** The kinds of projects that `corral init` makes, in the order of the choice. Each has its folder below `templates/`. */
+/** The kinds of projects that `corral init` makes, in the order of the choice. Each has its folder below `templates/`; that of `ci` has several. */
 export const PROJECT_KINDS = {
   documents: { does: "turns strangers' PDF files into text", next: ["corral explain extract", "corral run extract"] },
   batch: {
@@ -29,13 +29,13 @@ export const PROJECT_KINDS = {
     next: ["corral map --fleet all --json", "corral fleet ls"],
   },
   agent: { does: "lets a model read files and write notes", next: ["corral explain clerk", "corral run clerk"] },
-  ci: { does: "tests a stranger's branch without a network", next: ["corral run install", "corral run try"] },
+  ci: { does: "tests a stranger's branch without a network", next: ["corral ci check", "corral ci run"] },
 } as const satisfies Readonly<Record<string, Kind>>;
 
 export type ProjectKind = keyof typeof PROJECT_KINDS;
 
 /** A folder below `templates/`. `convert` is what `corral convert` runs. */
-export type ProjectTemplate = ProjectKind | "convert";
+export type ProjectTemplate = Exclude<ProjectKind, "ci"> | "convert";
 
 /** Where a new project has the formats of its files, for editors. They are for git too: who clones the project has them. */
 const SCHEMAS = ".corral/schemas";

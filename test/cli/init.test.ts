@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -7,7 +8,8 @@ import { parse } from "yaml";
 import { PROJECT_KINDS } from "../../src/operations/implied-project.ts";
 import { type CliProject, cliProject } from "./cli-project.ts";
 
-const KINDS = Object.keys(PROJECT_KINDS);
+/** A project of `ci` is a repository of git: it has tests of its own below. */
+const KINDS = Object.keys(PROJECT_KINDS).filter((kind) => kind !== "ci");
 
 let folder: CliProject;
 
@@ -97,6 +99,67 @@ describe("corral init", () => {
       stderr: "corral: name a kind of project: corral init documents|batch|agent|ci\n",
     });
     expect((await folder.corral(["init", "docs"])).stderr).toContain("there are: documents, batch, agent, ci");
+  });
+});
+
+describe("corral init ci", () => {
+  const written = async (at: string): Promise<string[]> => {
+    const all = await readdir(join(folder.dir, at), { recursive: true, withFileTypes: true });
+    return all.filter((one) => one.isFile() && !one.parentPath.includes("/.git/")).map(({ name }) => name);
+  };
+
+  it.each([
+    // The other version of Node would be fetched.
+    ["npm", ["--matrix", "node=24"]],
+    ["python", []],
+    ["make", []],
+  ])(
+    "--%s writes jobs in at most 15 lines, a workflow in at most 15, and what is printed next runs at once",
+    async (tool, part) => {
+      const at = `ci/${tool}`;
+      const { status, stdout } = await folder.corral(["init", "ci", at, `--${tool}`]);
+      expect(status).toBe(0);
+      for (const file of ["ci.yaml", ".github/workflows/corral.yml"])
+        expect((await readFile(join(folder.dir, at, file), "utf8")).trimEnd().split("\n").length).toBeLessThanOrEqual(
+          15,
+        );
+      const next =
+        stdout
+          .split("Next:\n")[1]
+          ?.trimEnd()
+          .split("\n")
+          .map((line) => line.trim()) ?? [];
+      const [go, ...commands] = next;
+      expect(go).toBe(`cd ${at}`);
+      const cwd = join(folder.dir, at);
+      const author = ["GIT_AUTHOR", "GIT_COMMITTER"].flatMap((who) => [`${who}_NAME=a`, `${who}_EMAIL=a@localhost`]);
+      for (const command of commands.filter((line) => line.startsWith("git ")))
+        execFileSync("sh", ["-c", `env ${author.join(" ")} ${command} 2>&1`], { cwd });
+      expect(commands.slice(-2)).toEqual(["corral ci check", "corral ci run"]);
+      expect(await folder.corral(["ci", "check"], { cwd: at })).toMatchObject({ status: 0 });
+      const ran = await folder.corral(["ci", "run", ...part], { cwd: at });
+      expect(ran, ran.stderr).toMatchObject({ status: 0 });
+      expect(execFileSync("git", ["status", "--porcelain"], { cwd }).toString()).toBe("");
+    },
+  );
+
+  it("leaves a project that is there as it is, finds its tool, and overwrites nothing", async () => {
+    const at = join(folder.dir, "ci/mine");
+    await mkdir(at);
+    await writeFile(join(at, "Makefile"), "test:\n");
+    expect(await folder.corral(["init", "ci", "ci/mine"])).toMatchObject({ status: 0 });
+    expect((await written("ci/mine")).toSorted()).toEqual(["Makefile", "action.yml", "ci.yaml", "corral.yml"]);
+    expect(await readFile(join(at, "ci.yaml"), "utf8")).toContain("uses: make");
+    expect(await readFile(join(at, "Makefile"), "utf8")).toBe("test:\n");
+    const again = await folder.corral(["init", "ci", "ci/mine"]);
+    expect(again).toMatchObject({ status: 2, stderr: expect.stringContaining("ci.yaml already exists") });
+  });
+
+  it("takes one tool, and other kinds take none", async () => {
+    expect((await folder.corral(["init", "ci", "ci/two", "--npm", "--make"])).stderr).toContain(
+      "either --npm or --make",
+    );
+    expect((await folder.corral(["init", "agent", "ci/two", "--npm"])).stderr).toContain("--npm is for corral init ci");
   });
 });
 

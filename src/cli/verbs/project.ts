@@ -4,6 +4,9 @@ import { oneWorker, withoutProject } from "./without-project.ts";
 
 export function addInit({ does, terminal, verb }: Frame): void {
   verb("init")
+    .option("--npm", "for ci: a project of npm, with two versions of Node")
+    .option("--python", "for ci: a project of Python")
+    .option("--make", "for ci: a project of C")
     .addOption(json("print what was written as JSON"))
     .addHelpText("after", INIT_HELP)
     .action(
@@ -18,14 +21,15 @@ documents  turns strangers' PDF files into text
 batch      runs one worker over many files
 agent      lets a model read files and write notes; a script
            plays the model, so it needs no key
-ci         tests a stranger's branch without a network, with
-           jobs for two CI systems
+ci         tests a stranger's branch without a network, also
+           for the project that is in the folder, and has a
+           workflow of GitHub
 
 Without a kind, you are asked at a terminal.
 
 Exit status: 0, or 2 if one of the files already exists;
 then nothing is written.
-${examples("corral init documents", "corral init agent ~/notes")}`;
+${examples("corral init documents", "corral init agent ~/notes", "corral init ci --npm .")}`;
 
 export function addCheck({ does, terminal, verb }: Frame): void {
   verb("check")

@@ -46,6 +46,11 @@ function above(folder: string): string {
 /** The folder of the images that `corral images build` builds. */
 export const IMAGES_DIR = join(PACKAGE_ROOT, "images");
 
+/** The composite action of GitHub that the package has. */
+export async function githubAction(): Promise<string> {
+  return await readFile(join(PACKAGE_ROOT, "action.yml"), "utf8");
+}
+
 export function packageVersion(): string {
   return (JSON.parse(readFileSync(join(PACKAGE_ROOT, "package.json"), "utf8")) as { version: string }).version;
 }

@@ -1,11 +1,9 @@
 import { execFileSync, spawn } from "node:child_process";
-import { chmod, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { PROGRAM } from "../../cli/program.ts";
 import { giveGate } from "../../tiers/give-gate.ts";
-
-const TEMPLATE = join(import.meta.dirname, "../../../templates/ci");
 
 export interface Step {
   readonly status: number | null;
@@ -13,7 +11,7 @@ export interface Step {
   readonly stderr: string;
 }
 
-/** A repository with the template's `ci/` on its branch `main`, branches of strangers, and the folder of a CI job. */
+/** A repository with `ci.yaml` on its branch `main`, branches of strangers, and the folder of a CI job. */
 export interface BranchJob extends AsyncDisposable {
   /** The bare repository that everybody pushes to. */
   readonly origin: string;
@@ -40,13 +38,21 @@ const NO_PACKAGES = {
   "p.test.js": 'import { test } from "node:test";\ntest("passes", () => {});\n',
 };
 
-/** `address`: of a registry that is not at a public address. `project`: the files of the base beside `ci/`. */
+const JOBS = {
+  test: {
+    uses: "npm",
+    run: "mkdir -p reports; node --test --test-reporter=spec --test-reporter-destination=stdout --test-reporter=junit --test-reporter-destination=reports/junit.xml",
+    reports: { junit: "reports/*.xml", coverage: "reports/*.json" },
+  },
+};
+
+/** `files`: of the base, beside or in the place of those of a small project; null for one that goes. `folder`: copied before these. */
 export async function branchJob({
-  address = null,
-  project = NO_PACKAGES,
+  files = {},
+  folder = null,
 }: {
-  readonly address?: string | null;
-  readonly project?: Readonly<Record<string, string>> | string;
+  readonly files?: Readonly<Record<string, string | null>>;
+  readonly folder?: string | null;
 } = {}): Promise<BranchJob> {
   const root = await mkdtemp(join(tmpdir(), "corral-ci-"));
   const [origin, dir, home, bin] = ["origin.git", "job", "home", "bin"].map((name) => join(root, name)) as [
@@ -68,10 +74,10 @@ export async function branchJob({
   git(origin, "config", "uploadpack.allowAnySHA1InWant", "true");
   const author = join(root, "author");
   await mkdir(author);
-  if (typeof project === "string") await cp(project, author, { recursive: true });
-  else await writeAll(author, project);
-  for (const part of PARTS) await cp(join(TEMPLATE, part), join(author, "ci", part), { recursive: true });
-  if (address !== null) await nameAddress(join(author, "ci"), address);
+  await writeAll(author, { "ci.yaml": JSON.stringify({ version: 1, jobs: JOBS }) });
+  if (folder === null) await writeAll(author, NO_PACKAGES);
+  else await cp(folder, author, { recursive: true });
+  await writeAll(author, files);
   git(author, "init", "--quiet", "--initial-branch=main");
   const push = (branch: string): string => {
     git(author, "add", "--all", "--force");
@@ -102,7 +108,6 @@ export async function branchJob({
   };
 }
 
-const PARTS = ["corral.yaml", "workers", "policies", "scripts", "code"];
 const AUTHOR = {
   GIT_CONFIG_NOSYSTEM: "1",
   GIT_AUTHOR_NAME: "A Stranger",
@@ -110,18 +115,6 @@ const AUTHOR = {
   GIT_COMMITTER_NAME: "A Stranger",
   GIT_COMMITTER_EMAIL: "stranger@example.org",
 };
-
-async function nameAddress(ci: string, address: string): Promise<void> {
-  const preset = `packages: [{ kind: npm, addresses: [${address}/32] }]`;
-  const change = async (file: string, before: string, after: string): Promise<void> => {
-    const text = await readFile(join(ci, file), "utf8");
-    if (!text.includes(before)) throw new Error(`${file} has no ${before}`);
-    await writeFile(join(ci, file), text.replace(before, after));
-  };
-  await change("corral.yaml", "packages: [npm]", preset);
-  for (const worker of ["install", "warm"])
-    await change(`workers/${worker}.worker`, "network: {", `network: { ${preset},`);
-}
 
 async function writeAll(dir: string, files: Readonly<Record<string, string | null>>): Promise<void> {
   for (const [path, content] of Object.entries(files)) {
