@@ -26,6 +26,7 @@ beforeAll(async () => {
         command: ["true"],
         sandbox: { inherit: true, approval: "pre_approved" },
         shell_rules: { default: "pre_approved" },
+        ports: { web: 8000 },
       },
     },
     files: { "docs/page.html": "<script>document.title = 'taken'</script>\n" },
@@ -79,6 +80,21 @@ describe.skipIf(NO_CHROMIUM)(`a session in the page${NO_CHROMIUM ? ` (${NO_CHROM
     expect(await page.title()).not.toContain("taken");
     await page.keyboard.press("Shift+Tab");
     expect(await keys.evaluate((field) => field === field.ownerDocument.activeElement)).toBe(false);
+
+    const ports = page.getByRole("table", { name: "Ports" }).getByRole("row");
+    await ports.filter({ hasText: /8000.*web.*nothing listens/s }).waitFor(WAIT);
+    await line.fill(
+      "mkdir /tmp/w; echo 'seen <i>at</i> a port' > /tmp/w/index.html; busybox httpd -f -p 8000 -h /tmp/w & busybox httpd -f -p 8001",
+    );
+    await line.press("Enter");
+    await ports.filter({ hasText: /8001.*not declared/s }).waitFor(WAIT);
+    const opened = tab.context.waitForEvent("page");
+    await ports.filter({ hasText: "8000" }).getByRole("button", { name: "Open in a new tab" }).click();
+    const shown = await opened;
+    await shown.getByText("seen at a port").waitFor(WAIT);
+    expect(new URL(shown.url()).hostname).toMatch(/^p\w+\.localhost$/);
+    expect(await shown.evaluate("String(window.opener) + document.referrer")).toBe("null");
+    await shown.close();
 
     const files = page.getByRole("table", { name: "Files" });
     await files.getByRole("link", { name: "docs/" }).click();

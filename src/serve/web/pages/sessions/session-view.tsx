@@ -9,6 +9,7 @@ import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { SessionCommands } from "./session-commands.tsx";
 import { SessionFiles } from "./session-files.tsx";
+import { ShownPorts } from "./shown-ports.tsx";
 
 type Session = AnswerOf<"sessions.show">;
 type Settled = AnswerOf<"sessions.close">;
@@ -48,6 +49,7 @@ export function SessionView({ id, query }: { readonly id: string; readonly query
       <Head session={data} reload={reload} stop={stop} />
       {error === null ? null : <ErrorNote error={error} retry={reload} />}
       <SessionCommands session={data} shown={query.command} place={(command) => place({ command })} />
+      <ShownPorts session={data} />
       <SessionFiles session={data} path={query.path ?? "/"} place={(path) => place({ path })} />
     </>
   );
