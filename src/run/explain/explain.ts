@@ -61,7 +61,9 @@ export async function explain(worker: WorkerDefinition, policy: string | null, p
   if (driving?.driver === null) notes.push(`No container can be made: ${driving.why}`);
   else if (driving !== null) notes.push(`The driver is ${driving.driver}: ${driving.why}.`);
   if (drivingItems !== null && drivingItems.driver !== driving?.driver)
-    notes.push(`The driver of fresh items of a fleet is ${drivingItems.driver}: ${drivingItems.why}.`);
+    notes.push(
+      `The driver of fresh items of a fleet is ${drivingItems.driver}: ${drivingItems.why.replace(/\.$/, "")}.`,
+    );
   return { worker: worker.name, tree, driving, drivingItems, notes };
 }
 

@@ -117,6 +117,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   denied: "warn",
   held: "warn",
   paused: "warn",
+  pending: "warn",
   withdrawn: "warn",
   interrupted: "warn",
   closed: "plain",
@@ -131,8 +132,8 @@ export function StatusBadge({ status }: { readonly status: string }) {
 
 /** Of a fleet: it is done also if items failed, and then it did not end well. */
 export function FleetBadge({ state, failed }: { readonly state: string; readonly failed: number }) {
-  if (state !== "done" || failed === 0) return <StatusBadge status={state} />;
-  return <Badge tone="bad">done, with failures</Badge>;
+  if ((state !== "done" && state !== "pending") || failed === 0) return <StatusBadge status={state} />;
+  return <Badge tone="bad">{`${state}, with failures`}</Badge>;
 }
 
 /** What is not known ended badly. */

@@ -360,7 +360,7 @@ function ChangesetList() {
           linkOf={({ id }) => hrefTo(["changesets", id])}
           columns={[
             { title: "Worker", kind: "main", cell: ({ worker }) => <Visible text={worker} max={80} /> },
-            { title: "Item", cell: ({ fleet, item }) => <OfItem fleet={fleet} item={item} /> },
+            { title: "Item", kind: "text", cell: ({ fleet, item }) => <OfItem fleet={fleet} item={item} /> },
             { title: "Changes", cell: ({ counts, applying }) => (applying ? "being applied" : countsText(counts)) },
             { title: "Why", kind: "text", isExtra: true, cell: ({ why }) => <Visible text={why ?? ""} max={200} /> },
             { title: "Project", isExtra: true, cell: ({ project }) => <Visible text={project} max={60} /> },

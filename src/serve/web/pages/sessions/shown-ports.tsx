@@ -78,9 +78,5 @@ function OpenPort({
       notify(fault instanceof ApiError ? fault.message : String(fault), "bad");
     }
   };
-  return (
-    <Button kind="quiet" act={open}>
-      Open in a new tab
-    </Button>
-  );
+  return <Button act={open}>Open in a new tab</Button>;
 }
