@@ -92,6 +92,11 @@ export class SecretSearch {
     this.#kept = Math.max(0, ...this.#forms.map(([, form]) => form.length - 1));
   }
 
+  /** How many bytes of the end of what was added may be the beginning of a secret. */
+  get mayBegin(): number {
+    return this.#kept;
+  }
+
   /** The name of a secret that ends in this piece, or null. */
   add(piece: Buffer): string | null {
     const bytes = Buffer.concat([this.#end, piece]);

@@ -4,6 +4,7 @@ import { stat } from "node:fs/promises";
 import { ApiError, ServiceClient } from "../../client/client.ts";
 import { transportTo } from "../../client/node.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
+import { parseSize } from "../../declarations/yaml/shape.ts";
 import { SIGNALS } from "../../operations/contract/sessions.ts";
 import type { AnswerOf, AskOf, EventOf } from "../../operations/contract/table.ts";
 import { shellWord } from "../../platform/shell-word.ts";
@@ -26,7 +27,7 @@ import {
   type Terminal,
 } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
-import { folderArchive, receivedFile, receivedFolder } from "./transfers.ts";
+import { Allowance, folderArchive, receivedFile, receivedFolder } from "./transfers.ts";
 
 export interface HoldOptions {
   readonly project: string;
@@ -409,17 +410,26 @@ export async function getVerb(
   name: string,
   path: string,
   target: string | undefined,
+  { maxBytes: said }: { readonly maxBytes?: string },
   terminal: Terminal,
 ): Promise<number> {
+  const maxBytes = said === undefined ? null : parseSize(said);
+  if (said !== undefined && maxBytes === null)
+    throw new UsageError(`--max-bytes takes a size such as 512m or 8g, not ${printableLine(said, 80)}`);
   return await using(name, terminal, async ({ client, session }) => {
     const { header, pieces } = await client.downloadWith("sessions.download", { session, path }, "x-corral-kind");
     if (target === "-") {
-      for await (const piece of pieces) await written(terminal.stdout, piece);
+      const allowance = new Allowance("-", maxBytes ?? Number.POSITIVE_INFINITY);
+      for await (const piece of pieces) {
+        allowance.take(piece.length);
+        await written(terminal.stdout, piece);
+      }
       return 0;
     }
     const to = target ?? path.replace(/\/+$/, "").split("/").at(-1) ?? "";
     if (to === "" || to === "." || to === "..") throw new UsageError("name where it is to be written");
-    const skipped = header === "folder" ? await receivedFolder(pieces, to) : await receivedFile(pieces, to);
+    const received = header === "folder" ? receivedFolder : receivedFile;
+    const skipped = await received(pieces, to, new Allowance(to, maxBytes));
     if (skipped > 0)
       say(terminal, `corral: ${skipped} links that lead out of the folder, devices and the like were left out`);
     return 0;

@@ -1,10 +1,11 @@
-import { createReadStream, createWriteStream } from "node:fs";
-import { lstat, mkdir, opendir, readlink, rename, rm, symlink } from "node:fs/promises";
-import { basename, dirname, join, posix } from "node:path";
-import { Readable } from "node:stream";
+import { createReadStream } from "node:fs";
+import { type FileHandle, lstat, mkdir, open, opendir, readlink, rename, rm, symlink } from "node:fs/promises";
+import { basename, dirname, join, posix, resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { pack } from "tar-stream";
+import { DiskFull, isDiskFull, roomAt } from "../../platform/full-disk.ts";
 import { tarEntries } from "../../platform/tar-entries.ts";
+import { formatBytes } from "../../text/amounts.ts";
 import { UsageError } from "../terminal/arguments.ts";
 
 /** Of one folder. */
@@ -36,11 +37,81 @@ export function folderArchive(dir: string): AsyncIterable<Uint8Array> {
   return archive as AsyncIterable<Uint8Array>;
 }
 
+/** Half of what is free stays free, for others. */
+const OF_FREE = 0.5;
+/** What is written of zeros in so many bytes is a hole. */
+const BLOCK = 4096;
+const ZEROS = Buffer.alloc(BLOCK);
+
+/** How much a session may send, all in all: what it has written is its own choice, and may be endless. */
+export class Allowance {
+  readonly to: string;
+  readonly #maxBytes: number;
+  readonly #isSaid: boolean;
+  #bytes = 0;
+
+  /** `saidBytes`: null for half of what is free at `to`. */
+  constructor(to: string, saidBytes: number | null) {
+    this.to = to;
+    this.#isSaid = saidBytes !== null;
+    this.#maxBytes = saidBytes ?? (roomAt(dirname(resolve(to)))?.freeBytes ?? 0) * OF_FREE;
+  }
+
+  /** @throws UsageError if it is used up */
+  take(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes <= this.#maxBytes) return;
+    const most = formatBytes(Math.floor(this.#maxBytes));
+    throw new UsageError(
+      this.#isSaid
+        ? `${this.to} is not written: it is more than the ${most} of --max-bytes`
+        : `${this.to} is not written: it is more than ${most}, half of what is free there; --max-bytes allows more`,
+    );
+  }
+}
+
+/** Writes pieces to a new file, zeros as holes. */
+async function writePieces(pieces: AsyncIterable<Uint8Array>, path: string, mode: number, allowance: Allowance) {
+  await using file = await open(path, "wx", mode);
+  let at = 0;
+  try {
+    for await (const piece of pieces) {
+      allowance.take(piece.length);
+      at = await writeSparse(file, piece, at);
+    }
+    await file.truncate(at);
+  } catch (error) {
+    throw isDiskFull(error) ? new DiskFull(allowance.to, { cause: error }) : error;
+  }
+}
+
+/** Returns where the next piece begins. */
+async function writeSparse(file: FileHandle, piece: Uint8Array, begin: number): Promise<number> {
+  const isZero = (from: number): boolean => {
+    const block = piece.subarray(from, from + BLOCK);
+    return ZEROS.subarray(0, block.length).equals(block);
+  };
+  let from = 0;
+  while (from < piece.length) {
+    const isHole = isZero(from);
+    let to = from;
+    while (to < piece.length && isZero(to) === isHole) to = Math.min(to + BLOCK, piece.length);
+    for (let done = from; !isHole && done < to; )
+      done += (await file.write(piece, done, to - done, begin + done)).bytesWritten;
+    from = to;
+  }
+  return begin + piece.length;
+}
+
 /** Writes a file: it is complete, or as before. */
-export async function receivedFile(pieces: AsyncIterable<Uint8Array>, to: string): Promise<number> {
+export async function receivedFile(
+  pieces: AsyncIterable<Uint8Array>,
+  to: string,
+  allowance: Allowance,
+): Promise<number> {
   const part = join(dirname(to), `.${basename(to)}.${process.pid}.part`);
   try {
-    await pipeline(Readable.from(pieces, { objectMode: false }), createWriteStream(part, { flags: "wx" }));
+    await writePieces(pieces, part, 0o666, allowance);
     await rename(part, to);
   } catch (error) {
     await rm(part, { force: true });
@@ -53,11 +124,24 @@ export async function receivedFile(pieces: AsyncIterable<Uint8Array>, to: string
  * Writes a folder that a session made into a new one, and returns how many entries were left out. No link is there before the last file is:
  * none is followed. Links that lead out of the folder are none of it.
  */
-export async function receivedFolder(pieces: AsyncIterable<Uint8Array>, to: string): Promise<number> {
+export async function receivedFolder(
+  pieces: AsyncIterable<Uint8Array>,
+  to: string,
+  allowance: Allowance,
+): Promise<number> {
   await mkdir(to).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "EEXIST") throw new UsageError(`${to} exists: a folder is written to a new one`);
     throw error;
   });
+  try {
+    return await receivedEntries(pieces, to, allowance);
+  } catch (error) {
+    await rm(to, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+async function receivedEntries(pieces: AsyncIterable<Uint8Array>, to: string, allowance: Allowance): Promise<number> {
   const links: (readonly [path: string, target: string])[] = [];
   let [entries, skipped] = [0, 0];
   for await (const entry of tarEntries(pieces)) {
@@ -75,7 +159,7 @@ export async function receivedFolder(pieces: AsyncIterable<Uint8Array>, to: stri
     } else if (type === "file") {
       await mkdir(dirname(path), { recursive: true });
       const bits = (mode & 0o100) === 0 ? 0o666 : 0o777;
-      await pipeline(entry, createWriteStream(path, { flags: "wx", mode: bits }));
+      await writePieces(entry as AsyncIterable<Uint8Array>, path, bits, allowance);
     } else {
       if (
         type === "symlink" &&

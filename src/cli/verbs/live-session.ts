@@ -61,9 +61,9 @@ export function addSession({ does, group, terminal }: Frame): void {
   on("put <session> <source> <path>", "Write a file or a folder into a session; - is standard input.")
     .addOption(json())
     .action(does(async (name, source, path, options) => (await held()).putVerb(name, source, path, options, terminal)));
-  on("get <session> <path> [target]", "Read a file or a folder of a session; - is standard output.").action(
-    does(async (name, path, target) => (await held()).getVerb(name, path, target, terminal)),
-  );
+  on("get <session> <path> [target]", "Read a file or a folder of a session; - is standard output.")
+    .option("--max-bytes <size>", "refuse more than so much (half of what is free where it is written)")
+    .action(does(async (name, path, target, options) => (await held()).getVerb(name, path, target, options, terminal)));
   on("ports <session>", "List the ports of a session, and what listens there.")
     .option("--link <port>", "print a link for a browser of this machine, which works once")
     .addOption(json())

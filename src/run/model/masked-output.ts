@@ -27,14 +27,25 @@ export class MaskedOutput<Taken> {
   }
 }
 
-/** The same cell, whose commands' output has no secret of the tree. */
-export function maskedSession(cell: SessionCell, masking: Masking, root: string): SessionCell {
+/**
+ * The same cell, whose commands' output has no secret of the tree. `masked` is `stderr` for contents, which who takes them searches: a masked file has
+ * another size than was said, and what is held back of a connection may be all that its client waits for.
+ */
+export function maskedSession(
+  cell: SessionCell,
+  masking: Masking,
+  root: string,
+  masked: "both" | "stderr" = "both",
+): SessionCell {
   return {
     ...cell,
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
     async exec(request: ExecRequest): Promise<Exec> {
       const output = new MaskedOutput(masking, root, request.onOutput);
-      const exec = await cell.exec({ ...request, onOutput: (stream, chunk) => output.add(stream, chunk) });
+      const isContent = (stream: StreamName): boolean => masked === "stderr" && stream === "stdout";
+      const onOutput: ExecRequest["onOutput"] = (stream, chunk) =>
+        isContent(stream) ? request.onOutput(stream, chunk) : output.add(stream, chunk);
+      const exec = await cell.exec({ ...request, onOutput });
       const exit = exec.exit.then(async (ended) => {
         await Promise.all(output.end());
         return ended;

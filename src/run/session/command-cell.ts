@@ -12,6 +12,7 @@ import type { SessionCell } from "../../isolation/port/cell.ts";
 import { EngineAbsent, EngineTrouble } from "../../isolation/port/driver.ts";
 import { onAbort, within } from "../../platform/within.ts";
 import { commandSandbox, grantedSandbox, type Sandbox } from "../../sandbox/sandbox.ts";
+import type { SecretSearch } from "../../secrets/read-secret.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { type ExecFacts, hintsFor } from "../../tools/exec-hints.ts";
@@ -339,6 +340,10 @@ export interface OpenSessionCell
   extends Pick<OpenedCell<SessionCell>, "plan" | "hasEnded" | "overDisk" | "isOverDisk" | "kill">,
     AsyncDisposable {
   readonly cell: SessionCell;
+  /** The same, with the standard output of commands as it is: whoever passes it on ends at a secret that {@link search} finds in it. */
+  readonly contents: SessionCell;
+  /** For the secrets that are in the cell now; null: none are. */
+  readonly search: () => SecretSearch | null;
   readonly facts: ExecFacts;
 }
 
@@ -363,8 +368,11 @@ async function openSessionCell(
     if (late.length > 0) throw refusal(late);
     const { plan } = opened;
     if (await opened.isOverDisk()) throw new ToolRefusal("DISK_LIMIT", overDiskBefore(plan));
-    const cell = maskedSession(opened.begin(owner, serviceFor(plan)), env.masking, owner.root);
-    return { ...opened, cell, facts: factsOf(plan, job.worker, sandbox, await notShownIn(stage)) };
+    const inside = opened.begin(owner, serviceFor(plan));
+    const cell = maskedSession(inside, env.masking, owner.root);
+    const contents = maskedSession(inside, env.masking, owner.root, "stderr");
+    const search = (): SecretSearch | null => env.masking.search(owner.root)?.() ?? null;
+    return { ...opened, cell, contents, search, facts: factsOf(plan, job.worker, sandbox, await notShownIn(stage)) };
   } catch (error) {
     await opened[Symbol.asyncDispose]();
     throw error;

@@ -9,6 +9,7 @@ import { onAbort } from "../../platform/within.ts";
 import { parsePathIn } from "../../sandbox/access.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { SecretSearch } from "../../secrets/read-secret.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
@@ -29,6 +30,8 @@ export interface MovedContent {
 /** What a transfer acts on. */
 export interface TransferPlace {
   readonly cell: SessionCell;
+  readonly contents: SessionCell;
+  readonly search: () => SecretSearch | null;
   readonly plan: Plan;
   readonly files: GuardedFiles;
   readonly sandbox: Sandbox;
@@ -115,7 +118,40 @@ export async function getFrom(
   };
   await ran(place, [GET_KIND, target], { onOutput, what: `get ${path}` }, signal);
   const kind = said.trim() === "folder" ? "folder" : "file";
-  return { kind, content: piecesOf(place, [kind === "folder" ? GET_FOLDER : GET_FILE, target], `get ${path}`, signal) };
+  const what = `get ${path}`;
+  const pieces = piecesOf(place, [kind === "folder" ? GET_FOLDER : GET_FILE, target], what, signal);
+  const search = place.search();
+  return { kind, content: search === null ? pieces : await begun(withoutSecrets(pieces, search, what)) };
+}
+
+/** The same, with its first bytes there: what is wrong with a short content is an answer, and no end in its middle. */
+async function begun(pieces: AsyncGenerator<Uint8Array>): Promise<AsyncGenerator<Uint8Array>> {
+  const first = await pieces.next();
+  async function* all(): AsyncGenerator<Uint8Array> {
+    if (first.done !== true) yield first.value;
+    yield* pieces;
+  }
+  return all();
+}
+
+/** The same bytes up to a secret of the session, which ends them: a content is whole, and as it was written, or refused. */
+async function* withoutSecrets(
+  pieces: AsyncIterable<Uint8Array>,
+  search: SecretSearch,
+  what: string,
+): AsyncGenerator<Uint8Array> {
+  let held = Buffer.alloc(0);
+  for await (const piece of pieces) {
+    const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.length);
+    const secret = search.add(bytes);
+    if (secret !== null)
+      throw new ToolRefusal("CONTAINS_SECRET", `Cannot ${what}: it contains the secret \`${secret}\` of the session.`);
+    held = Buffer.concat([held, bytes]);
+    const free = Math.max(0, held.length - search.mayBegin);
+    if (free > 0) yield held.subarray(0, free);
+    held = held.subarray(free);
+  }
+  if (held.length > 0) yield held;
 }
 
 /** The cell's path of a place that the file tools could write, or that is memory of the cell. */
@@ -335,7 +371,7 @@ async function* piecesOf(
   let [bytes, errors] = [0, ""];
   let [news, room] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let exit: ExecExit | null = null;
-  const exec = await place.cell.exec({
+  const exec = await place.contents.exec({
     argv: [GATE_PATH, "sh", "-c", script, GATE_PATH, ...args],
     cwd: "/",
     env: {},
@@ -356,7 +392,13 @@ async function* piecesOf(
     news.resolve();
   });
   const ended = (): ExecExit | null => exit;
-  using _ = onAbort(signal, () => news.resolve());
+  const leave = (): void => void exec.signal("SIGKILL").catch(() => false);
+  // Also if it was begun and is not read on.
+  using _ = onAbort(signal, () => {
+    news.resolve();
+    room.resolve();
+    if (ended() === null) leave();
+  });
   try {
     for (;;) {
       signal.throwIfAborted();

@@ -4,6 +4,7 @@ import { GATE_PATH } from "../../isolation/plan/plan.ts";
 import type { Exec, SessionCell } from "../../isolation/port/cell.ts";
 import { textBeside } from "../../platform/text-beside.ts";
 import { onAbort, within } from "../../platform/within.ts";
+import type { SecretSearch } from "../../secrets/read-secret.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 
 /** A port of a session's cell, at its loopback device. */
@@ -19,7 +20,7 @@ export interface SessionPort {
 /** The cell of a session, which may be another one later. */
 interface PortCell {
   /** Null: none runs. */
-  running(): Promise<{ readonly cell: SessionCell } | null>;
+  running(): Promise<{ readonly contents: SessionCell; readonly search: () => SecretSearch | null } | null>;
   readonly isPaused: boolean;
 }
 
@@ -95,7 +96,7 @@ export class SessionPorts {
     this.#opening += 1;
     try {
       const cell = await this.#cell.running();
-      const connection = cell === null ? null : await PortConnection.open(cell.cell, port, signal);
+      const connection = cell === null ? null : await PortConnection.open(cell.contents, port, signal, cell.search());
       if (connection === null)
         throw new ToolRefusal(
           "NOTHING_LISTENS",
@@ -122,7 +123,7 @@ export class SessionPorts {
     const opened = await this.#cell.running();
     if (opened === null) return new Set();
     let table = "";
-    const exec = await opened.cell.exec({
+    const exec = await opened.contents.exec({
       argv: [GATE_PATH, "cat", "/proc/net/tcp", "/proc/net/tcp6"],
       cwd: "/",
       env: {},
@@ -162,8 +163,13 @@ export class PortConnection extends Duplex {
     this.#cell = cell;
   }
 
-  /** Null: nothing listens there. */
-  static async open(cell: SessionCell, port: number, signal: AbortSignal): Promise<PortConnection | null> {
+  /** Null: nothing listens there. What contains a secret of `search` does not come through: the connection ends there. */
+  static async open(
+    cell: SessionCell,
+    port: number,
+    signal: AbortSignal,
+    search: SecretSearch | null = null,
+  ): Promise<PortConnection | null> {
     const connection = new PortConnection(cell);
     const begun = Promise.withResolvers<true>();
     const hex = port.toString(16).toUpperCase().padStart(4, "0");
@@ -172,7 +178,8 @@ export class PortConnection extends Duplex {
       cwd: "/",
       env: {},
       onOutput(stream, chunk) {
-        if (stream === "stdout") return connection.#came(chunk);
+        if (stream === "stdout" && (search?.add(chunk) ?? null) === null) return connection.#came(chunk);
+        if (stream === "stdout") return void connection.destroy();
         connection.#pid ??= /^\d{1,10}\n/.exec(chunk.toString("latin1"))?.[0].trim() ?? null;
         begun.resolve(true);
         return undefined;

@@ -218,8 +218,11 @@ export class Session implements AsyncDisposable {
     const stopped = AbortSignal.any([signal, this.#over.signal, this.#interrupt.signal]);
     return await this.#done("read_file", { path }, stopped, async () => {
       const found = Promise.withResolvers<Awaited<ReturnType<typeof getFrom>>>();
+      const left = new AbortController();
+      void taken.then(() => left.abort(new Error("the content is not needed any more")));
+      const until = AbortSignal.any([stopped, left.signal]);
       const used = this.#cell.inCell(async (opened) => {
-        found.resolve(await getFrom(this.#place(opened), path, stopped));
+        found.resolve(await getFrom(this.#place(opened), path, until));
         await taken;
       }, stopped);
       used.catch(found.reject);
@@ -236,8 +239,8 @@ export class Session implements AsyncDisposable {
     return await this.#cell.pause(isPaused);
   }
 
-  #place({ cell, plan }: OpenSessionCell): TransferPlace {
-    return { cell, plan, files: this.files, sandbox: this.sandbox };
+  #place({ cell, contents, search, plan }: OpenSessionCell): TransferPlace {
+    return { cell, contents, search, plan, files: this.files, sandbox: this.sandbox };
   }
 
   /** Does what is a use of a tool in another form, if the worker has that tool, and records it as such. */

@@ -1,9 +1,10 @@
+import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ApprovalRequest } from "../../../src/approval/approver.ts";
 import { sh, writable } from "../../run/project-fixture.ts";
-import { openSessionIn } from "../../run/session/session-fixture.ts";
+import { HANDY, openSessionIn } from "../../run/session/session-fixture.ts";
 import { canaryKey, tracesBelow } from "../canary-key.ts";
 import { openWithSecret, secretSpec } from "./secret-project.ts";
 
@@ -199,5 +200,39 @@ describe("what an agent sees and leaves", () => {
     const files = await readdir(join(project.stateDir, "transcripts"), { recursive: true });
     expect(files.filter((name) => name.endsWith(".jsonl") || name.endsWith(".ndjson"))).not.toEqual([]);
     expect(await tracesBelow(project.stateDir, canary)).toEqual([]);
+  });
+});
+
+describe("files of a session that has a secret", () => {
+  it("are read as they are, and refused with their reason if they contain it", async () => {
+    const canary = canaryKey();
+    const worker = { ...HANDY, policy: "default", secrets: ["token"] };
+    const spec = { workers: { w: worker }, zones: { docs: "ro", out: "rw" } } as const;
+    await using s = await openSessionIn(...secretSpec(spec, canary));
+    const got = async (path: string): Promise<Buffer> => {
+      const taken = Promise.withResolvers<void>();
+      try {
+        const { content } = await s.session.get(path, taken.promise, AbortSignal.timeout(60_000));
+        return Buffer.concat(await Array.fromAsync(content));
+      } finally {
+        taken.resolve();
+      }
+    };
+    // The beginning of a secret at each end of a piece is held back, and comes.
+    const begins = `printf '%s' ${canary.halves[0]}`;
+    const parts = `(i=0; while [ $i -lt 40 ]; do head -c 70001 /dev/zero; ${begins}; i=$((i + 1)); done) > /out/tree/parts`;
+    const made = await s.exec(
+      `mkdir /out/tree; ${parts}; cat /run/secrets/token > /out/key; sha256sum < /out/tree/parts`,
+    );
+    const whole = await got("/out/tree/parts");
+    expect(made.stdout).toContain(createHash("sha256").update(whole).digest("hex"));
+    expect((await got("/out/tree")).includes(whole)).toBe(true);
+    await expect(got("/out/key")).rejects.toMatchObject({
+      code: "CONTAINS_SECRET",
+      message: "Cannot get /out/key: it contains the secret `token` of the session.",
+    });
+    await s.exec("head -c 20000000 /dev/zero > /out/tree/large; cat /out/key >> /out/tree/large");
+    await expect(got("/out/tree")).rejects.toMatchObject({ code: "CONTAINS_SECRET" });
+    expect((await s.exec("echo on")).stdout).toBe("on\n");
   });
 });
