@@ -37,6 +37,8 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/agreement.test.ts": ON_HOST,
   "test/attacks/changeset-size.test.ts": ON_HOST,
   "test/attacks/ci/hostile-branch.test.ts": ON_HOST,
+  "test/attacks/ci/pull-requests.test.ts":
+    "attacks what `corral ci` does on the host with a head; `attacks/escape`, `attacks/exhaustion` and `run/death-watch` are about its cells, on both",
   "test/attacks/ci/runner-output.test.ts": ON_HOST,
   "test/attacks/completion.test.ts": NO_CELL,
   "test/attacks/egress/addresses.test.ts": JUDGED_ON_HOST,
