@@ -77,6 +77,7 @@ export type { ExplainedRun, Explanation } from "./run/explain/explain.ts";
 export type { RunEvent } from "./run/model/events.ts";
 export type { DescribedViolation, RunError, RunResult, RunStatus } from "./run/model/result.ts";
 export type { SessionPort } from "./run/session/session-ports.ts";
+export type { SessionSnapshot, SnapshotDifference } from "./run/session/session-snapshots.ts";
 export type { ApprovalMode } from "./sandbox/approval.ts";
 export type { AllowedTraffic, DeniedTraffic, NetworkRefusal, NetworkReport } from "./sandbox/network/judge.ts";
 export type { GivenDirectory } from "./state/given-grants.ts";

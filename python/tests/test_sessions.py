@@ -54,6 +54,25 @@ class Sessions(unittest.TestCase):
                 file.seek(0)
                 self.assertEqual(file.read(), content)
 
+    def test_a_session_has_snapshots_and_forks(self) -> None:
+        with client().session("desk") as session:
+            session.start("printf one > /out/forked").wait(timeout=30)
+            kept = session.snapshot("python")
+            self.assertEqual((kept.name, kept.has), ("python", ["/out"]))
+            session.start("printf other > /out/forked").wait(timeout=30)
+            self.assertEqual([(one.kind, one.path) for one in session.differences("python")], [("modify", "/out/forked")])
+            fork = session.fork("python")
+            self.assertEqual(fork.read_file("/out/forked"), "one")
+            fork.start("rm /out/forked").wait(timeout=30)
+            fork.finish()
+            session.restore("python")
+            self.assertEqual(session.read_file("/out/forked"), "one")
+            self.assertIn("python", [one.name for one in session.snapshots()])
+            session.remove_snapshot("python")
+            with self.assertRaises(NotFound):
+                session.restore("python")
+            session.start("rm /out/forked").wait(timeout=30)
+
     def test_a_long_file_is_read_whole(self) -> None:
         text = "".join(f"line {n} \N{GRINNING FACE} ä\n" for n in range(150_000)) + "x" * 2_100_000 + "\nlast"
         with client().session("desk", on_question=lambda _: True) as session:

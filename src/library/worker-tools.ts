@@ -7,9 +7,10 @@ import type { RunEnvironment } from "../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../run/open-session.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
 import type { SessionPort } from "../run/session/session-ports.ts";
+import type { SessionSnapshot, SessionSnapshots, SnapshotDifference } from "../run/session/session-snapshots.ts";
 import type { NetworkReport } from "../sandbox/network/judge.ts";
 import { present } from "../text/present.ts";
-import type { ToolResult } from "../tools/tool.ts";
+import { ToolRefusal, type ToolResult } from "../tools/tool.ts";
 import { FileSandbox } from "./file-sandbox.ts";
 import {
   type AiTool,
@@ -23,6 +24,8 @@ import {
 export interface ToolsOptions {
   /** Replaces the project's policy. */
   readonly policy?: string;
+  /** A snapshot to go on from, by its id or name, with at most what its session had. */
+  readonly from?: string;
   /** Ends the running tools and starts no further one. Changes that are not applied yet are kept. */
   readonly signal?: AbortSignal;
   /** How models receive images of `read_file`. Absent: in the tool's result, which not every provider accepts. */
@@ -59,6 +62,16 @@ export interface WorkerTools extends AsyncDisposable {
   ports(options?: Pick<ToolCallOptions, "signal">): Promise<readonly SessionPort[]>;
   /** A connection to a port that the worker declares. @throws ToolRefusal PORT_NOT_DECLARED, NOTHING_LISTENS */
   connect(port: number, options?: Pick<ToolCallOptions, "signal">): Promise<Duplex>;
+  /** Keeps what was written in staged directories. What runs ends. Named, it stays after the end. @throws ToolRefusal */
+  snapshot(name?: string): Promise<SessionSnapshot>;
+  /** Shows what a snapshot has, in place of what was written since. What runs ends. @throws ToolRefusal */
+  restore(snapshot: string): Promise<SessionSnapshot>;
+  /** What it has that a snapshot has not, and the other way round. @throws ToolRefusal */
+  differences(snapshot: string): Promise<readonly SnapshotDifference[]>;
+  /** Those of the worker, the oldest first. */
+  snapshots(): Promise<readonly SessionSnapshot[]>;
+  /** @throws ToolRefusal UNKNOWN_SNAPSHOT */
+  removeSnapshot(snapshot: string): Promise<SessionSnapshot>;
   /**
    * Ends the tools, applies the staged changes that are approved, and returns the result of each change; null if nothing was
    * staged. A second call returns the same answer.
@@ -76,15 +89,19 @@ export interface WorkerTools extends AsyncDisposable {
  */
 export async function openTools(
   worker: WorkerDefinition,
-  { policy, signal = NEVER, images = "in the result" }: ToolsOptions,
+  { policy, from, signal = NEVER, images = "in the result" }: ToolsOptions,
   env: RunEnvironment,
   ended: () => void,
 ): Promise<WorkerTools> {
   // Loaded only here: a program that only runs workers needs no `ai`.
   const { aiTools } = await import("./tool-functions.ts");
-  const opened = await openSession({ worker, signal, ...present({ policy }) }, env);
+  const opened = await openSession({ worker, signal, ...present({ policy, from }) }, env);
   if (!opened.ok) throw refusedError("WORKER_REFUSED", worker.name, opened.violations);
   const { session, run } = opened;
+  const snapshots = (): SessionSnapshots => {
+    if (session.snapshots === null) throw new ToolRefusal("SNAPSHOT_REFUSED", "These tools take no snapshots.");
+    return session.snapshots;
+  };
   let closing: Promise<SettledChanges | null> | null = null;
   let disposing: Promise<void> | null = null;
   return {
@@ -104,6 +121,11 @@ export async function openTools(
     },
     ports: ({ signal: stopped = NEVER } = {}) => session.ports.list(stopped),
     connect: (port, { signal: stopped = NEVER } = {}) => session.ports.connect(port, stopped),
+    snapshot: async (name) => await snapshots().take(name ?? null),
+    restore: async (snapshot) => await snapshots().restore(snapshot),
+    differences: async (snapshot) => await snapshots().differences(snapshot, signal),
+    snapshots: async () => await snapshots().list(),
+    removeSnapshot: async (snapshot) => await snapshots().remove(snapshot),
     close: () => {
       closing ??= disposing === null ? closed(opened).finally(ended) : Promise.resolve(null);
       return closing;

@@ -56,7 +56,7 @@ const NO_ATTACHMENTS: Pins = { sources: new Map(), [Symbol.asyncDispose]: async 
 
 /**
  * Opens a worker's sandbox for a user's or a program's own use: its tools and a shell in its cell. The worker's own
- * command does not run. Each write that needs consent is asked about by itself.
+ * command does not run. Each write that needs consent is asked about by itself. @throws ToolRefusal if there is no such snapshot
  */
 export async function openSession(
   { worker, policy: chosen, narrow: narrowing, from, name, keepsLast = false, signal }: SessionRequest,
@@ -64,10 +64,10 @@ export async function openSession(
 ): Promise<OpenedSession> {
   const run = newRunId();
   const { snapshots: store, ownerDir } = environment;
-  const origin = from === undefined ? null : await openedSnapshot(store, from, worker, { ownerDir, run });
   await using opening = new Disposables();
   let gone: string | null = null;
   opening.use({ [Symbol.asyncDispose]: () => forgetSnapshots(store, { ownerDir, run, gone }) });
+  const origin = from === undefined ? null : await openedSnapshot(store, from, worker, { ownerDir, run });
   const policy = chosen ?? origin?.record.policy ?? null;
   const project = await rootSandbox(environment, policy, worker);
   const whole = await permissionOf(worker, project, null, environment);

@@ -7,8 +7,10 @@ import { announcedSessions, announceSession, makeOwnerDir, removeOwnerDir } from
 import { currentOwner } from "../state/owner.ts";
 import { makeStateDir } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
+import { present } from "../text/present.ts";
 import { portHandlers } from "./api/ports.ts";
 import { sessionHandlers } from "./api/sessions.ts";
+import { snapshotHandlers } from "./api/snapshots.ts";
 import { ownNames, SOCKET_CALLER } from "./http/admission.ts";
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";
@@ -42,6 +44,8 @@ export interface HoldRequest {
   readonly dir: string;
   readonly worker: string;
   readonly policy: string | null;
+  /** A snapshot to go on from. */
+  readonly from?: string;
   /** That can be connected to, beside those of the worker. */
   readonly ports: readonly number[];
   readonly name: string;
@@ -58,7 +62,7 @@ export async function holdSession(
   signal: AbortSignal,
   opened: (held: HeldSession) => void,
 ): Promise<void> {
-  const { dir, worker, policy, ports, name, idle, stateDir, env, log, emit } = request;
+  const { dir, worker, policy, from, ports, name, idle, stateDir, env, log, emit } = request;
   await makeStateDir(stateDir);
   const owner = await makeOwnerDir(statePaths(stateDir).live, currentOwner());
   const over = new AbortController();
@@ -67,7 +71,7 @@ export async function holdSession(
   await using project = new ServedProject({ name: projectName, dir }, shared);
   const sessions = new OpenSessions(log, over.signal, idle);
   try {
-    const shown = await sessions.open(project, worker, policy);
+    const shown = await sessions.open(project, worker, { policy, name, ...present({ from }) });
     await sessions.within(shown.id, async (session) => session.ports.allow(ports));
     const refusals = new Refusals(log, () => {});
     const address = { kind: "unix", path: join(owner, SOCKET) } as const;
@@ -103,7 +107,11 @@ export async function holdSession(
 }
 
 function routesOf(served: Parameters<typeof sessionHandlers>[0]): Route[] {
-  const handlers: Readonly<Record<string, unknown>> = { ...sessionHandlers(served), ...portHandlers(served) };
+  const handlers: Readonly<Record<string, unknown>> = {
+    ...sessionHandlers(served),
+    ...portHandlers(served),
+    ...snapshotHandlers(served),
+  };
   return Object.values(CONTRACT).flatMap((operation) => {
     const handle = operation.name === "sessions.open" ? undefined : handlers[operation.name];
     return handle === undefined ? [] : [{ ...operation, handle: handle as Route["handle"] }];

@@ -22,6 +22,11 @@ beforeAll(async () => {
         shell_rules: { default: "pre_approved" },
         sandbox: { zones: [{ name: "out", mode: "rw", approval: "pre_approved" }] },
       },
+      staged: {
+        command: ["true"],
+        shell_rules: { default: "pre_approved" },
+        sandbox: { zones: [{ name: "out", mode: "rw", approval: "pre_approved", stage: true }] },
+      },
     },
     folders: ["out"],
   });
@@ -181,6 +186,44 @@ describe("corral session", () => {
     expect(await project.built(["session", "start", "w", "--idle", "1m", "--json"])).toMatchObject({ status: 0 });
     expect(await on("stop", "w")).toMatchObject({ status: 0 });
     await expect.poll(held).toEqual([]);
+  });
+
+  it("has snapshots: another begins from one, it goes back to one, and goes on from its last after its process was stopped", async () => {
+    const wrote = async (session: string, text: string) =>
+      expect(await on("exec", session, "--", "sh", "-c", `echo ${text} > /out/note`)).toMatchObject({ status: 0 });
+    const note = async (session: string) => (await on("exec", session, "--", "cat", "/out/note")).stdout;
+    expect(await project.built(["session", "start", "w"])).toMatchObject({ status: 0 });
+    expect(await on("snapshot", "w")).toMatchObject({ status: 126, stderr: expect.stringContaining("stage: true") });
+    expect(await on("stop", "w")).toMatchObject({ status: 0 });
+    expect(await project.built(["session", "start", "staged", "--name", "s"])).toMatchObject({ status: 0 });
+    await wrote("s", "one");
+    expect(await on("snapshot", "s", "first")).toMatchObject({ status: 0 });
+    await wrote("s", "two");
+    expect(JSON.parse((await on("diff", "s", "first", "--json")).stdout)).toEqual([
+      { path: "/out/note", kind: "modify", type: "file", bytes: 4 },
+    ]);
+    expect(await project.built(["session", "fork", "first", "--name", "f"])).toMatchObject({ status: 0 });
+    expect(await project.built(["session", "fork", "s", "--name", "g"])).toMatchObject({ status: 0 });
+    expect([await note("f"), await note("g")]).toEqual(["one\n", "two\n"]);
+    expect(await on("restore", "s", "first")).toMatchObject({ status: 0 });
+    expect(await note("s")).toBe("one\n");
+    expect((await on("snapshots")).stdout).toContain("first");
+    expect(await on("snapshots", "s", "--rm", "first")).toMatchObject({ status: 0 });
+    expect(await on("restore", "s", "first")).toMatchObject({ status: 2 });
+    await wrote("s", "three");
+    for (const { pid } of await held()) process.kill(pid, "SIGTERM");
+    await expect.poll(held, { timeout: 20_000 }).toEqual([]);
+    expect(await project.built(["session", "start", "staged", "--name", "s", "--from", "s"])).toMatchObject({
+      status: 0,
+    });
+    expect(await note("s")).toBe("three\n");
+    expect(await on("stop", "s")).toMatchObject({ status: 0 });
+    expect(await readFile(join(project.dir, "out/note"), "utf8")).toBe("three\n");
+    await expect.poll(held).toEqual([]);
+    expect(await project.built(["session", "start", "staged", "--from", "s"])).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("no snapshot s"),
+    });
   });
 
   it("says why a session cannot be opened, with the exit status of that", async () => {

@@ -1,7 +1,8 @@
-import { mkdir, mkdtemp, readdir, realpath, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { SnapshotStore } from "../../src/changes/layers/snapshot-store.ts";
 import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
 import { layerName } from "../../src/isolation/runc/ground/layers.ts";
 import { cancelFleet } from "../../src/operations/fleets.ts";
@@ -38,6 +39,37 @@ describe("what Corral keeps", () => {
     expect(kinds.get("changes")?.measured?.bytes).toBeGreaterThanOrEqual(200_000);
     expect(kinds.get("other")?.measured).toMatchObject({ count: 1 });
     expect(kinds.get("images")).toMatchObject({ measured: null, trouble: expect.stringContaining("docker.sock") });
+  });
+
+  it("has snapshots, and those without a name go by their age", async () => {
+    const at = join(machine.stateDir, "snapshots", PROJECT);
+    const store = new SnapshotStore(at, join(machine.stateDir, "live"));
+    const of = {
+      run: "0123456789ab",
+      session: null,
+      worker: "w",
+      policy: null,
+      isLast: false,
+      direct: [],
+      sandbox: {},
+    };
+    const named = await store.add({ ...of, name: "kept" }, []);
+    const { id } = await store.add({ ...of, name: null }, []);
+    await add(`snapshots/${PROJECT}/layers/0123456789abcdef/large`, 300_000);
+    const kindOf = async () => (await measureState(machine)).find(({ name }) => name === "snapshots")?.measured;
+    expect(await kindOf()).toMatchObject({ count: 2, complete: true });
+    expect((await kindOf())?.bytes).toBeGreaterThanOrEqual(300_000);
+    const gone = async (olderThanMs: number | null, dryRun = false) =>
+      (await collectState(machine, { olderThanMs, dryRun })).find(({ name }) => name === "snapshots")?.removed;
+    expect(await gone(null)).toEqual([]);
+    const path = join(at, id, "snapshot.json");
+    const old = { ...(JSON.parse(await readFile(path, "utf8")) as object), createdAt: "2026-01-01T00:00:00.000Z" };
+    await writeFile(path, JSON.stringify(old));
+    expect(await gone(null, true)).toMatchObject([{ what: id }]);
+    expect(await gone(null)).toMatchObject([{ what: id }]);
+    expect((await kindOf())?.bytes).toBeLessThan(100_000);
+    expect(await gone(-1000)).toMatchObject([{ what: named.name }]);
+    expect(await kindOf()).toMatchObject({ count: 0 });
   });
 
   it("is measured without following a link", async () => {

@@ -352,6 +352,24 @@ describe("sessions", () => {
     expect((await service.ask("GET", `${at}/ports`)).json.ports).toMatchObject([{ port: 8000, isListening: false }]);
     expect((await service.ask("POST", `${at}/ports/8000`)).status).toBe(201);
     expect((await service.ask("GET", `${at}/ports/8000/connection`)).status).toBe(400);
+    const kept = await service.ask("POST", `${at}/snapshots`, { body: { name: "kept" } });
+    expect([kept.status, kept.json]).toMatchObject([201, { name: "kept", worker: "desk", session: id, has: ["/out"] }]);
+    expect((await service.ask("GET", `${at}/commands/${top}`)).json).toMatchObject({ status: "cancelled" });
+    await service.ask("POST", `${at}/exec`, { body: { command: "printf x > /out/later" } });
+    expect((await service.ask("GET", `${at}/snapshots/kept/diff`)).json).toEqual({
+      differences: [{ path: "/out/later", kind: "create", type: "file", bytes: 1 }],
+      more: false,
+    });
+    expect((await service.ask("POST", `${at}/snapshots/kept/restore`)).json).toMatchObject({ name: "kept" });
+    expect((await service.ask("POST", `${at}/tools/list_files`, { body: { path: "/out" } })).text).not.toContain(
+      "later",
+    );
+    const fork = await service.ask("POST", "/v1/sessions", { body: { worker: "desk", from: "kept" } });
+    expect(fork.status).toBe(201);
+    await service.ask("DELETE", `/v1/sessions/${fork.json.id}`);
+    expect((await service.ask("POST", "/v1/sessions", { body: { worker: "desk", from: "none" } })).status).toBe(404);
+    expect((await service.ask("GET", `${at}/snapshots`)).json.snapshots).toMatchObject([{ name: "kept" }]);
+    expect((await service.ask("DELETE", `${at}/snapshots/kept`)).status).toBe(200);
     // At once, when its process is not known yet.
     const nap = await started({ command: "sleep 100", terminal: size });
     const signal = { body: { signal: "SIGTERM" } };

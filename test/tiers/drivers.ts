@@ -83,6 +83,8 @@ export const ONCE: Readonly<Record<string, string>> = {
   "test/attacks/services.test.ts":
     "attacks by what a session's cell is on both drivers (`attacks/commands`, `run/death-watch`); Corral's part is on the host",
   "test/attacks/shell-rules.test.ts": ON_HOST,
+  "test/attacks/snapshots.test.ts":
+    "attacks layers of views, which Corral makes on the host; `run/session/snapshots` shows them in cells of both",
   "test/attacks/staged-changes.test.ts": ON_HOST,
   "test/attacks/without-project.test.ts": ON_HOST,
   "test/run/session/consent.test.ts": ON_HOST,

@@ -2583,6 +2583,72 @@ class ShownPort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    id: str
+    name: str | None
+    """null: it goes with its session."""
+    worker: str
+    session: str
+    """The id of a run."""
+    session_name: str | None
+    created_at: str
+    """ISO 8601, UTC."""
+    is_last: bool
+    """Made at the end of its session, which can go on from it."""
+    has: list[str]
+    """The directories that are in it."""
+    lacks: list[str]
+    """Directories that the session wrote directly, which are not."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Snapshot")
+        return cls(
+            id=d.as_text(o.get("id"), "Snapshot.id"),
+            name=d.optional(d.as_text)(o.get("name"), "Snapshot.name"),
+            worker=d.as_text(o.get("worker"), "Snapshot.worker"),
+            session=d.as_text(o.get("session"), "Snapshot.session"),
+            session_name=d.optional(d.as_text)(o.get("sessionName"), "Snapshot.sessionName"),
+            created_at=d.as_text(o.get("createdAt"), "Snapshot.createdAt"),
+            is_last=d.as_boolean(o.get("isLast"), "Snapshot.isLast"),
+            has=d.list_of(d.as_text)(o.get("has"), "Snapshot.has"),
+            lacks=d.list_of(d.as_text)(o.get("lacks"), "Snapshot.lacks"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDifference:
+    path: str
+    kind: Literal["create", "modify", "delete"] | str
+    type: Literal["file", "directory", "link", "other"] | str
+    bytes: int | None
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "SnapshotDifference")
+        return cls(
+            path=d.as_text(o.get("path"), "SnapshotDifference.path"),
+            kind=d.as_text(o.get("kind"), "SnapshotDifference.kind"),
+            type=d.as_text(o.get("type"), "SnapshotDifference.type"),
+            bytes=d.optional(d.as_integer)(o.get("bytes"), "SnapshotDifference.bytes"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartedConversion:
     conversion: str
     """The id of a conversion."""

@@ -263,7 +263,9 @@ export async function differencesSince(
     };
     const name = single ? rawNameOf(basename(mount.host)) : null;
     const read = await readBaseTree(then, { only: name, shows: () => true, isClosed, signal });
-    return await scanView({ ...view, base: asCopied(read), content: shown, target: then }, { signal });
+    const found = await scanView({ ...view, base: asCopied(read), content: shown, target: then }, { signal });
+    // What is no file, folder or link was not read, and is in no changeset: whether it is new is not known.
+    return found.filter(({ kind, type }) => kind !== "create" || type !== "other");
   } finally {
     held.closed();
     if (isMounted) await detachMount(path);

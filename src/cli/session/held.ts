@@ -15,6 +15,7 @@ import type { IdleTimes } from "../../serve/work/open-sessions.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
+import { ToolRefusal } from "../../tools/tool.ts";
 import { ageOf, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
 import {
   EXIT,
@@ -35,6 +36,8 @@ export interface HoldOptions {
   readonly idle?: string;
   readonly endAfter?: string;
   readonly policy?: string;
+  /** A snapshot to go on from. */
+  readonly from?: string;
   readonly driver?: string;
   readonly json?: boolean;
   /** Ports beside those that the worker declares. */
@@ -46,14 +49,14 @@ const MAX_LINE = 64 * 1024;
 
 /** Starts a process that holds the session and stays. */
 export async function startVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, idle, endAfter, policy, project, port: ports = [] } = options;
+  const { name = worker, idle, endAfter, policy, from, project, port: ports = [] } = options;
   const fault = nameFault(name);
   if (fault !== null) throw new UsageError(`--name ${printableLine(name, 80)}: a name ${fault}`);
   idleTimes(options);
   if ((await heldSessions(stateDirFrom(terminal.env))).some((one) => one.name === name))
     throw new UsageError(`there is a session ${name} already; choose another --name, or stop it`);
   const dir = await projectFolder(project, terminal);
-  const given = Object.entries(present({ idle, "end-after": endAfter, policy })).flatMap(([option, value]) => [
+  const given = Object.entries(present({ idle, "end-after": endAfter, policy, from })).flatMap(([option, value]) => [
     `--${option}`,
     value as string,
   ]);
@@ -107,7 +110,7 @@ function idleTimes({ idle, endAfter }: HoldOptions): IdleTimes {
 
 /** Holds a session in this process, for {@link startVerb}. */
 export async function holdVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, policy = null, project, port: ports = [] } = options;
+  const { name = worker, policy = null, from, project, port: ports = [] } = options;
   const { env, stdout, stderr } = terminal;
   // The command that started it has ended: nobody reads what is said from then on.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
@@ -119,6 +122,7 @@ export async function holdVerb(worker: string, options: HoldOptions, terminal: T
     dir,
     worker,
     policy,
+    ...present({ from }),
     ports: ports.map(portOf),
     name,
     idle: idleTimes(options),
@@ -129,9 +133,13 @@ export async function holdVerb(worker: string, options: HoldOptions, terminal: T
   const emit: Parameters<typeof holdSession>[0]["emit"] = (event) => {
     if (event.type === "trouble" && !isOpen) say(terminal, `corral: ${event.detail}`);
   };
-  await holdSession({ ...request, emit }, stop.signal, (held) => {
+  const opened = (held: HeldSession): void => {
     isOpen = true;
     stdout.write(`${JSON.stringify(held)}\n`);
+  };
+  await holdSession({ ...request, emit }, stop.signal, opened).catch((error: unknown) => {
+    if (error instanceof ToolRefusal) throw new UsageError(error.message, { cause: error });
+    throw error;
   });
   return 0;
 }

@@ -15,6 +15,7 @@ export function addSession({ does, group, terminal }: Frame): void {
       "pause it after so long without a command or a request, such as 30m; the next one resumes it",
     )
     .option("--end-after <age>", "end it after so long without one, such as 1d")
+    .option("--from <snapshot>", "go on from a snapshot, or from the last one of a session that has ended")
     .option("--port <port>", "a port that can be seen, beside those of the worker (can be repeated)", each)
     .addOption(policy())
     .addOption(driver())
@@ -27,6 +28,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     .requiredOption("--name <name>")
     .option("--idle <age>")
     .option("--end-after <age>")
+    .option("--from <snapshot>")
     .option("--port <port>", "", each)
     .addOption(policy())
     .addOption(driver())
@@ -71,6 +73,31 @@ export function addSession({ does, group, terminal }: Frame): void {
   on("forward <session> <ports>", "Forward a port of this machine, [LOCAL:]PORT, to one of a session.")
     .addHelpText("after", FORWARD_HELP)
     .action(does(async (name, ports) => (await import("../session/ports.ts")).forwardVerb(name, ports, terminal)));
+  const layers = () => import("../session/snapshots.ts");
+  on("snapshot <session> [name]", "Keep what a session wrote; what runs in it ends.")
+    .addOption(json())
+    .addHelpText("after", SNAPSHOT_HELP)
+    .action(does(async (name, as, options) => (await layers()).snapshotVerb(name, as, options, terminal)));
+  on("restore <session> <snapshot>", "Show what a snapshot has, in place of what was written since.").action(
+    does(async (name, snapshot) => (await layers()).restoreVerb(name, snapshot, terminal)),
+  );
+  on("diff <session> <snapshot>", "List the differences between a session and a snapshot.")
+    .addOption(json())
+    .action(
+      does(async (name, snapshot, options) => (await layers()).differencesVerb(name, snapshot, options, terminal)),
+    );
+  on("fork <session>", "Start another session from a session as it is now, or from a snapshot.")
+    .addOption(project())
+    .requiredOption("--name <name>", "call it this")
+    .option("--idle <age>", "pause it after so long without a command or a request, such as 30m")
+    .option("--end-after <age>", "end it after so long without one, such as 1d")
+    .addOption(json("print its name, id and socket as JSON"))
+    .action(does(async (name, options) => (await layers()).forkVerb(name, options, terminal)));
+  on("snapshots [session]", "List the snapshots of a project, or those of the worker of a session.")
+    .addOption(project())
+    .option("--rm <snapshot>", "remove it")
+    .addOption(json())
+    .action(does(async (name, options) => (await layers()).snapshotsVerb(name, options, terminal)));
   on("pause <session>", "Stop everything that runs in a session, until it is resumed.").action(
     does(async (name) => (await held()).pauseVerb(name, true, terminal)),
   );
@@ -92,6 +119,16 @@ prints, until Ctrl-C. Programs of this machine can connect, as
 what they find there is the session's. For a browser, prefer
 \`corral session ports SESSION --link PORT\`, which keeps its
 page apart from others.`;
+
+const SNAPSHOT_HELP = `
+It has the files of staged directories (\`stage: true\` of the
+worker), and nothing of /tmp or of directories that are written
+directly. With a name, it stays when the session has ended.
+${examples(
+  "corral session snapshot dev installed",
+  "corral session fork installed --name try",
+  "corral session restore dev installed",
+)}`;
 
 const SESSION_HELP = `
 A session is named by its name or its id.

@@ -75,6 +75,11 @@ export type Shown<Value> = Value extends readonly (infer Entry)[]
 /* What several rooms of the contract share. */
 
 const hexId = z.string().regex(/^[0-9a-f]{12}$/, "12 hexadecimal digits");
+export const snapshotNamed = z
+  .string()
+  .min(1)
+  .max(64)
+  .describe("The id or the name of a snapshot, or the session whose last one it is");
 export const runId = hexId.describe("The id of a run");
 export const fleetId = hexId.describe("The id of a fleet");
 export const approvalId = hexId.describe("The id of a question");

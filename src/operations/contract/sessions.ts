@@ -10,6 +10,7 @@ import {
   runError,
   runId,
   settledChange,
+  snapshotNamed,
   time,
   workerName,
 } from "./operation.ts";
@@ -122,6 +123,7 @@ export const sessionOperations = {
       project: projectName.optional(),
       worker: workerName,
       policy: policyName.optional(),
+      from: snapshotNamed.optional().describe("It goes on from this snapshot, with at most what its session had"),
       ports: z
         .array(z.int().min(1).max(65_535))
         .max(32)

@@ -9,6 +9,7 @@ import { hostOperations, projectOperations } from "./projects.ts";
 import type { OperationName, ROUTES } from "./routes.ts";
 import { runOperations } from "./runs.ts";
 import { sessionOperations } from "./sessions.ts";
+import { snapshotOperations } from "./snapshots.ts";
 
 /** What each operation takes and gives. A row of `ROUTES` without an entry here, or the other way around, does not compile. */
 export const CONTRACT = {
@@ -21,6 +22,7 @@ export const CONTRACT = {
   ...approvalOperations,
   ...sessionOperations,
   ...portOperations,
+  ...snapshotOperations,
 } as const satisfies Readonly<Record<OperationName, Offered>>;
 
 type Operations = typeof CONTRACT;

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { type SnapshotRecord, SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import { isOfFailedRun } from "../../changes/store/record.ts";
 import { IMAGES_DIR } from "../../declarations/place/package-root.ts";
 import { Descriptor } from "../../files/host/descriptor.ts";
@@ -150,6 +151,19 @@ const STORED_KINDS: readonly StoredKind[] = [
     },
   },
   {
+    name: "snapshots",
+    unit: "snapshots",
+    one: "snapshot",
+    rule: "of sessions, 30 days; those with a name only with --older-than, or `corral session snapshots --rm`",
+    async measure({ stateDir }, signal) {
+      const stores = await snapshotStores(stateDir);
+      const all = await Promise.all(stores.map(({ store }) => store.list()));
+      const paths = stores.map(({ path }) => path);
+      return { ...(await measured(paths, signal)), count: all.flat().length };
+    },
+    collect: collectSnapshots,
+  },
+  {
     name: "approvals",
     unit: "projects",
     one: "project",
@@ -260,7 +274,7 @@ const STORED_KINDS: readonly StoredKind[] = [
 ];
 
 /** What no other kind is. */
-const OTHER = /^(?!(?:runs|fleets|changes|transcripts|audit|live|git|compiled|environments|runc)$)/;
+const OTHER = /^(?!(?:runs|fleets|changes|transcripts|snapshots|audit|live|git|compiled|environments|runc)$)/;
 
 /** For a directory whose entries Corral makes again when it needs them. */
 function madeAgain(place: "compiled" | "sharedNames"): Pick<StoredKind, "measure" | "collect"> {
@@ -275,6 +289,26 @@ async function measuredEntries(dir: string, fits: RegExp, signal: AbortSignal) {
   const entries = await stateEntries(dir, fits);
   const paths = entries.map(({ path }) => path);
   return { ...(await measured(paths, signal)), count: entries.length };
+}
+
+async function snapshotStores(stateDir: string): Promise<{ path: string; store: SnapshotStore }[]> {
+  const { snapshots, live } = statePaths(stateDir);
+  const projects = await stateEntries(snapshots, PROJECT);
+  return projects.map(({ path }) => ({ path, store: new SnapshotStore(path, live) }));
+}
+
+/** What a session goes on from stays on the disk until it ends, also if its snapshot goes. */
+async function collectSnapshots({ stateDir }: MachinePlace, options: CollectOptions): Promise<readonly Removed[]> {
+  const { olderThanMs, nowMs, dryRun } = options;
+  const before = nowMs - (olderThanMs ?? DEFAULT_KEEP.days * DAY_MS);
+  const isOld = ({ name, createdAt }: SnapshotRecord): boolean =>
+    (name === null || olderThanMs !== null) && Date.parse(createdAt) < before;
+  const stores = await snapshotStores(stateDir);
+  const gone = stores.map(async ({ store }) =>
+    dryRun ? (await store.list()).filter(isOld) : await store.remove(isOld),
+  );
+  const why = olderThanMs === null ? `taken ${DEFAULT_KEEP.days} days ago` : ageText(options);
+  return (await Promise.all(gone)).flat().map(({ id, name }) => ({ what: name ?? id, bytes: null, why }));
 }
 
 /** A question goes before its end: without one it would seem to wait. */

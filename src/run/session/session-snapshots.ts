@@ -17,6 +17,9 @@ import type { Job } from "../model/job.ts";
 import { permissionOf } from "../model/permission.ts";
 import { describeAll, refusalError } from "../model/result.ts";
 
+/** Last snapshots of a project that are kept: a service may end sessions all day. */
+const MAX_LAST = 100;
+
 /** What a snapshot says of the session that it is of. */
 export interface SnapshotOrigin {
   readonly store: SnapshotStore;
@@ -36,6 +39,22 @@ export interface SnapshotParts extends SnapshotOrigin {
   readonly still: <T>(act: () => Promise<T>) => Promise<T>;
 }
 
+/** What clients see of a snapshot. */
+export interface SessionSnapshot {
+  readonly id: string;
+  readonly name: string | null;
+  readonly worker: string;
+  /** The session that it was made of: its id, and what it was called. */
+  readonly session: string;
+  readonly sessionName: string | null;
+  readonly createdAt: string;
+  /** Made at the end of its session, which can go on from it. */
+  readonly isLast: boolean;
+  /** The directories that are in it, and those that were written directly and are not. */
+  readonly has: readonly string[];
+  readonly lacks: readonly string[];
+}
+
 /** One difference between a session and a snapshot. */
 export interface SnapshotDifference {
   readonly path: VirtualPath;
@@ -53,8 +72,8 @@ export class SessionSnapshots {
     this.#parts = parts;
   }
 
-  async take(name: string | null): Promise<SnapshotRecord> {
-    return await this.#taken({ name, isLast: false });
+  async take(name: string | null): Promise<SessionSnapshot> {
+    return shownSnapshot(await this.#taken({ name, isLast: false }));
   }
 
   /** Of a session that ends, and can go on from it. It takes the place of an earlier one of the same session. */
@@ -63,7 +82,9 @@ export class SessionSnapshots {
     if (stage.writable.staged.length === 0) return;
     const { id } = await this.#taken({ name: null, isLast: true });
     const isEarlier = (one: SnapshotRecord): boolean => one.session === session && session !== null;
-    await store.remove((one) => one.isLast && one.id !== id && isEarlier(one));
+    const all = (await store.list()).filter((one) => one.isLast && one.name === null && one.id !== id);
+    const old = new Set(all.slice(0, Math.max(0, all.length - MAX_LAST)).map((one) => one.id));
+    await store.remove((one) => one.isLast && one.id !== id && (isEarlier(one) || old.has(one.id)));
   }
 
   async #taken({ name, isLast }: Pick<SnapshotRecord, "name" | "isLast">): Promise<SnapshotRecord> {
@@ -83,13 +104,13 @@ export class SessionSnapshots {
   }
 
   /** Shows what the snapshot has, in place of all that was written since. */
-  async restore(wanted: string): Promise<SnapshotRecord> {
+  async restore(wanted: string): Promise<SessionSnapshot> {
     const { job, stage, store, env, still } = this.#parts;
     return await refusing(async () => {
       const { record, views } = await store.open(wanted, env.ownerDir, job.run);
       refuseUnlessWithin(await beyondSnapshot(record, job.worker, env));
       refuseUnlessWithin(await still(() => stage.restore(views)));
-      return record;
+      return shownSnapshot(record);
     });
   }
 
@@ -104,10 +125,28 @@ export class SessionSnapshots {
     });
   }
 
-  async list(): Promise<readonly SnapshotRecord[]> {
+  /** Those of its worker, the oldest first. */
+  async list(): Promise<readonly SessionSnapshot[]> {
     const { job, store } = this.#parts;
-    return (await store.list()).filter(({ worker }) => worker === job.worker.name);
+    return (await store.list()).filter(({ worker }) => worker === job.worker.name).map(shownSnapshot);
   }
+
+  /** What began from it stays. */
+  async remove(wanted: string): Promise<SessionSnapshot> {
+    const { job, store } = this.#parts;
+    return await refusing(async () => {
+      const found = await store.find(wanted);
+      refuseOther(found, job.worker);
+      await store.remove(({ id }) => id === found.id);
+      return shownSnapshot(found);
+    });
+  }
+}
+
+export function shownSnapshot(record: SnapshotRecord): SessionSnapshot {
+  const { id, name, worker, run, session, createdAt, isLast, mounts, direct } = record;
+  const has = mounts.map(({ path }) => path);
+  return { id, name, worker, session: run, sessionName: session, createdAt, isLast, has, lacks: direct };
 }
 
 /** At the end of a session: what has no name goes with it, but for its last one. `gone`: also this one. */

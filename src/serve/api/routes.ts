@@ -23,6 +23,7 @@ import type { Served } from "./owned.ts";
 import { portHandlers } from "./ports.ts";
 import { runHandlers } from "./runs.ts";
 import { sessionHandlers } from "./sessions.ts";
+import { snapshotHandlers } from "./snapshots.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -40,6 +41,7 @@ export function routesOf(served: Served, engineEnv: Env, version: string): Route
     ...grantHandlers(served),
     ...sessionHandlers(served),
     ...portHandlers(served),
+    ...snapshotHandlers(served),
   };
   return Object.values(CONTRACT).map((operation) => {
     return { ...operation, handle: handlers[operation.name] as Route["handle"] };

@@ -29,12 +29,15 @@ export function sessionHandlers({
   const commandOf = ({ session, command }: { session: string; command: string }): Promise<StartedCommand> =>
     within(session, async ({ started: commands }) => commands.find(command));
   return {
-    async "sessions.open"({ body: { project, worker, policy, ports = [] }, caller }) {
+    async "sessions.open"({ body: { project, worker, policy, from, ports = [] }, caller }) {
       refuseStopping(over);
       refusePolicy(policy, caller);
       if (ports.length > 0 && !permits(caller, "admin"))
         throw new ServiceFault(403, "FORBIDDEN", "ports beside those of the worker need a token with the role admin");
-      const shown = await sessions.open(projects.named(project), worker, policy ?? null);
+      const shown = await sessions.open(projects.named(project), worker, {
+        policy: policy ?? null,
+        ...present({ from }),
+      });
       await within(shown.id, async (session) => session.ports.allow(ports));
       return shown;
     },

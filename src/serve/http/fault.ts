@@ -135,7 +135,7 @@ export function faultOf(error: unknown): {
 }
 
 /** What a session does not have. */
-const MISSING: ReadonlySet<string> = new Set(["UNKNOWN_COMMAND", "NOT_FOUND"]);
+const MISSING: ReadonlySet<string> = new Set(["UNKNOWN_COMMAND", "UNKNOWN_SNAPSHOT", "NOT_FOUND"]);
 
 type ErrorKind = abstract new (...args: never[]) => Error;
 

@@ -43,11 +43,20 @@ export interface Fleets {
 /** A session as clients see it. Its id is that of its run. */
 type ShownSession = AnswerOf<"sessions.show">;
 
+/** How a session is opened. */
+export interface SessionOrder {
+  readonly policy: string | null;
+  /** A snapshot to go on from. */
+  readonly from?: string;
+  /** What it is called. */
+  readonly name?: string;
+}
+
 /** The sessions of the service, as the routes use them. */
 export interface Sessions {
   readonly all: readonly ShownSession[];
-  /** @throws RequestError WORKER_REFUSED, UNKNOWN_WORKER */
-  open(project: ServedProject, workerName: string, policy: string | null): Promise<ShownSession>;
+  /** @throws RequestError WORKER_REFUSED, UNKNOWN_WORKER; ToolRefusal UNKNOWN_SNAPSHOT */
+  open(project: ServedProject, workerName: string, how: SessionOrder): Promise<ShownSession>;
   /** @throws ServiceFault UNKNOWN_SESSION */
   find(id: string): ShownSession;
   /** @throws ServiceFault UNKNOWN_SESSION */

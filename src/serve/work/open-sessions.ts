@@ -8,11 +8,12 @@ import type { SettledChanges } from "../../run/changes/settled-run.ts";
 import { type OpenedSession, openSession } from "../../run/open-session.ts";
 import { describedFor, usefulTools } from "../../run/session/offered-tools.ts";
 import type { Session } from "../../run/session/session.ts";
+import { present } from "../../text/present.ts";
 import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
-import type { Sessions } from "../model/work.ts";
+import type { SessionOrder, Sessions } from "../model/work.ts";
 import type { ServedProject } from "../projects/served-project.ts";
 
 /** Each may have a container. */
@@ -62,7 +63,7 @@ export class OpenSessions implements Sessions {
     return [...this.#sessions.values()].map(shownNow);
   }
 
-  async open(project: ServedProject, workerName: string, policy: string | null): Promise<ShownSession> {
+  async open(project: ServedProject, workerName: string, { policy, from, name }: SessionOrder): Promise<ShownSession> {
     if (this.#sessions.size + this.#opening >= MAX_SESSIONS)
       throw new ServiceFault(503, "TOO_MANY", `${MAX_SESSIONS} sessions are open already`);
     this.#opening += 1;
@@ -71,8 +72,8 @@ export class OpenSessions implements Sessions {
     // The project stays open as long as the session is.
     const closed = project.use(async (corral) => {
       const worker = workerNamed(workerName, corral.project);
-      const how = policy === null ? {} : { policy };
-      const session = await openSession({ worker, signal: this.#over, ...how }, corral.environment);
+      const how = present({ policy: policy ?? undefined, from, name });
+      const session = await openSession({ worker, keepsLast: true, signal: this.#over, ...how }, corral.environment);
       if (!session.ok) throw refusedError("WORKER_REFUSED", worker.name, session.violations);
       const openedAt = new Date().toISOString();
       const { run: id } = session;

@@ -61,7 +61,7 @@ describe("a snapshot of a session", () => {
     );
     const asleep = await a.session.start({ command: "sleep 4752", hasInput: false, isBackground: true }, false, never);
     const first = await snapshotsOf(a).take("first");
-    expect(first).toMatchObject({ name: "first", worker: "w", direct: [] });
+    expect(first).toMatchObject({ name: "first", worker: "w", lacks: [] });
     expect((await asleep.ended).status).toBe("cancelled");
     expect(await ran(a, "cat /out/a; ls /tmp; echo two > /out/a; rm -r /out/d; ls /out")).toBe("one\na\n");
     const written = await a.session.runTool("write_file", { path: "/out/b", content: "tool" }, never);

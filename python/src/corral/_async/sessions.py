@@ -225,6 +225,42 @@ class AsyncSession:
         """A link to a port, for a browser on the service's machine. It works once."""
         return (await self.show_port(port)).url
 
+    async def snapshot(self, name: str | None = None) -> models.Snapshot:
+        """Keeps what was written in staged directories. What runs in it ends. With a name, it stays when the session has ended."""
+        given = {} if name is None else {"name": name}
+        answer = await self._corral.wire.ask("POST", path_of("sessions", self.id, "snapshots"), json_body(given), timeout=_TOOL_SECONDS)
+        return models.Snapshot.from_json(answer)
+
+    async def snapshots(self) -> list[models.Snapshot]:
+        """Those of its worker, the oldest first."""
+        answer = await self._corral.wire.ask("GET", path_of("sessions", self.id, "snapshots"))
+        return [models.Snapshot.from_json(one) for one in answer.get("snapshots", [])]
+
+    async def fork(self, snapshot: str | None = None) -> AsyncSession:
+        """
+        Another session that begins with what this one has now, or with what a snapshot has. `with` ends it. It has at most what
+        this one has. What runs in this one ends if no snapshot is named.
+        """
+        origin = snapshot if snapshot is not None else (await self.snapshot()).id
+        order = {"worker": self.about.worker, "project": self.about.project, "from": origin}
+        return await AsyncSession(self._corral, order, self._on_question).open()
+
+    async def restore(self, snapshot: str) -> models.Snapshot:
+        """Shows what a snapshot has, in place of all that was written since. What runs in it ends."""
+        target = path_of("sessions", self.id, "snapshots", snapshot, "restore")
+        return models.Snapshot.from_json(await self._corral.wire.ask("POST", target, timeout=_TOOL_SECONDS))
+
+    async def differences(self, snapshot: str) -> list[models.SnapshotDifference]:
+        """What it has that a snapshot has not, and the other way round: the first 1,000."""
+        target = path_of("sessions", self.id, "snapshots", snapshot, "diff")
+        answer = await self._corral.wire.ask("GET", target, timeout=_TOOL_SECONDS)
+        return [models.SnapshotDifference.from_json(one) for one in answer.get("differences", [])]
+
+    async def remove_snapshot(self, snapshot: str) -> models.Snapshot:
+        """What began from it stays."""
+        target = path_of("sessions", self.id, "snapshots", snapshot)
+        return models.Snapshot.from_json(await self._corral.wire.ask("DELETE", target))
+
     async def pause(self) -> None:
         """Stops everything that runs in it, until `resume`."""
         await self._corral.wire.ask("POST", path_of("sessions", self.id, "pause"))

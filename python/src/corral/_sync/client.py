@@ -305,14 +305,20 @@ class Corral:
         *,
         project: str | None = None,
         policy: str | None = None,
+        snapshot: str | None = None,
         on_question: OnQuestion | None = None,
     ) -> Session:
-        """The sandbox of a worker, for a `with` block: it is opened at its beginning and ends with it."""
+        """
+        The sandbox of a worker, for a `with` block: it is opened at its beginning and ends with it. `snapshot`: it goes on from
+        this, or from the last one of a session that has ended, by its id.
+        """
         order: dict[str, Any] = {"worker": worker}
         if (named := self.project_or(project)) is not None:
             order["project"] = named
         if policy is not None:
             order["policy"] = policy
+        if snapshot is not None:
+            order["from"] = snapshot
         return Session(self, order, on_question)
 
     def attach_session(self, id: str, *, on_question: OnQuestion | None = None) -> Session:
