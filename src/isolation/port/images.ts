@@ -144,10 +144,13 @@ export type OnImageProgress = (progress: ImageProgress) => void;
 export class ImageBuildError extends Error {
   override readonly name = "ImageBuildError";
   readonly image: string;
+  /** What Corral itself knows of the cause, if it is more than what the program said. */
+  readonly why: string | undefined;
 
-  constructor(image: string, message: string, options?: ErrorOptions) {
+  constructor(image: string, message: string, options: ErrorOptions & { why?: string | undefined } = {}) {
     super(`${image}: ${message}`, options);
     this.image = image;
+    this.why = options.why;
   }
 }
 

@@ -77,6 +77,7 @@ export function preparingInCells(environment: () => RunEnvironment): Prepare {
     throw new ImageBuildError(
       request.name,
       [`the preparation failed: ${how}`, ...denied, ...tail.map((line) => `  ${line}`)].join("\n"),
+      { why: denied[0]?.trim() },
     );
   };
 }

@@ -264,8 +264,8 @@ function failed(
   const [first = "", ...rest] = error.message.replace(`${image}: `, "").split("\n");
   if (rest.length > 0) onProgress({ image, text: [first, ...rest].join("\n") });
   const isPersons = owner === null || owner.run === owner.root;
-  const cause = isPersons ? causeIn(rest.filter((line) => line.startsWith("  "))) : "";
-  const reason = cause === "" ? first : `${first}: ${cause}`;
+  const cause = isPersons ? (error.why ?? causeIn(rest.filter((line) => line.startsWith("  ")))) : "";
+  const reason = (cause === "" ? first : `${first}: ${cause}`).replace(/\.$/, "");
   const get = getCommand({ kind: isAdded ? "build" : (imageFrom?.kind ?? "named"), name: image });
   return {
     state: "refused",

@@ -122,6 +122,17 @@ describe("packages of pip", () => {
     expect(await project.traces()).toEqual([]);
   });
 
+  it("from an index at an address that nobody named refuse the run with the option to name it", async () => {
+    const project = await open(
+      { ...pip(), environment: { pip: "requirements.txt" } },
+      { "requirements.txt": "demo\n" },
+    );
+    const { violations } = await project.run("w");
+    expect(violations).toMatchObject([
+      { reason: expect.stringMatching(/ leads to an address that is not public\. .*`--addresses`$/) },
+    ]);
+  });
+
   it("leave nothing if the run is cancelled meanwhile; without hashes they are then any that the index has", async () => {
     const project = await open({ ...pip(), environment: { pip: ["demo"], addresses: ADDRESSES } }, {});
     const stop = new AbortController();
