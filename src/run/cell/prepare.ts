@@ -85,8 +85,8 @@ export async function prepare(
   ];
   const given = [outputDir, commandsDir, items?.io, items?.attachments].filter((dir) => dir !== undefined);
   const ownDirs = [...given, ...filled, ...environmentSources(environments), ...viewed.map(({ host }) => host)];
-  const there = hosts.filter((host) => !wouldBe.has(host));
-  const pinning = await pinSources(there, env.refusedSources, ownDirs);
+  const isThere = (host: string): boolean => !wouldBe.has(host);
+  const pinning = await pinSources(hosts.filter(isThere), env.refusedSources, ownDirs.filter(isThere));
   if (!pinning.ok)
     return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, anchors, job.attachments)));
   const { pins } = pinning;

@@ -65,6 +65,13 @@ describe("check", () => {
     ]);
   });
 
+  it("finds no fault in a staged folder that the first run makes, of a called worker either", async () => {
+    const sandbox = { paths: { out: { root: "./out", mode: "rw", create: true, stage: true } } };
+    const own = { zones: [{ name: "out", mode: "rw", approval: "pre_approved" }] };
+    const workers = { a: { command, sandbox: own, calls: ["b"] }, b: { command, sandbox: own } };
+    expect(await checked({ workers, yaml: { sandbox } })).toMatchObject({ ok: true, failing: [], paths: 3 });
+  });
+
   it("makes nothing, neither in the project nor of Corral's own, and neither does explain", async () => {
     const sandbox = { mode: "sandboxed", zones: { cache: { mode: "rw", path: "./deep/c" } } };
     const workers = { w: { command, sandbox: { zones: [{ name: "cache", mode: "rw" }] } } };
