@@ -71,7 +71,7 @@ export function defineTool<Schema extends z.ZodType, const Name extends ToolName
 }
 
 /** A tool's input as JSON Schema (draft 2020-12), from the caller's side: a field with a default may be absent. */
-export function inputSchemaOf({ input }: Tool): Record<string, unknown> {
+export function inputSchemaOf({ input }: Pick<Tool, "input">): Record<string, unknown> {
   return z.toJSONSchema(input, { io: "input", target: "draft-2020-12" });
 }
 

@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { STARTED_TOOLS } from "../../src/mcp/connection/started-tools.ts";
 import { TOOLS } from "../../src/tools/toolbox.ts";
 import { PROGRAM } from "../cli/program.ts";
 import { bareRemote, type Remote } from "../git/remote.ts";
@@ -56,11 +57,14 @@ const ALL: readonly (readonly [string, ...string[]])[] = [
   ["git_stage", "repo=notes", 'files=["a.md"]', "message=why"],
   ["git_push", `commit=${"0".repeat(40)}`],
   ["git_discard", `commit=${"0".repeat(40)}`],
+  ["exec_start", "command=sleep 60"],
+  ["exec_output", `id=${"0".repeat(11)}f`],
+  ["exec_signal", `id=${"0".repeat(11)}f`],
 ];
 
 /** Each use is a process of the inspector and one of the server; a few show each form of an input. */
 /** Its worker is not `dynamic`, so it can ask for nothing. */
-const OFFERED = [...TOOLS.keys()].filter((name) => name !== "request_access");
+const OFFERED = [...TOOLS.keys(), ...STARTED_TOOLS.keys()].filter((name) => name !== "request_access");
 const FEW = ["list_files", "write_file", "edit_file", "call_worker", "git_stage"];
 const USES = AT_LENGTH ? ALL : ALL.filter(([name]) => FEW.includes(name));
 
@@ -79,7 +83,7 @@ describe("the official inspector", () => {
       const { stdout } = await inspect("--method", "tools/call", "--tool-name", name, ...args);
       const answer = JSON.parse(stdout) as { isError?: boolean; structuredContent: { code?: string } };
       // There is no such commit, and for staging nothing has changed: clear refusals.
-      const refused = ["git_stage", "git_push", "git_discard"].includes(name);
+      const refused = ["git_stage", "git_push", "git_discard", "exec_output", "exec_signal"].includes(name);
       expect(answer.isError ?? false, stdout).toBe(refused);
       if (refused) expect(answer.structuredContent.code).toMatch(/^[A-Z_]+$/);
     }

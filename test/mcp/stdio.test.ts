@@ -2,6 +2,8 @@ import { spawn } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { STARTED_TOOLS } from "../../src/mcp/connection/started-tools.ts";
+import type { ToolEffects } from "../../src/tools/tool.ts";
 import { TOOLS } from "../../src/tools/toolbox.ts";
 import { PROGRAM } from "../cli/program.ts";
 import { bareRemote, type Remote } from "../git/remote.ts";
@@ -55,12 +57,13 @@ describe.each([
     const { client } = await mcp.connect({ modern });
     const { tools } = await client.listTools();
     // The worker is not `dynamic`, so it can ask for nothing.
-    const offered = [...TOOLS.keys()].filter((name) => name !== "request_access");
+    const all = new Map<string, { effects: ToolEffects }>([...TOOLS, ...STARTED_TOOLS]);
+    const offered = [...all.keys()].filter((name) => name !== "request_access");
     expect(tools.map(({ name }) => name)).toEqual(offered);
     for (const tool of tools) {
       expect(tool).toMatchObject({ title: expect.any(String), inputSchema: { type: "object" } });
-      expect(tool.annotations?.readOnlyHint).toBe(TOOLS.get(tool.name)?.effects.readOnly);
-      expect(tool.annotations?.openWorldHint).toBe(TOOLS.get(tool.name)?.effects.openWorld);
+      expect(tool.annotations?.readOnlyHint).toBe(all.get(tool.name)?.effects.readOnly);
+      expect(tool.annotations?.openWorldHint).toBe(all.get(tool.name)?.effects.openWorld);
     }
     const calling = tools.find(({ name }) => name === "call_worker");
     expect(calling?.description).toContain("- kid: Says what it is told");
@@ -86,6 +89,22 @@ describe.each([
     await use("move_file", { from: `${at}/y`, to: `${at}/z` });
     expect(textOf(await use("file_info", { path: `${at}/z` }))).toContain("5 bytes");
     expect(textOf(await use("exec", { command: `cat ${at}/z; hostname >&2` }))).toContain("1 two");
+    const line = "printf 'one\\303'; sleep 1; printf '\\244two'; echo three >&2; exec sleep 4783";
+    const { id } = (await use("exec_start", { command: line })).structuredContent as { id: string };
+    const read: string[] = [];
+    for (let from = 0; !read.join("").includes("three"); ) {
+      const more = await use("exec_output", { id, from, wait_ms: 60_000 });
+      read.push(textOf(more).replace(/\n\[running; next: \d+\]$/, ""));
+      from = (more.structuredContent as { next: number }).next;
+    }
+    // No answer ends within a character.
+    expect(read.join("")).toBe("oneätwothree\n");
+    await use("exec_signal", { id });
+    expect((await use("exec_output", { id, wait_ms: 60_000, until: "end" })).structuredContent).toMatchObject({
+      status: "signaled",
+      signal: "SIGTERM",
+      next: 14,
+    });
     await use("delete_file", { path: `${at}/z` });
     expect(textOf(await use("call_worker", { worker: "kid", input: { a: 1 } }))).toBe('{"a":1}\n');
     expect(textOf(await use("commit_changes", {}))).toBe("There are no staged changes.");
@@ -118,6 +137,15 @@ describe.each([
       expect(bad).toMatchObject({ isError: true, structuredContent: { code: "BAD_INPUT" } });
       expect(textOf(bad)).toContain("The input of read_file is not valid");
     }
+    for (const [name, input, code] of [
+      ["exec_start", { command: 7 }, "BAD_INPUT"],
+      ["exec_output", { id: "0".repeat(12) }, "UNKNOWN_COMMAND"],
+      ["exec_signal", { id: "0".repeat(12) }, "UNKNOWN_COMMAND"],
+    ] as const)
+      expect(await client.callTool({ name, arguments: input })).toMatchObject({
+        isError: true,
+        structuredContent: { code },
+      });
     await expect(client.callTool({ name: "no_such", arguments: {} })).rejects.toMatchObject({
       code: -32602,
       message: expect.stringContaining('There is no tool "no_such". There are: read_file, write_file'),

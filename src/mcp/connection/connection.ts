@@ -13,10 +13,11 @@ import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, holds, parseVirtualPath, ROOT, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { present } from "../../text/present.ts";
 import { printable } from "../../text/visible.ts";
-import type { Tool, ToolResult } from "../../tools/tool.ts";
+import type { ToolResult } from "../../tools/tool.ts";
 import { type ClientExchange, ClientToolUse, type Round, Slots } from "./call.ts";
 import { ClientApprover, type ClientApproverOptions, ClientRoots, type QuestionRoutes } from "./client-approver.ts";
-import { offeredTools, refusedAnswer } from "./tool-answer.ts";
+import { STARTED_TOOLS } from "./started-tools.ts";
+import { type OfferedTool, offeredTools, refusedAnswer } from "./tool-answer.ts";
 
 export interface SandboxSessionOptions {
   readonly worker: WorkerDefinition;
@@ -174,7 +175,7 @@ const KEPT_MS = 60_000;
 export class McpConnection implements AsyncDisposable {
   readonly worker: WorkerDefinition;
   readonly workers: ReadonlyMap<string, WorkerDefinition>;
-  readonly tools: ReadonlyMap<string, Tool>;
+  readonly tools: ReadonlyMap<string, OfferedTool>;
   readonly #options: ConnectionOptions;
   readonly #fileSlots = new Slots();
   /** Commands, calls and git may take long: file requests do not wait behind them. */
@@ -195,7 +196,8 @@ export class McpConnection implements AsyncDisposable {
     this.#options = options;
     this.worker = worker;
     this.workers = workers;
-    this.tools = offeredTools(worker);
+    const offered = offeredTools(worker);
+    this.tools = new Map([...offered, ...(offered.has("exec") ? STARTED_TOOLS : [])]);
     const approver = new ClientApprover({
       callInQuestion: () => this.#callInQuestion(),
       ask: (call, form, signal) => this.#slotsFor(call.tool).without(call, () => call.ask(form, signal)),
@@ -286,6 +288,8 @@ export class McpConnection implements AsyncDisposable {
       return refusedAnswer("REFUSED", violations.map(({ message }) => message).join("\n"), { violations });
     }
     if (opened.isEmptied) notes?.push(EMPTIED);
+    const ofSession = this.tools.has(name) ? STARTED_TOOLS.get(name) : undefined;
+    if (ofSession !== undefined) return await ofSession.run(opened.session, input, signal);
     return await opened.session.runTool(name, input, signal, onOutput);
   }
 

@@ -58,19 +58,24 @@ function beginningOf(text: string): string {
   return `${text.slice(0, MAX_TEXT_CHARACTERS).toWellFormed()}\n[${left} more characters are not shown.]`;
 }
 
+/** What a client is told of a tool. */
+export type OfferedTool = Pick<Tool, "title" | "description" | "input" | "uses" | "effects"> & {
+  readonly name: string;
+};
+
 /** The tools that a worker may and can use, by name: all others would be refused. */
-export function offeredTools(worker: WorkerDefinition): ReadonlyMap<string, Tool> {
+export function offeredTools(worker: WorkerDefinition): Map<string, OfferedTool> {
   return new Map(usefulTools(worker).flatMap((name) => entryOf(name)));
 }
 
-function entryOf(name: string): [string, Tool][] {
+function entryOf(name: string): [string, OfferedTool][] {
   const tool = TOOLS.get(name);
   return tool === undefined ? [] : [[name, tool]];
 }
 
 /** A tool in the protocol's form. `workers`: those of the project; they describe the callable ones. */
 export function toolDescription(
-  tool: Tool,
+  tool: OfferedTool,
   worker: Pick<WorkerDefinition, "calls">,
   workers: ReadonlyMap<string, Pick<WorkerDefinition, "description">>,
 ): ToolDescription {
