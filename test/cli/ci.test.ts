@@ -41,7 +41,7 @@ const HOSTILE = `echo '::error::forged'
 ln -s /etc/passwd dist/link
 echo good > dist/file
 echo poison > kept/tree
-{ echo > /dev/tcp/127.0.0.1/1; } 2> /dev/null && echo 'a network'
+perl -MIO::Socket -e 'exit !IO::Socket::INET->new(PeerAddr => "172.17.0.1:22", Timeout => 2)' && echo 'a network'
 env | grep -iE 'token|secret|SSH_' && echo 'a secret'
 ls /var/run/docker.sock 2> /dev/null && echo 'a socket'
 exit 7`;

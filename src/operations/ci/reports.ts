@@ -29,7 +29,7 @@ export interface CiCoverage {
 
 /** All reports of one part. */
 export interface CiReports {
-  /** At most {@link MAX_TESTS}, those that failed first. */
+  /** Those that failed first; `counts` has all, also those that are too many to keep. */
   readonly tests: readonly CiTest[];
   readonly counts: Readonly<Record<CiTest["status"], number>>;
   /** Null: no report of coverage could be read. */
@@ -38,16 +38,25 @@ export interface CiReports {
   readonly faults: readonly { readonly file: string; readonly why: string }[];
 }
 
-/** Of one part. */
-export const MAX_TESTS = 20_000;
+/** Kept of all parts together. What is beyond is counted. */
+export const MAX_TESTS = 100_000;
+/** Kept of one part. */
+const MAX_PART_TESTS = 20_000;
+/** Of these, the text of the failure is kept. */
+const MAX_TEXTS = 200;
 const MAX_TEXT = 8000;
 const MAX_NAME = 500;
 /** A count that a report claims. */
 const MAX_COUNT = 1e9;
 
-/** `files`: below the folder of the part's reports. A file is read as that whose patterns it fits. */
-export function readReports({ job }: Pick<CiPart, "job">, files: readonly FoundReport[]): CiReports {
-  const tests: CiTest[] = [];
+/** `files`: below the folder of the part's reports. `room`: how many tests may be kept. A file is read as that whose patterns it fits. */
+export function readReports(
+  { job }: Pick<CiPart, "job">,
+  files: readonly FoundReport[],
+  room: number = MAX_TESTS,
+): CiReports {
+  const most = Math.min(room, MAX_PART_TESTS);
+  let tests: readonly CiTest[] = [];
   const faults: { file: string; why: string }[] = [];
   const counts = { passed: 0, failed: 0, error: 0, skipped: 0 };
   const coverages: CiCoverage[] = [];
@@ -60,7 +69,7 @@ export function readReports({ job }: Pick<CiPart, "job">, files: readonly FoundR
       if (typeof found === "string") faults.push({ file: path, why: found });
       else {
         for (const { status } of found) counts[status] += 1;
-        tests.push(...(found.length > MAX_TESTS ? byGravity(found).slice(0, MAX_TESTS) : found));
+        tests = byGravity([...tests, ...found]).slice(0, most);
       }
     } else if (isCoverage(path)) {
       const found = coverageOf(text);
@@ -68,13 +77,18 @@ export function readReports({ job }: Pick<CiPart, "job">, files: readonly FoundR
       else coverages.push(found);
     }
   }
-  return { tests: byGravity(tests).slice(0, MAX_TESTS), counts, coverage: sumOf(coverages), faults };
+  return { tests: copied(tests), counts, coverage: sumOf(coverages), faults };
 }
 
 function sumOf(all: readonly CiCoverage[]): CiCoverage | null {
   if (all.length === 0) return null;
   const sum = (key: keyof CiCoverage): number => all.reduce((count, one) => count + one[key], 0);
   return { covered: sum("covered"), total: sum("total") };
+}
+
+/** A piece of a text would keep the whole report in memory. */
+function copied(tests: readonly CiTest[]): readonly CiTest[] {
+  return structuredClone(tests.map((test, at) => (at < MAX_TEXTS ? test : { ...test, text: "" })));
 }
 
 function byGravity(tests: readonly CiTest[]): readonly CiTest[] {

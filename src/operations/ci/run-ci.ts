@@ -38,7 +38,7 @@ import {
   planCi,
   toolNamed,
 } from "./plan-ci.ts";
-import { type CiReports, readReports } from "./reports.ts";
+import { type CiReports, MAX_TESTS, readReports } from "./reports.ts";
 
 /** The two commits by their ids: what is checked is what runs, also if a branch moves meanwhile. */
 export interface CiSource extends CiRevisions {
@@ -141,6 +141,7 @@ async function endsOf(
   const { cwd, out, machine, signal, emit } = request;
   await using tree = await attachedTree(source.head, "tree.tar", { cwd, signal });
   await using corral = await openCorralFor(project, { ...machine, emit });
+  let room = MAX_TESTS;
   return await inGraph(steps, request, async (step) => {
     if (step.kind === "fetch" && isKept(prepared, step)) return { step, status: "kept", result: null, reports: null };
     const worker = project.workers.get(step.name);
@@ -149,13 +150,15 @@ async function endsOf(
     // Reports of tests that failed are wanted most.
     const how = { cwd, policy: null, appliesFailed: step.kind === "part", signal };
     const result = await runWorker({ worker, attachments, ...how }, corral.environment);
-    return { step, status: result.status, result, reports: await reportsOf(step, out) };
+    const reports = await reportsOf(step, out, room);
+    room -= Math.min(room, reports?.tests.length ?? 0);
+    return { step, status: result.status, result, reports };
   });
 }
 
-async function reportsOf(step: CiStep, out: string): Promise<CiReports | null> {
+async function reportsOf(step: CiStep, out: string, room: number): Promise<CiReports | null> {
   if (step.kind === "fetch" || step.job.reports.junit.length + step.job.reports.coverage.length === 0) return null;
-  return readReports(step, await foundReports(join(out, step.name, "reports")));
+  return readReports(step, await foundReports(join(out, step.name, "reports")), room);
 }
 
 /** Files for CI systems, beside the folders of the steps. */

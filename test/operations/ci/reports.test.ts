@@ -1,9 +1,9 @@
-import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parseCiYaml } from "../../../src/declarations/ci/ci-yaml.ts";
-import { foundReports } from "../../../src/files/host/ci-folder.ts";
+import { foundReports, makeCiFolder } from "../../../src/files/host/ci-folder.ts";
 import type { CiEnd, CiStepEnd } from "../../../src/operations/ci/ci-end.ts";
 import {
   ciJson,
@@ -93,6 +93,39 @@ const FILES = {
   "cov/lcov.info": "LF:3\nLH:2\nend_of_record",
   "cov/other.txt": "left out",
 };
+
+describe("reports without end", () => {
+  it("are counted, and at most so many tests are kept, those that failed first", () => {
+    const many = `<testsuite>${"<testcase name='a'/>".repeat(15_000)}<testcase><error>why</error></testcase></testsuite>`;
+    const files = Array.from({ length: 4 }, (_, at) => ({ path: `reports/${at}.xml`, text: many }));
+    const reports = readReports(step, files);
+    expect(reports.counts).toMatchObject({ passed: 60_000, error: 4 });
+    expect(reports.tests).toHaveLength(20_000);
+    expect(reports.tests.slice(0, 5).map(({ status }) => status)).toEqual([...Array(4).fill("error"), "passed"]);
+    expect(readReports(step, files, 3).tests.map(({ text }) => text)).toEqual(["why", "why", "why"]);
+    const failing = `<testsuite>${"<testcase><failure>why</failure></testcase>".repeat(300)}</testsuite>`;
+    const texts = readReports(step, [{ path: "reports/a.xml", text: failing }]).tests.map(({ text }) => text);
+    expect(texts.filter((text) => text === "why")).toHaveLength(200);
+  });
+});
+
+describe("the folder of corral ci", () => {
+  it("loses what a killed run left in the cache a day ago, and nothing that another may be about to fill", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "corral-ci-folder-"));
+    try {
+      const cache = join(dir, ".corral/ci/cache");
+      for (const name of ["old", "new", "full"]) await mkdir(join(cache, name), { recursive: true });
+      await writeFile(join(cache, "full", "data.tar"), "");
+      const before = new Date(Date.now() - 2 * 24 * 60 * 60_000);
+      for (const name of ["old", "full"]) await utimes(join(cache, name), before, before);
+      await (await makeCiFolder(dir, null))[Symbol.asyncDispose]();
+      expect((await readdir(cache)).sort()).toEqual(["full", "new"]);
+      expect(await readdir(join(dir, ".corral/ci"))).toEqual([".gitignore", "cache"]);
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  });
+});
 
 describe("the results of corral ci", () => {
   it("have what the reports say, what was not read, and Corral's own verdict before", async () => {
