@@ -108,6 +108,26 @@ describe.skipIf(NO_CHROMIUM)(`a session in the page${NO_CHROMIUM ? ` (${NO_CHROM
       .setInputFiles({ name: "up.bin", mimeType: "x/y", buffer: Buffer.from([0, 255]) });
     await files.getByText("up.bin").waitFor(WAIT);
 
+    await page.getByRole("textbox", { name: "Name of a snapshot" }).fill("kept");
+    await page.getByRole("button", { name: "Take a snapshot" }).click();
+    const snapshots = page.getByRole("table", { name: "Snapshots" }).getByRole("row").filter({ hasText: "kept" });
+    await snapshots.filter({ hasText: "this" }).waitFor(WAIT);
+    await page
+      .getByLabel("Send files here")
+      .setInputFiles({ name: "later.bin", mimeType: "x/y", buffer: Buffer.from([1]) });
+    await files.getByText("later.bin").waitFor(WAIT);
+    await snapshots.getByRole("button", { name: "Restore" }).click();
+    await page.getByRole("button", { name: "Restore it" }).click();
+    await page.getByText("shows what the snapshot has").waitFor(WAIT);
+    await page.getByRole("button", { name: "Look again" }).click();
+    await files.getByText("later.bin").waitFor({ state: "detached", ...WAIT });
+    const first = page.url();
+    await snapshots.getByRole("button", { name: "Fork" }).click();
+    await snapshots.filter({ hasText: "this" }).waitFor({ state: "detached", ...WAIT });
+    await files.getByRole("link", { name: "out/" }).click();
+    await files.getByText("up.bin").waitFor(WAIT);
+    await page.goto(first);
+
     for (const look of [{ theme: "dark", width: 390 }, { theme: "light" }] as const) {
       await using other = await signedIn(browser, service, look);
       const [place] = page.url().split("?");

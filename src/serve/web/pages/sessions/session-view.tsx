@@ -10,6 +10,7 @@ import { hrefTo } from "../../routing/page-address.ts";
 import { SessionCommands } from "./session-commands.tsx";
 import { SessionFiles } from "./session-files.tsx";
 import { ShownPorts } from "./shown-ports.tsx";
+import { ShownSnapshots } from "./shown-snapshots.tsx";
 
 type Session = AnswerOf<"sessions.show">;
 type Settled = AnswerOf<"sessions.close">;
@@ -51,6 +52,7 @@ export function SessionView({ id, query }: { readonly id: string; readonly query
       <SessionCommands session={data} shown={query.command} place={(command) => place({ command })} />
       <ShownPorts session={data} />
       <SessionFiles session={data} path={query.path ?? "/"} place={(path) => place({ path })} />
+      <ShownSnapshots session={data} />
     </>
   );
 }
