@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { changesetDiff, DIFF_LIMITS } from "../../src/changes/diff.ts";
 import type { Changeset } from "../../src/changes/model/changeset.ts";
+import { textDiff } from "../../src/files/diff/text-diff.ts";
 import { stagedFolder, type Tree } from "./staged-folder.ts";
 
 async function diffOf(before: Tree, after: Tree, over: Partial<typeof DIFF_LIMITS> = {}): Promise<string[]> {
@@ -94,6 +95,22 @@ it("is bounded for each file, in all, in what it reads and in the number of chan
   expect(await diffOf({}, after, { totalBytes: 80 })).toContain("create /work/d (2 bytes; not shown)");
   expect(await diffOf({}, after, { readBytes: 12 })).toContain("create /work/c (4 bytes; not shown)");
   expect((await diffOf({}, after, { changes: 3 })).at(-1)).toBe("1 more changes are not shown");
+});
+
+it("shows fewer changes of a file with very many lines, so that no other work waits for it", () => {
+  const isShown = (lines: number, edits: number): boolean => {
+    const [old, now] = ["", "x"].map((end) =>
+      Array.from({ length: lines }, (_, at) => `${at}${at < edits ? end : ""}`),
+    );
+    return textDiff(Buffer.from((old ?? []).join("\n")), Buffer.from((now ?? []).join("\n"))) !== null;
+  };
+  // A changed line is two edits: one goes, one comes.
+  expect([isShown(20_000, 500), isShown(20_001, 250), isShown(20_001, 251), isShown(600, 501)]).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
 });
 
 it("does not take long where every line is another one", async () => {
