@@ -42,6 +42,8 @@ export type OpenedSession =
       readonly session: Session;
       /** Ends the session and applies the changes for which there is consent; null if there were none. */
       readonly finish: () => Promise<SettledChanges | null>;
+      /** Ends the session; what it wrote in staged directories is gone, but for what a snapshot has. */
+      readonly discard: () => Promise<void>;
       /** Removes every trace. Changes wait for a person if {@link finish} was not called. */
       readonly [Symbol.asyncDispose]: () => Promise<void>;
     }
@@ -117,7 +119,7 @@ export async function openSession(
   });
   const parts = opening.move();
   let isOver = false;
-  const end = async (unfit: string | null): Promise<SettledChanges | null> => {
+  const end = async (unfit: string | null, isDiscarded = false): Promise<SettledChanges | null> => {
     if (isOver) return null;
     isOver = true;
     let settled: SettledChanges | null = null;
@@ -125,10 +127,10 @@ export async function openSession(
       try {
         await calls.end();
       } finally {
-        if (unfit !== null && keepsLast) await session.snapshots?.takeLast().catch(reportTo(env, job));
+        if (unfit !== null && keepsLast && !isDiscarded) await session.snapshots?.takeLast().catch(reportTo(env, job));
         await session[Symbol.asyncDispose]();
       }
-      settled = await settleEnded(job, stage, env, unfit);
+      if (!isDiscarded) settled = await settleEnded(job, stage, env, unfit);
       return settled;
     } finally {
       const { network: used = null } = network.report();
@@ -153,5 +155,6 @@ export async function openSession(
     gone = origin?.record.isLast ? origin.record.id : null;
     return await end(null);
   };
-  return { ok: true, run: job.run, session, finish, [Symbol.asyncDispose]: close };
+  const discard = async (): Promise<void> => void (await end("its changes were discarded", true));
+  return { ok: true, run: job.run, session, finish, discard, [Symbol.asyncDispose]: close };
 }

@@ -205,6 +205,9 @@ describe("corral session", () => {
     expect(await project.built(["session", "fork", "first", "--name", "f"])).toMatchObject({ status: 0 });
     expect(await project.built(["session", "fork", "s", "--name", "g"])).toMatchObject({ status: 0 });
     expect([await note("f"), await note("g")]).toEqual(["one\n", "two\n"]);
+    for (const fork of ["f", "g"]) expect(await on("stop", fork, "--discard")).toMatchObject({ status: 0 });
+    expect(await readdir(join(project.dir, "out"))).not.toContain("note");
+    expect((await project.corral(["changes", "--json"])).stdout).not.toContain("/out/note");
     expect(await on("restore", "s", "first")).toMatchObject({ status: 0 });
     expect(await note("s")).toBe("one\n");
     expect((await on("snapshots")).stdout).toContain("first");

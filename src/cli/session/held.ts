@@ -453,11 +453,11 @@ export async function pauseVerb(name: string, isPaused: boolean, terminal: Termi
 
 export async function endVerb(
   name: string,
-  { json }: { readonly json?: boolean },
+  { json, discard }: { readonly json?: boolean; readonly discard?: boolean },
   terminal: Terminal,
 ): Promise<number> {
   return await using(name, terminal, async ({ client, session }) => {
-    const settled = await client.call("sessions.close", { session });
+    const settled = await client.call("sessions.close", { session, ...present({ discard }) });
     const { changeset, error } = settled;
     if (json) printJson(terminal, settled);
     else if (changeset?.id) say(terminal, `corral: changes wait: \`corral changes apply ${changeset.id}\``);

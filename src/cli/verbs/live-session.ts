@@ -105,6 +105,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     does(async (name) => (await held()).pauseVerb(name, false, terminal)),
   );
   on("stop <session>", "End a session, and apply the changes for which there is consent.")
+    .option("--discard", "apply and keep nothing of what it wrote in staged directories")
     .addOption(json("print the outcomes of its changes as JSON"))
     .action(does(async (name, options) => (await held()).endVerb(name, options, terminal)));
 }

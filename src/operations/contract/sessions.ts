@@ -262,6 +262,9 @@ export const sessionOperations = {
   "sessions.close": operation("sessions.close", {
     summary: "End a session, and apply the changes for which there is consent.",
     params: inSession,
+    query: z.strictObject({
+      discard: flag.optional().describe("true: apply and keep nothing of what was written in staged directories"),
+    }),
     output: settled,
     faults: [404],
   }),

@@ -139,8 +139,8 @@ export function sessionHandlers({
     },
     "sessions.pause": async ({ params }) => await paused(params.session, true),
     "sessions.resume": async ({ params }) => await paused(params.session, false),
-    async "sessions.close"({ params: { session: id } }) {
-      const settled = await sessions.finish(id);
+    async "sessions.close"({ params: { session: id }, query: { discard = false } }) {
+      const settled = await sessions.finish(id, discard);
       const { changes = [], changeset = null, failure = null } = settled ?? {};
       return { id, changes, changeset, error: failure?.error ?? null };
     },

@@ -67,8 +67,8 @@ export interface Sessions {
   within<T>(id: string, act: (session: Session) => Promise<T>): Promise<T>;
   /** Settles when it has ended, for whichever reason. Never rejects. */
   closed(id: string): Promise<void>;
-  /** Ends it, and applies the changes for which there is consent; null if there are none. @throws ServiceFault UNKNOWN_SESSION */
-  finish(id: string): Promise<SettledChanges | null>;
+  /** Ends it, and applies the changes for which there is consent; null if there are none. `discards`: nothing is applied or kept. @throws ServiceFault UNKNOWN_SESSION */
+  finish(id: string, discards: boolean): Promise<SettledChanges | null>;
 }
 
 /** The files are in the folder of the batch, which belongs to the conversion from now on. */

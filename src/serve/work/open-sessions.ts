@@ -143,10 +143,12 @@ export class OpenSessions implements Sessions {
     }
   }
 
-  async finish(id: string): Promise<SettledChanges | null> {
+  async finish(id: string, discards: boolean): Promise<SettledChanges | null> {
     const kept = this.#kept(id);
     try {
-      return await kept.session.finish();
+      if (!discards) return await kept.session.finish();
+      await kept.session.discard();
+      return null;
     } finally {
       kept.close();
       await kept.closed;

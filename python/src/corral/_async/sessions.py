@@ -70,12 +70,17 @@ class AsyncSession:
             await self._answering.__aenter__()
         return self
 
-    async def finish(self) -> models.SettledSession:
-        """Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about."""
+    async def finish(self, *, discard: bool = False) -> models.SettledSession:
+        """
+        Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about. `discard`:
+        nothing of what it wrote in staged directories is applied or kept.
+        """
         if self.settled is not None:
             return self.settled
         try:
-            answer = await self._corral.wire.ask("DELETE", path_of("sessions", self.id), timeout=_TOOL_SECONDS)
+            answer = await self._corral.wire.ask(
+                "DELETE", path_of("sessions", self.id) + query_of(discard="true" if discard else None), timeout=_TOOL_SECONDS
+            )
             self.settled = models.SettledSession.from_json(answer)
         finally:
             if self._answering is not None:

@@ -71,12 +71,17 @@ class Session:
             self._answering.__enter__()
         return self
 
-    def finish(self) -> models.SettledSession:
-        """Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about."""
+    def finish(self, *, discard: bool = False) -> models.SettledSession:
+        """
+        Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about. `discard`:
+        nothing of what it wrote in staged directories is applied or kept.
+        """
         if self.settled is not None:
             return self.settled
         try:
-            answer = self._corral.wire.ask("DELETE", path_of("sessions", self.id), timeout=_TOOL_SECONDS)
+            answer = self._corral.wire.ask(
+                "DELETE", path_of("sessions", self.id) + query_of(discard="true" if discard else None), timeout=_TOOL_SECONDS
+            )
             self.settled = models.SettledSession.from_json(answer)
         finally:
             if self._answering is not None:
