@@ -60,7 +60,8 @@ it("runs a command without a project at once: its private files are read, and wh
   expect(await asUser("run", "--ro", "in", "--ro", "roots", "--", "cat", "/in/a")).toBe("private\n");
 });
 
-it.each(["documents", "batch", "agent", "ci"])(
+// Of `ci`, which needs a repository, test/docs/tutorial.test.ts runs the same as an ordinary user.
+it.each(["documents", "batch", "agent"])(
   "has a project for %s whose next two commands work, and its check",
   async (kind) => {
     const ran = async (line: string, cwd: string): Promise<string> => {

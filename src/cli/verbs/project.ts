@@ -29,7 +29,7 @@ Without a kind, you are asked at a terminal.
 
 Exit status: 0, or 2 if one of the files already exists;
 then nothing is written.
-${examples("corral init documents", "corral init agent ~/notes", "corral init ci --npm .")}`;
+${examples("corral init documents", "corral init agent ~/notes", "corral init ci --npm tested")}`;
 
 export function addCheck({ does, terminal, verb }: Frame): void {
   verb("check")
