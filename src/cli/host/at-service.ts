@@ -29,6 +29,20 @@ const OVER_HOST: Readonly<Record<string, readonly string[]>> = {
   "runs logs": ["stdout", "stderr", "service", "lines", "follow", "raw"],
   "runs stop": [],
   "workers ls": [],
+  "session start": ["policy", "port", "from"],
+  "session ls": [],
+  "session exec": ["interactive", "tty", "background", "cwd", "timeout", "raw"],
+  "session shell": [],
+  "session logs": ["follow", "raw"],
+  "session signal": [],
+  "session wait": [],
+  "session put": [],
+  "session get": ["maxBytes"],
+  "session ports": [],
+  "session forward": [],
+  "session pause": [],
+  "session resume": [],
+  "session stop": [],
   explain: [],
   check: [],
   doctor: [],
@@ -97,7 +111,7 @@ function verbOf(command: Command): string {
 }
 
 export function serviceAt({ url, token }: HostContext, project?: string): AtService {
-  return { client: new ServiceClient(transportTo(url), token), url, ...present({ project }) };
+  return { client: new ServiceClient(transportTo(url), token), url, token, ...present({ project }) };
 }
 
 /** @throws UsageError for a verb, or an option that the user gave (`said`), that only the machine itself has */

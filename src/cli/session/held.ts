@@ -1,23 +1,18 @@
-import { spawn } from "node:child_process";
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { ApiError, ServiceClient } from "../../client/client.ts";
 import { transportTo } from "../../client/node.ts";
-import { nameFault } from "../../declarations/terms/names.ts";
 import { parseSize } from "../../declarations/yaml/shape.ts";
 import { SIGNALS } from "../../operations/contract/sessions.ts";
 import type { AnswerOf, AskOf, EventOf } from "../../operations/contract/table.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { written } from "../../platform/written.ts";
-import { type HeldSession, heldSessions, holdSession } from "../../serve/held-session.ts";
-import { openLog } from "../../serve/logging/log.ts";
-import type { IdleTimes } from "../../serve/work/open-sessions.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { ToolRefusal } from "../../tools/tool.ts";
-import { ageOf, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
+import { ageOf, portOf, UsageError } from "../terminal/arguments.ts";
 import {
+  type AtService,
   EXIT,
   exitStatusOf,
   printJson,
@@ -30,127 +25,44 @@ import {
 import { workerTextTo } from "../terminal/worker-text.ts";
 import { Allowance, folderArchive, receivedFile, receivedFolder } from "./transfers.ts";
 
-export interface HoldOptions {
-  readonly project: string;
-  readonly name?: string;
-  readonly idle?: string;
-  readonly endAfter?: string;
-  readonly policy?: string;
-  /** A snapshot to go on from. */
-  readonly from?: string;
-  readonly driver?: string;
-  readonly json?: boolean;
-  /** Ports beside those that the worker declares. */
-  readonly port?: readonly string[];
-}
-
-/** The holder says in one line that the session is open, or why not. */
-const MAX_LINE = 64 * 1024;
-
-/** Starts a process that holds the session and stays. */
-export async function startVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, idle, endAfter, policy, from, project, port: ports = [] } = options;
-  const fault = nameFault(name);
-  if (fault !== null) throw new UsageError(`--name ${printableLine(name, 80)}: a name ${fault}`);
-  idleTimes(options);
-  if ((await heldSessions(stateDirFrom(terminal.env))).some((one) => one.name === name))
-    throw new UsageError(`there is a session ${name} already; choose another --name, or stop it`);
-  const dir = await projectFolder(project, terminal);
-  const given = Object.entries(present({ idle, "end-after": endAfter, policy, from })).flatMap(([option, value]) => [
-    `--${option}`,
-    value as string,
-  ]);
-  const named = ports.flatMap((port) => ["--port", String(portOf(port))]);
-  const args = [process.argv[1] ?? "", "session", "hold", worker, "--project", dir, "--name", name, ...given, ...named];
-  const child = spawn(process.execPath, [...process.execArgv, ...args], {
-    cwd: terminal.cwd,
-    env: terminal.env,
-    detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
+/** At a service, which holds it. On this machine `hold.ts` does. */
+export async function startAt(
+  service: AtService,
+  worker: string,
+  options: {
+    readonly policy?: string;
+    readonly from?: string;
+    readonly port?: readonly string[];
+    readonly json?: boolean;
+  },
+  terminal: Terminal,
+): Promise<number> {
+  const { policy, from, port: ports = [] } = options;
+  // The service takes ports that its worker does not declare from admins alone.
+  const named = ports.length === 0 ? {} : { ports: ports.map(portOf) };
+  const ask = { worker, ...named, ...present({ policy, from, project: service.project }) };
+  return await saidByService(terminal, async () => {
+    const shown = await service.client.call("sessions.open", ask);
+    printResult(terminal, options.json, shown, () => shown.id);
+    return 0;
   });
-  let [line, errors] = ["", ""];
-  child.stderr.on("data", (chunk: Buffer) => {
-    if (errors.length < MAX_LINE) errors += chunk.toString();
-  });
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.once("error", reject).once("close", (status) => resolve(status ?? EXIT.engineTrouble));
-    child.stdout.on("data", (chunk: Buffer) => {
-      line += chunk.toString();
-      if (line.includes("\n") || line.length > MAX_LINE) resolve(null);
-    });
-  });
-  if (code !== null) {
-    say(terminal, printableLines(errors) || `corral: the session ended while it was opened, with ${code}`);
-    return code === 0 ? EXIT.engineTrouble : code;
-  }
-  child.stdout.destroy();
-  child.stderr.destroy();
-  child.unref();
-  const held = JSON.parse(line) as HeldSession;
-  printResult(terminal, options.json, held, () => held.name);
-  return 0;
 }
 
-function printableLines(text: string): string {
-  return text
-    .trimEnd()
-    .split("\n")
-    .map((line) => printableLine(line, 2000))
-    .join("\n");
-}
-
-/** @throws UsageError */
-function idleTimes({ idle, endAfter }: HoldOptions): IdleTimes {
-  const pauseMs = idle === undefined ? null : ageOf("--idle", idle);
-  const endMs = endAfter === undefined ? null : ageOf("--end-after", endAfter);
-  if (pauseMs !== null && endMs !== null && endMs <= pauseMs)
-    throw new UsageError("--end-after is longer than --idle: a session is paused before it ends");
-  return { pauseMs, endMs };
-}
-
-/** Holds a session in this process, for {@link startVerb}. */
-export async function holdVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
-  const { name = worker, policy = null, from, project, port: ports = [] } = options;
-  const { env, stdout, stderr } = terminal;
-  // The command that started it has ended: nobody reads what is said from then on.
-  for (const stream of [stdout, stderr]) stream.on("error", () => {});
-  using stop = stoppable(terminal, () => {});
-  const log = openLog({ level: "silent", pretty: false, write: () => {} });
-  const dir = await projectFolder(project, terminal);
-  let isOpen = false;
-  const request = {
-    dir,
-    worker,
-    policy,
-    ...present({ from }),
-    ports: ports.map(portOf),
-    name,
-    idle: idleTimes(options),
-    stateDir: stateDirFrom(env),
-    env,
-    log,
-  };
-  const emit: Parameters<typeof holdSession>[0]["emit"] = (event) => {
-    if (event.type === "trouble" && !isOpen) say(terminal, `corral: ${event.detail}`);
-  };
-  const opened = (held: HeldSession): void => {
-    isOpen = true;
-    stdout.write(`${JSON.stringify(held)}\n`);
-  };
-  await holdSession({ ...request, emit }, stop.signal, opened).catch((error: unknown) => {
-    if (error instanceof ToolRefusal) throw new UsageError(error.message, { cause: error });
-    throw error;
-  });
-  return 0;
-}
-
+/** A session, and who holds it: a process of this machine, or a service. */
 export interface Client {
-  readonly held: HeldSession;
+  readonly name: string;
   readonly client: ServiceClient;
   readonly session: string;
+  /** Of the holder, for {@link connectToPort}. */
+  readonly address: string;
+  readonly token: string | null;
+  /** Who asks owns the session: no rule judges commands. */
+  readonly isOwner: boolean;
 }
 
-async function heldBy(name: string, { env }: Terminal): Promise<Client> {
+async function sessionNamed(name: string, { service, env }: Terminal): Promise<Client> {
+  if (service !== undefined) return await sessionAt(service, name);
+  const { heldSessions } = await import("../../serve/held-session.ts");
   const all = await heldSessions(stateDirFrom(env));
   const held = all.find((one) => one.name === name || one.id === name);
   if (held === undefined) {
@@ -159,13 +71,32 @@ async function heldBy(name: string, { env }: Terminal): Promise<Client> {
       `there is no session ${printableLine(name, 80)}; ${names === "" ? "start one with `corral session start WORKER`" : `there are: ${names}`}`,
     );
   }
-  return { held, client: new ServiceClient(transportTo(held.address), null), session: held.id };
+  const client = new ServiceClient(transportTo(held.address), null);
+  return { name: held.name, client, session: held.id, address: held.address, token: null, isOwner: true };
+}
+
+/** Of the service, by its id or the beginning of that. */
+async function sessionAt({ client, url: address, token }: AtService, name: string): Promise<Client> {
+  const { sessions } = await client.call("sessions.list", {});
+  const meant = sessions.filter(({ id }) => id.startsWith(name) && name !== "");
+  const [found] = meant;
+  if (found === undefined || meant.length > 1) {
+    const ids = sessions.map(({ id, worker }) => `${id} (${printableLine(worker, 80)})`).join(", ");
+    const there = ids === "" ? "start one with `corral session start WORKER`" : `there are: ${ids}`;
+    const what = found === undefined ? "there is no session" : "there are several sessions";
+    throw new UsageError(`${what} ${printableLine(name, 80)} of the service; ${there}`);
+  }
+  return { name: found.id, client, session: found.id, address, token, isOwner: false };
+}
+
+export async function using(name: string, terminal: Terminal, act: (one: Client) => Promise<number>): Promise<number> {
+  return await saidByService(terminal, async () => await act(await sessionNamed(name, terminal)));
 }
 
 /** What the session refuses is said as what it is. */
-export async function using(name: string, terminal: Terminal, act: (one: Client) => Promise<number>): Promise<number> {
+async function saidByService(terminal: Terminal, act: () => Promise<number>): Promise<number> {
   try {
-    return await act(await heldBy(name, terminal));
+    return await act();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     say(terminal, `corral: ${error.message}`);
@@ -193,6 +124,25 @@ export async function listVerb(
       });
       return 0;
     });
+  const { service } = terminal;
+  if (service !== undefined)
+    return await saidByService(terminal, async () => {
+      const { sessions } = await service.client.call("sessions.list", {});
+      const of = sessions.filter(({ project }) => service.project === undefined || project === service.project);
+      printList<AnswerOf<"sessions.show">>(terminal, json, of, {
+        head: ["ID", "WORKER", "OPENED", "PROJECT", "STATE"],
+        rowOf: (one) => [
+          one.id,
+          printableLine(one.worker, 80),
+          one.openedAt,
+          printableLine(one.project, 200),
+          one.isPaused ? "paused" : "open",
+        ],
+        none: "There are no sessions. `corral session start WORKER` starts one.",
+      });
+      return 0;
+    });
+  const { heldSessions } = await import("../../serve/held-session.ts");
   printList(terminal, json, await heldSessions(stateDirFrom(terminal.env)), {
     head: ["NAME", "ID", "WORKER", "OPENED", "PROJECT"],
     rowOf: (one) => [one.name, one.id, printableLine(one.worker, 80), one.openedAt, printableLine(one.project, 200)],
@@ -220,8 +170,9 @@ export async function execVerb(
   if (words.length === 0) throw new UsageError("name a command after --");
   if (background && interactive) throw new UsageError("use either --background, or -i or -t");
   const timeoutMs = timeout === undefined ? undefined : ageOf("--timeout", timeout);
-  const order = { command: words.map(shellWord).join(" "), asOwner: true, ...present({ cwd, timeoutMs }) };
-  return await using(name, terminal, async ({ client, session }) => {
+  const command = words.map(shellWord).join(" ");
+  return await using(name, terminal, async ({ client, session, isOwner }) => {
+    const order = { command, ...asOwner(isOwner), ...present({ cwd, timeoutMs }) };
     if (!background) return await followed({ client, session, order, tty, interactive, raw, terminal });
     const { id } = await client.call("sessions.start", { session, ...order });
     terminal.stdout.write(`${id}\n`);
@@ -232,9 +183,14 @@ export async function execVerb(
 export async function heldShellVerb(name: string, terminal: Terminal): Promise<number> {
   const tty = terminal.stdin.isTTY === true && terminal.stdout.isTTY === true;
   const command = `if command -v bash > /dev/null; then exec bash ${tty ? "-i" : ""}; else exec sh ${tty ? "-i" : ""}; fi`;
-  return await using(name, terminal, ({ client, session }) =>
-    followed({ client, session, order: { command, asOwner: true }, tty, interactive: true, raw: tty, terminal }),
+  return await using(name, terminal, ({ client, session, isOwner }) =>
+    followed({ client, session, order: { command, ...asOwner(isOwner) }, tty, interactive: true, raw: tty, terminal }),
   );
+}
+
+/** At a service, a token with the role `admin` owns what it types at a terminal; what another one types is judged. */
+function asOwner(isOwner: boolean): { readonly asOwner?: true } {
+  return isOwner ? { asOwner: true } : {};
 }
 
 interface Followed {

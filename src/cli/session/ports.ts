@@ -45,7 +45,7 @@ export async function forwardVerb(name: string, ports: string, terminal: Termina
   const port = portOf(inside ?? "");
   const at = local === "0" ? 0 : portOf(local ?? "");
   using stop = stoppable(terminal, () => {});
-  return await using(name, terminal, async ({ held, client, session }) => {
+  return await using(name, terminal, async ({ name: of, address, token, client, session }) => {
     const { ports: known } = await client.call("ports.list", { session });
     if (!known.some((one) => one.port === port && one.isAllowed))
       throw new UsageError(
@@ -54,7 +54,7 @@ export async function forwardVerb(name: string, ports: string, terminal: Termina
     const said = new Set<string>();
     const server = createServer({ allowHalfOpen: false, noDelay: true }, (socket) => {
       socket.on("error", () => {});
-      connectToPort(held.address, null, { session, port }, stop.signal).then(
+      connectToPort(address, token, { session, port }, stop.signal).then(
         (connection) => {
           pipeline(socket, connection, () => {});
           pipeline(connection, socket, () => {});
@@ -75,7 +75,7 @@ export async function forwardVerb(name: string, ports: string, terminal: Termina
     );
     server.listen({ host: "127.0.0.1", port: at }, () => {
       const taken = server.address();
-      terminal.stdout.write(`127.0.0.1:${typeof taken === "object" ? taken?.port : ""} -> ${held.name}:${port}\n`);
+      terminal.stdout.write(`127.0.0.1:${typeof taken === "object" ? taken?.port : ""} -> ${of}:${port}\n`);
     });
     const over = (): void => ended.resolve(EXIT.cancelled);
     stop.signal.addEventListener("abort", over, { once: true });

@@ -7,7 +7,8 @@ import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { printableLine } from "../../text/visible.ts";
 import { projectFolder, UsageError } from "../terminal/arguments.ts";
 import { printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
-import { type HoldOptions, startVerb, using } from "./held.ts";
+import { using } from "./held.ts";
+import { type HoldOptions, startHolder } from "./hold.ts";
 
 type Snapshot = AnswerOf<"snapshots.take">;
 type Difference = AnswerOf<"snapshots.diff">["differences"][number];
@@ -70,11 +71,11 @@ export async function forkVerb(
   );
   if (held === undefined) {
     const { id, worker } = await storeAt(options.project, terminal).then((store) => found(store, wanted));
-    return await startVerb(worker, { ...options, from: id }, terminal);
+    return await startHolder(worker, { ...options, from: id }, terminal);
   }
   return await using(held.id, terminal, async ({ client, session }) => {
     const { id, worker } = await client.call("snapshots.take", { session, name: null });
-    return await startVerb(worker, { ...options, project: held.project, from: id }, terminal);
+    return await startHolder(worker, { ...options, project: held.project, from: id }, terminal);
   });
 }
 

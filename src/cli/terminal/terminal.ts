@@ -14,6 +14,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 export interface AtService {
   readonly client: ServiceClient;
   readonly url: string;
+  readonly token: string | null;
   /** Of the service's projects; absent: the only one, or for lists all. */
   readonly project?: string;
 }

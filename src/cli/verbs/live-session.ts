@@ -21,7 +21,13 @@ export function addSession({ does, group, terminal }: Frame): void {
     .addOption(driver())
     .addOption(json("print its name, id and socket as JSON"))
     .addHelpText("after", START_HELP)
-    .action(does(async (worker, options) => (await held()).startVerb(worker, options, terminal)));
+    .action(
+      does(async (worker, options) => {
+        const { service } = terminal;
+        if (service !== undefined) return await (await held()).startAt(service, worker, options, terminal);
+        return await (await import("../session/hold.ts")).startHolder(worker, options, terminal);
+      }),
+    );
   session
     .verb("hold <worker>", "Hold a session in this process.", { hidden: true })
     .addOption(project())
@@ -32,7 +38,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     .option("--port <port>", "", each)
     .addOption(policy())
     .addOption(driver())
-    .action(does(async (worker, options) => (await held()).holdVerb(worker, options, terminal)));
+    .action(does(async (worker, options) => (await import("../session/hold.ts")).holdVerb(worker, options, terminal)));
   session
     .verb("ls [session]", "List the sessions that were started, or the commands of one.")
     .addOption(json())

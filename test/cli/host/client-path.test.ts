@@ -25,6 +25,9 @@ const ENTRIES = [
   "cli/project/explain.ts",
   "cli/run/live-screen.ts",
   "cli/run/remote-run.ts",
+  "cli/session/held.ts",
+  "cli/session/ports.ts",
+  "cli/session/transfers.ts",
   "cli/terminal/failure.ts",
   "cli/trail/audit.ts",
 ];
@@ -93,6 +96,7 @@ it("loads for a command over a host nothing that makes containers, and nothing t
     "log-update",
     "picocolors",
     "picomatch",
+    "tar-stream",
     "yaml",
     "zod",
   ]);

@@ -198,6 +198,59 @@ describe("a fleet over a host", () => {
   });
 });
 
+describe("a session over a host", () => {
+  it("is started, used, seen and stopped as on the machine itself, by its id", async () => {
+    const on = (...args: string[]) => over(["session", ...args]);
+    const { stdout } = await on("start", "desk");
+    const id = stdout.trim();
+    expect(id).toMatch(/^[0-9a-f]{12}$/);
+    expect((await on("ls")).stdout).toMatch(new RegExp(`^${id} +desk `, "m"));
+    const ran = await on("exec", id.slice(0, 6), "--", "sh", "-c", "echo 'a  b'; echo c >&2; exit 7");
+    expect(ran).toEqual({ status: 7, signal: null, stdout: "a  b\n", stderr: "c\n" });
+    const fed = await over(["session", "exec", id, "-i", "--", "wc", "-c"], "x".repeat(100_000));
+    expect(fed).toMatchObject({ status: 0, stdout: "100000\n" });
+    expect(await over(["session", "shell", id], "echo in; exit 3\n")).toMatchObject({ status: 3, stdout: "in\n" });
+    const command = (await on("exec", id, "--background", "--", "sh", "-c", "echo up; sleep 4765")).stdout.trim();
+    await expect.poll(async () => (await on("logs", id, command)).stdout).toBe("up\n");
+    const waiting = on("wait", id, command);
+    expect(await on("signal", id, command, "KILL")).toMatchObject({ status: 0 });
+    expect((await waiting).status).toBe(137);
+    await writeFile(join(home, "up.bin"), Buffer.alloc(3_000_000, "ab\0"));
+    expect(await on("put", id, join(home, "up.bin"), "/tmp/tree/up.bin")).toMatchObject({ status: 0 });
+    expect(await on("get", id, "/tmp/tree", join(home, "down"))).toMatchObject({ status: 0 });
+    expect(await readFile(join(home, "down/up.bin"))).toEqual(Buffer.alloc(3_000_000, "ab\0"));
+    expect(await on("get", id, "/tmp/tree/up.bin", join(home, "x"), "--max-bytes", "1m")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("--max-bytes"),
+    });
+    expect((await on("ports", id)).stdout).toContain("8000");
+    const serve = `$s = IO::Socket::INET->new(Listen => 5, LocalAddr => "127.0.0.1:8000");
+      while ($c = $s->accept) { sysread $c, $_, 4096; print $c "HTTP/1.0 200 OK\\r\\n\\r\\nseen"; close $c }`;
+    await on("exec", id, "--background", "--", "perl", "-MIO::Socket", "-e", serve);
+    await expect.poll(async () => (await on("ports", id)).stdout).toMatch(/^8000 +- +yes/m);
+    const forward = spawn(process.execPath, [PROGRAM, "session", "forward", id, "8000"], { env: envOf(), cwd: home });
+    const [told] = await once(forward.stdout, "data");
+    const [, at] = /^127\.0\.0\.1:(\d+) -> /.exec(String(told)) ?? [];
+    expect(await (await fetch(`http://127.0.0.1:${at}/`)).text()).toBe("seen");
+    const left = once(forward, "exit");
+    forward.kill("SIGINT");
+    expect(await left).toEqual([130, null]);
+    expect(await on("pause", id)).toMatchObject({ status: 0 });
+    expect((await on("ls")).stdout).toContain("paused");
+    expect(await on("exec", id, "--", "true")).toMatchObject({ status: 126 });
+    expect(await on("resume", id)).toMatchObject({ status: 0 });
+    expect(await on("start", "desk", "--idle", "5m")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("--idle of `corral session start` works on the machine itself"),
+    });
+    expect(await on("stop", id)).toMatchObject({ status: 0 });
+    expect(await on("exec", id, "--", "true")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("there is no session"),
+    });
+  });
+});
+
 describe("other commands over a host", () => {
   it("list and show what the machine itself has, without its paths", async () => {
     expect((await over(["workers", "ls"])).stdout).toBe((await project.corral(["workers", "ls"])).stdout);
