@@ -182,7 +182,7 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     expect(await changes.getByRole("link", { name: "letter 1" }).getAttribute("href")).toContain(fleet);
     expect(await changes.textContent()).toMatch(/failed/);
     // As high as its words need, and no column of single letters.
-    expect((await changes.boundingBox())?.height).toBeLessThan(120);
+    expect((await changes.boundingBox())?.height).toBeLessThan(80);
   });
 
   it("has room for a finger", async () => {

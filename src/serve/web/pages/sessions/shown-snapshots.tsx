@@ -98,19 +98,17 @@ export function ShownSnapshots({ session }: { readonly session: Session }) {
             },
             { title: "Taken", kind: "number", cell: ({ createdAt }) => <Ago at={createdAt} now={now} /> },
             {
-              title: "Use",
+              title: "Restore",
               cell: (one) =>
                 may ? (
-                  <span class="actions">
-                    <Button disabled={session.isPaused} act={() => setRestoring(one)}>
-                      Restore
-                    </Button>
-                    <Button act={() => fork(one)}>Fork</Button>
-                  </span>
+                  <Button disabled={session.isPaused} act={() => setRestoring(one)}>
+                    Restore
+                  </Button>
                 ) : (
                   ""
                 ),
             },
+            { title: "Fork", cell: (one) => (may ? <Button act={() => fork(one)}>Fork</Button> : "") },
           ]}
         />
       )}
