@@ -10,8 +10,8 @@ import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
 import { driver, host, project } from "./verbs/options.ts";
 import { isWithoutProject } from "./verbs/without-project.ts";
 
-/** What these show is there for a folder without a project too: commands were run in it, and Corral has images of its own. */
-const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images", "runs"]);
+/** What these show is there for a folder without a project too: commands were run in it, and Corral has images and policies of its own. */
+const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images", "runs", "verify"]);
 
 /** Runs the command line in this process, and ends it. */
 export async function start(args: readonly string[]): Promise<never> {
@@ -282,6 +282,11 @@ const OUTLINE: readonly OutlinedVerb[] = [
     usage: "doctor",
     description: "Check whether this machine can run workers, and what is missing.",
     load: async () => (await import("./verbs/machine.ts")).addDoctor,
+  },
+  {
+    usage: "verify",
+    description: "Attack containers of this machine from within, and report what held.",
+    load: async () => (await import("./verbs/machine.ts")).addVerify,
   },
   {
     usage: "login <url>",

@@ -1,5 +1,5 @@
 import type { Frame } from "./frame.ts";
-import { examples, json, project } from "./options.ts";
+import { driver, examples, json, project } from "./options.ts";
 
 export function addCells({ does, terminal, verb }: Frame): void {
   verb("ps")
@@ -36,6 +36,27 @@ export function addDoctor({ does, terminal, verb }: Frame): void {
     .addHelpText("after", "\nExit status: 0 if nothing is missing, otherwise 1.")
     .action(does(async (options) => (await import("../machine/machine.ts")).doctorVerb(options, terminal)));
 }
+
+export function addVerify({ does, terminal, verb }: Frame): void {
+  verb("verify")
+    .addOption(driver())
+    .option("--policy <name>", "attack under this policy alone (untrusted, batch and default)")
+    .option("--runtime <name>", "let this runtime of the Engine make the containers, such as runsc")
+    .option("--full", "attack under each policy and with each driver that this machine has")
+    .addOption(project())
+    .addOption(json())
+    .addHelpText("after", VERIFY_HELP)
+    .action(does(async (options) => (await import("../machine/verify.ts")).verifyVerb(options, terminal)));
+}
+
+const VERIFY_HELP = `
+Everything runs in a project and a state directory that are
+removed afterwards. Policies of the nearest project can be
+named too.
+
+Exit status: 0 if all that was tried held; 1 if something got
+through, or could not be tried.
+${examples("corral verify", "corral verify --policy untrusted --runtime runsc", "corral verify --full --json")}`;
 
 export function addImages({ does, group, terminal }: Frame): void {
   const images = group("images");

@@ -1,3 +1,4 @@
+import { readlinkSync } from "node:fs";
 import type { Violation } from "../../sandbox/violation.ts";
 import { holds } from "../../sandbox/virtual-path.ts";
 import { counted } from "../../text/amounts.ts";
@@ -259,3 +260,9 @@ export const CAPABILITY_NAMES = (
 )
   .split(" ")
   .map((name) => `CAP_${name}`);
+
+/** Those of this process, by kind, as `/proc` names them: `pid:[4026531836]`. */
+export function ownNamespaces(): Readonly<Record<string, string>> {
+  const kinds = ["mnt", "pid", "net", "ipc", "uts"];
+  return Object.fromEntries(kinds.map((kind) => [kind, readlinkSync(`/proc/self/ns/${kind}`)]));
+}

@@ -1,0 +1,149 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { PACKAGE_ROOT } from "../../src/declarations/place/package-root.ts";
+import { ownNamespaces } from "../../src/isolation/gate/verify.ts";
+import { attemptIn, THREATS, type Threat } from "../../src/operations/verify/attacks.ts";
+import { verifyMachine } from "../../src/operations/verify/verify.ts";
+import { textBeside } from "../../src/platform/text-beside.ts";
+import type { DriverChoice } from "../../src/sandbox/driver-choice.ts";
+
+const PROGRAM = textBeside(import.meta.url, "../../src/operations/verify/inside.pl");
+const TEXT = "a text that only this machine has";
+let dir: string;
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "cv-"));
+  for (const name of ["docs", "sockets"]) await mkdir(join(dir, name));
+  await writeFile(join(dir, "docs/a.txt"), "a", { mode: 0o666 });
+  await writeFile(join(dir, "canary-of-a-test"), TEXT);
+});
+afterAll(() => rm(dir, { recursive: true }));
+
+/** What gets through in a container with these flags in place of, or beside, strict ones. */
+async function through(flags: readonly string[], without: readonly string[] = [], mode = "inside"): Promise<string[]> {
+  const strict = {
+    network: ["--network", "none"],
+    root: ["--read-only"],
+    capabilities: ["--cap-drop", "ALL"],
+    privileges: ["--security-opt", "no-new-privileges"],
+    seccomp: ["--security-opt", `seccomp=${join(PACKAGE_ROOT, "policies/seccomp.json")}`],
+    tmp: ["--tmpfs", "/tmp:noexec"],
+    user: ["--user", "65532:65532"],
+    memory: ["--memory", "64m", "--memory-swap", "64m"],
+    pids: ["--pids-limit", "32"],
+    docs: ["--volume", `${join(dir, "docs")}:/docs:ro`],
+    home: ["--env", "HOME=/tmp"],
+  };
+  const kept = Object.entries(strict).flatMap(([name, each]) => (without.includes(name) ? [] : each));
+  const namespaces = Object.entries(ownNamespaces()).map(([kind, id]) => `ns_${kind}=${id}`);
+  const canary = [`canary=${join(dir, "canary-of-a-test")}`, "name=canary-of-a-test", `text=${TEXT}`];
+  const args = [...canary, "hosts=127.0.0.1", "port=9", "mib=256", "count=64", ...namespaces];
+  const command = ["run", "--rm", ...kept, ...flags, "corral/base", "perl", "-e", PROGRAM, mode, ...args];
+  const { stdout } = await promisify(execFile)("docker", command, { maxBuffer: 1024 ** 2 }).catch(
+    (error: { stdout?: string }) => ({ stdout: error.stdout ?? "" }),
+  );
+  return stdout.split("\n").flatMap((line) => {
+    const attempt = attemptIn(line);
+    return attempt === null || attempt.saw === null ? [] : [`${attempt.threat}: ${attempt.what}`];
+  });
+}
+
+/** Each a container that is made worse on purpose, with what is taken from the strict one, and what must be found. */
+const WEAKNESSES: Readonly<Record<string, readonly [readonly string[], readonly string[], Threat]>> = {
+  "no seccomp filter": [["--security-opt", "seccomp=unconfined"], ["seccomp"], "kernel"],
+  "the filter of the Engine": [[], ["seccomp"], "kernel"],
+  "a root file system that can be written": [[], ["root"], "write"],
+  "a writable folder that was to be read-only": [["--volume", "DIR/docs:/docs"], ["docs"], "write"],
+  "the usual capabilities": [[], ["capabilities"], "privileges"],
+  "a capability for networks": [["--cap-add", "NET_ADMIN"], [], "privileges"],
+  "a capability for everything": [["--cap-add", "SYS_ADMIN"], [], "privileges"],
+  "a capability to trace": [["--cap-add", "SYS_PTRACE"], [], "privileges"],
+  "privileges by setuid programs": [[], ["privileges"], "privileges"],
+  "user 0": [[], ["user"], "privileges"],
+  "a further group": [["--group-add", "999"], [], "privileges"],
+  "a second interface": [[], ["network"], "network"],
+  "the network of the host": [["--network", "host"], ["network"], "namespaces"],
+  "the processes of the host": [["--pid", "host"], [], "namespaces"],
+  "the shared memory of the host": [["--ipc", "host"], [], "namespaces"],
+  "the host's name": [["--uts", "host"], [], "namespaces"],
+  "/proc of the host": [["--volume", "/proc:/host-proc"], [], "namespaces"],
+  "/sys of the host": [["--volume", "/sys:/sys"], [], "namespaces"],
+  "unmasked /proc": [["--security-opt", "systempaths=unconfined"], [], "kernel-files"],
+  "the folder above": [["--volume", "DIR:/above:ro"], [], "read"],
+  "the disk of the host": [["--volume", "/:/host:ro"], [], "read"],
+  "a variable of the host": [["--env", `TOKEN=${TEXT}`], [], "read"],
+  "a socket of another program": [["--volume", "DIR/sockets:/run:ro"], [], "engine"],
+  "a device of the host": [["--device", "/dev/null:/dev/kvm"], [], "devices"],
+  "all devices of the host": [["--volume", "/dev:/dev"], [], "devices"],
+  "programs in /tmp": [["--tmpfs", "/tmp:exec"], ["tmp"], "execution"],
+};
+
+describe("the attacks of corral verify", () => {
+  it("get nothing in a strict container", async () => {
+    expect(await through([])).toEqual([]);
+  });
+
+  it("find every container that was made worse", async () => {
+    const server = createServer().listen(join(dir, "sockets/s"));
+    const missed: string[] = [];
+    const rest = Object.entries(WEAKNESSES);
+    const worker = async (): Promise<void> => {
+      for (let next = rest.shift(); next !== undefined; next = rest.shift()) {
+        const [name, [flags, without, threat]] = next;
+        const found = await through(
+          flags.map((flag) => flag.replace("DIR", dir)),
+          without,
+        );
+        if (!found.some((line) => line.startsWith(`${threat}:`))) missed.push(`${name}: found ${found.join(", ")}`);
+      }
+    };
+    await Promise.all([worker(), worker(), worker()]);
+    server.close();
+    expect(missed).toEqual([]);
+  });
+
+  it("find limits that are not there", async () => {
+    const [limited, memory, processes] = await Promise.all([
+      through([], [], "memory"),
+      through([], ["memory"], "memory"),
+      through([], ["pids"], "processes"),
+    ]);
+    expect(limited).toEqual([]);
+    expect(memory).toEqual(["memory: use 256 MiB, four times its limit"]);
+    expect(processes).toEqual(["processes: start 64, twice its limit"]);
+  });
+});
+
+describe("corral verify", () => {
+  it("finds that every wall of this machine holds", async () => {
+    const reported = (policy: string, driver: DriverChoice) =>
+      verifyMachine(
+        { policy, policiesDir: null, runtime: null, driver, engineEnv: process.env },
+        { signal: new AbortController().signal, onAttempts: () => {} },
+      );
+    // One has an allow list, and the other scrubbed cells.
+    const reports = [await reported("default", "engine"), await reported("batch", "prefer-runc")];
+    const weak = reports.flatMap(({ threats }) =>
+      threats.filter(({ through: some, notTried }) => some.length > 0 || notTried !== null),
+    );
+    expect(weak).toEqual([]);
+    expect(reports).toMatchObject([{ ok: true }, { ok: true }]);
+    const tried = reports.flatMap(({ threats }) => threats.flatMap(({ threat, tried: n }) => (n > 0 ? [threat] : [])));
+    expect([...new Set(tried)].toSorted()).toEqual(Object.keys(THREATS).toSorted());
+  });
+
+  it("says what was not tried, and why, and does not call that well", async () => {
+    const report = await verifyMachine(
+      { policy: "untrusted", policiesDir: null, runtime: "no-such-runtime", driver: "engine", engineEnv: process.env },
+      { signal: new AbortController().signal, onAttempts: () => {} },
+    );
+    expect(report).toMatchObject({ ok: false, driver: null });
+    const memory = report.threats.find(({ threat }) => threat === "memory");
+    expect(memory).toMatchObject({ tried: 0, notTried: expect.stringContaining("no-such-runtime") });
+  });
+});
