@@ -100,7 +100,7 @@ it("announces links that lead out of a folder, absolute ones and those to its pa
   expect(await outwardLinks(links)).toBeNull();
   await symlink("/etc/passwd", join(links, "a\u001b[31m"));
   expect(await outwardLinks(links)).toMatch(
-    /^a link leads out of .*links and show nothing of this machine: a\\u\{1b\}\[31m$/,
+    /^a link leads out of .*links and shows nothing of this machine: a\\u\{1b\}\[31m$/,
   );
   await symlink("../../up", join(inner, "out"));
   expect(await outwardLinks(links)).toMatch(/^links lead out of .* and 1 more$/);

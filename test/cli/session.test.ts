@@ -179,7 +179,8 @@ describe("corral session", () => {
     await project.built(["session", "start", "w"]);
     expect(await on("exec", "w", "--background", "--", "sleep", "4762")).toMatchObject({ status: 0 });
     const [one] = await held();
-    process.kill(one?.pid ?? 0, "SIGKILL");
+    if (one === undefined) throw new Error("no session is held");
+    process.kill(one.pid, "SIGKILL");
     await expect.poll(held).toEqual([]);
     await project.built(["reap"]);
     expect(await project.cells()).toEqual([]);

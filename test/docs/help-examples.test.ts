@@ -14,6 +14,7 @@ const ELSEWHERE: readonly (readonly [RegExp, why: string])[] = [
   [/^corral run test --attach-tree/, "needs a repository: test/examples/ci.test.ts"],
   [/^corral (transcripts|grants) /, "needs an agent that runs: test/cli/agent.test.ts, test/cli/grants.test.ts"],
   [/^corral approvals /, "needs a question that waits: test/cli/approvals.test.ts"],
+  [/^corral session snapshot /, "needs a session: test/cli/session.test.ts"],
   [/^corral shell /, "needs a terminal: test/cli/shell.test.ts"],
   [/^corral verify /, "takes a minute: test/operations/verify.test.ts"],
   [/^corral work( |$)/, "needs a queue, and does not end: test/fleet/elsewhere/machines.test.ts"],

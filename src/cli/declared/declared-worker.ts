@@ -282,8 +282,8 @@ export async function outwardLinks(folder: string): Promise<string | null> {
   const [first] = found;
   if (first === undefined) return null;
   const others = found.length === 1 ? "" : ` and ${found.length - 1} more`;
-  const what = found.length === 1 ? "a link leads" : "links lead";
-  return `${what} out of ${printableLine(folder, 200)} and show nothing of this machine: ${printableLine(first, 200)}${others}`;
+  const [what, show] = found.length === 1 ? ["a link leads", "shows"] : ["links lead", "show"];
+  return `${what} out of ${printableLine(folder, 200)} and ${show} nothing of this machine: ${printableLine(first, 200)}${others}`;
 }
 
 async function leadsOut(path: string, dir: string, folder: string): Promise<boolean> {

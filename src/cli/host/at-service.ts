@@ -42,7 +42,7 @@ const OVER_HOST: Readonly<Record<string, readonly string[]>> = {
   "session forward": [],
   "session pause": [],
   "session resume": [],
-  "session stop": [],
+  "session stop": ["discard"],
   explain: [],
   check: [],
   doctor: [],

@@ -131,11 +131,7 @@ const SNAPSHOT_HELP = `
 It has the files of staged directories (\`stage: true\` of the
 worker), and nothing of /tmp or of directories that are written
 directly. With a name, it stays when the session has ended.
-${examples(
-  "corral session snapshot dev installed",
-  "corral session fork installed --name try",
-  "corral session restore dev installed",
-)}`;
+${examples("corral session snapshot dev installed")}`;
 
 const SESSION_HELP = `
 A session is named by its name or its id.
