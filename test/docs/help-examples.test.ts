@@ -16,7 +16,7 @@ const ELSEWHERE: readonly (readonly [RegExp, why: string])[] = [
   [/^corral approvals /, "needs a question that waits: test/cli/approvals.test.ts"],
   [/^corral session snapshot /, "needs a session: test/cli/session.test.ts"],
   [/^corral shell /, "needs a terminal: test/cli/shell.test.ts"],
-  [/^corral verify /, "takes a minute: test/operations/verify.test.ts"],
+  [/^corral verify( |$)/, "takes a minute: test/operations/verify.test.ts"],
   [/^corral work( |$)/, "needs a queue, and does not end: test/fleet/elsewhere/machines.test.ts"],
   [/\/data\/paper\.pdf/, "a path outside of the home directory"],
   [/^eval /, "for bash: test/cli/completion/"],

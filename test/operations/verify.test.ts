@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { PACKAGE_ROOT } from "../../src/declarations/place/package-root.ts";
 import { ownNamespaces } from "../../src/isolation/gate/verify.ts";
 import { attemptIn, THREATS, type Threat } from "../../src/operations/verify/attacks.ts";
+import { verifyHtml } from "../../src/operations/verify/report.ts";
 import { verifyMachine } from "../../src/operations/verify/verify.ts";
 import { textBeside } from "../../src/platform/text-beside.ts";
 import type { DriverChoice } from "../../src/sandbox/driver-choice.ts";
@@ -145,5 +146,9 @@ describe("corral verify", () => {
     expect(report).toMatchObject({ ok: false, driver: null });
     const memory = report.threats.find(({ threat }) => threat === "memory");
     expect(memory).toMatchObject({ tried: 0, notTried: expect.stringContaining("no-such-runtime") });
+    const page = verifyHtml([report]);
+    expect(page).toContain("Not all of it held.");
+    expect(page.match(/<td class="not">not tried<\/td><td>[^<]*no-such-runtime/g)?.length).toBeGreaterThan(10);
+    expect(page).not.toContain("<script");
   });
 });

@@ -1,8 +1,8 @@
 import { loadProject } from "../../declarations/project.ts";
+import { hostLines, threatOutcome, titleOf, verifyHtml } from "../../operations/verify/report.ts";
 import { type VerifyReport, verifyMachine } from "../../operations/verify/verify.ts";
 import type { Colors } from "../../operations/wording/question-text.ts";
 import type { DriverChoice } from "../../sandbox/driver-choice.ts";
-import { counted, durationText } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { colorsFor, EXIT, printJson, say, stoppable, type Terminal } from "../terminal/terminal.ts";
@@ -13,6 +13,7 @@ interface VerifyOptions {
   readonly full?: boolean;
   readonly project: string;
   readonly json?: boolean;
+  readonly html?: boolean;
 }
 
 const USUAL = ["untrusted", "batch", "default"];
@@ -20,7 +21,8 @@ const ALL = [...USUAL, "ci"];
 
 /** `corral verify`. Exit status 1 if something got through, or was not tried. */
 export async function verifyVerb(options: VerifyOptions, terminal: Terminal): Promise<number> {
-  const { policy, runtime = null, full = false, json } = options;
+  const { policy, runtime = null, full = false, json, html } = options;
+  if (json && html) throw new UsageError("use either --json or --html");
   const { env, stdout, stderr } = terminal;
   const isShown = stderr.isTTY && env.TERM !== "dumb";
   if (runtime !== null && policy !== undefined && !ALL.includes(policy))
@@ -49,11 +51,15 @@ export async function verifyVerb(options: VerifyOptions, terminal: Terminal): Pr
       if (isShown) stderr.write("\r\u001b[K");
       if (report === null) return EXIT.cancelled;
       reports.push(report);
-      if (!json) stdout.write(`${reportText(report, colorsFor(stdout, env))}\n\n`);
+      if (!json && !html) stdout.write(`${reportText(report, colorsFor(stdout, env))}\n\n`);
     }
   const ok = reports.every((report) => report.ok);
   if (json) printJson(terminal, { ok, reports });
-  else stdout.write(`${hostText(reports)}${ok ? "All of it held." : "Not all of it held."}\n`);
+  else if (html) stdout.write(verifyHtml(reports));
+  else
+    stdout.write(
+      [...hostLines(reports).map((line) => `! ${line}`), ok ? "All of it held." : "Not all of it held.", ""].join("\n"),
+    );
   return ok ? 0 : EXIT.someFailed;
 }
 
@@ -62,39 +68,14 @@ async function policiesOfProject({ project }: VerifyOptions, { env }: Terminal):
 }
 
 function reportText(report: VerifyReport, colors: Colors): string {
-  const { policy, runtime, driver, threats, durationMs } = report;
-  const by = [driver ?? "no container", ...(runtime === null ? [] : [`runtime ${runtime}`])].join(", ");
-  const lines = threats.flatMap(({ meaning, tried, through, notTried }) => {
-    const mark =
-      through.length > 0
-        ? colors.red("✗")
-        : notTried !== null
-          ? colors.yellow("?")
-          : tried === 0
-            ? "-"
-            : colors.green("✓");
-    const said =
-      through.length > 0
-        ? `${through.length} of ${tried} got through`
-        : notTried !== null
-          ? "not tried"
-          : tried === 0
-            ? "nothing to try"
-            : `${tried} held`;
-    const why = notTried === null ? [] : [`    ${printableLine(notTried, 500)}`];
+  const marks = { held: colors.green("✓"), through: colors.red("✗"), "not tried": colors.yellow("?"), none: "-" };
+  const lines = report.threats.flatMap((threat) => {
+    const { is, said } = threatOutcome(threat);
     return [
-      `${mark} ${meaning.padEnd(40)} ${said}`,
-      ...through.map(({ what, saw }) => `    ${printableLine(what, 200)}: ${printableLine(saw, 200)}`),
-      ...why,
+      `${marks[is]} ${threat.meaning.padEnd(40)} ${said}`,
+      ...threat.through.map(({ what, saw }) => `    ${printableLine(what, 200)}: ${printableLine(saw, 200)}`),
+      ...(threat.notTried === null ? [] : [`    ${printableLine(threat.notTried, 500)}`]),
     ];
   });
-  const sum = threats.reduce((all, { tried }) => all + tried, 0);
-  const head = `Policy ${policy}, ${by}: ${counted(sum, "attack", "attacks")} in ${durationText(durationMs)}`;
-  return [head, ...lines].join("\n");
-}
-
-/** What this machine cannot enforce, once. */
-function hostText(reports: readonly VerifyReport[]): string {
-  const details = new Set(reports.flatMap(({ host }) => host.map(({ what, detail }) => `! ${what}: ${detail}\n`)));
-  return [...details].join("");
+  return [titleOf(report), ...lines].join("\n");
 }

@@ -63,9 +63,10 @@ export async function differencesVerb(
 /** From a session that is open: a snapshot of it is taken for this, and goes with it. */
 export async function forkVerb(
   wanted: string,
-  options: Pick<HoldOptions, "project" | "idle" | "endAfter" | "json"> & { readonly name: string },
+  options: Pick<HoldOptions, "project" | "idle" | "endAfter" | "name" | "json">,
   terminal: Terminal,
 ): Promise<number> {
+  if (options.name === undefined) throw new UsageError("say what to call the fork: --name NAME");
   const held = (await heldSessions(stateDirFrom(terminal.env))).find(
     ({ name, id }) => name === wanted || id === wanted,
   );

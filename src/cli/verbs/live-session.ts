@@ -94,7 +94,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     );
   on("fork <session>", "Start another session from a session as it is now, or from a snapshot.")
     .addOption(project())
-    .requiredOption("--name <name>", "call it this")
+    .option("--name <name>", "call it this (required)")
     .option("--idle <age>", "pause it after so long without a command or a request, such as 30m")
     .option("--end-after <age>", "end it after so long without one, such as 1d")
     .addOption(json("print its name, id and socket as JSON"))

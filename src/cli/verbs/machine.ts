@@ -45,6 +45,7 @@ export function addVerify({ does, terminal, verb }: Frame): void {
     .option("--full", "attack under each policy and with each driver that this machine has")
     .addOption(project())
     .addOption(json())
+    .option("--html", "print the report as a page")
     .addHelpText("after", VERIFY_HELP)
     .action(does(async (options) => (await import("../machine/verify.ts")).verifyVerb(options, terminal)));
 }
@@ -56,7 +57,7 @@ named too.
 
 Exit status: 0 if all that was tried held; 1 if something got
 through, or could not be tried.
-${examples("corral verify", "corral verify --policy untrusted --runtime runsc", "corral verify --full --json")}`;
+${examples("corral verify", "corral verify --policy untrusted --runtime runsc", "corral verify --full --html > report.html")}`;
 
 export function addImages({ does, group, terminal }: Frame): void {
   const images = group("images");

@@ -4,6 +4,7 @@ import { jsonLine } from "../../fleet/report/results-export.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { counted } from "../../text/amounts.ts";
 import { clipped, printableLine } from "../../text/visible.ts";
+import { REPORT_PAGE_END, reportPageStart, TABLE_END } from "../wording/report-page.ts";
 
 /** Why nothing can be made of a file, in the words of the program in its cell and of Corral. */
 const REASONS = [
@@ -183,41 +184,15 @@ export async function* conversionReport(
   counts: ConversionCounts,
   files: AsyncIterable<ConvertedFile>,
 ): AsyncGenerator<string> {
-  yield `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="referrer" content="no-referrer">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escaped(title, MAX_WORDS)}</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<h1>${escaped(title, MAX_WORDS)}</h1>
-<p>${escaped(counts.text, MAX_WORDS)}</p>
-<table>
-<thead><tr><th>File</th><th>Verdict</th><th>Type</th><th>What was made, or why nothing</th></tr></thead>
-<tbody>
-`;
+  yield reportPageStart(title, [counts.text], ["File", "Verdict", "Type", "What was made, or why nothing"]);
   let rows = 0;
   for await (const one of files) {
     rows += 1;
     if (rows <= MAX_ROWS) yield rowOf(one);
   }
   const beyond = rows > MAX_ROWS ? `<p>${rows - MAX_ROWS} further files are in results.jsonl.</p>\n` : "";
-  yield `</tbody>\n</table>\n${beyond}</body>\n</html>\n`;
+  yield `${TABLE_END}${beyond}${REPORT_PAGE_END}`;
 }
-
-const STYLE = `
-:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
-body { max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: 5px 12px 5px 0; border-bottom: 1px solid #8884; overflow-wrap: anywhere; }
-td:nth-child(2) { white-space: nowrap; }
-.done { color: #18794e; } .not { color: #ad5700; } .refused { color: #c62a2f; }
-@media (prefers-color-scheme: dark) { .done { color: #4cc38a; } .not { color: #f1a10d; } .refused { color: #ff6369; } }
-`;
 
 function rowOf({ file, folder, verdict, reason, words, type, files, pages, notes }: ConvertedFile): string {
   const name = `<bdi>${escaped(file, MAX_WORDS)}</bdi>`;

@@ -24,7 +24,8 @@ const LIMITS = {
   insecureHTTPParser: false,
   requireHostHeader: true,
   headersTimeout: 5000,
-  requestTimeout: 300_000,
+  // An upload takes as long as its bytes come: SILENT_MS ends what is silent.
+  requestTimeout: 0,
   keepAliveTimeout: 10_000,
   connectionsCheckingInterval: 1000,
 };
