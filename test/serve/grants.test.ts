@@ -33,9 +33,9 @@ it("a running worker asks for a directory, a client grants one around it, sees t
     workers: {
       w: {
         command: sh(
-          `${ask}; until ${ask} | grep GRANT_REVOKED; do sleep 0.2; done; until ${write} | grep Created; do sleep 0.2; done`,
+          `${ask}; until ${ask} | grep GRANT_REVOKED; do sleep 0.2; done; until ${write} | grep Created; do sleep 0.2; done; until [ -e /inbox/end ]; do sleep 0.1; done`,
         ),
-        sandbox: { dynamic: true },
+        sandbox: { dynamic: true, zones: [{ name: "inbox" }] },
       },
     },
     folders: ["inbox"],
@@ -56,15 +56,17 @@ it("a running worker asks for a directory, a client grants one around it, sees t
   await expect.poll(async () => (await get("/v1/grants")).grants, { timeout: 30_000 }).toHaveLength(1);
   const [grant] = (await get("/v1/grants")).grants;
   expect(grant).toMatchObject({ run, worker: "w", directory: `${host}/src`, mode: "read", scope: "tree" });
+  // Before the worker writes there, which it does when it has seen the revocation: else it would ask, and wait.
+  const added = await s.ask("POST", `/v1/runs/${run}/grants`, { body: { path: `${host}/more`, mode: "write" } });
+  expect(added.json).toMatchObject({ run, directory: `${host}/more`, mode: "write" });
   expect((await s.ask("DELETE", `/v1/grants/${grant.id}`)).status).toBe(200);
   // In the same run: what was revoked stays so, also for who gives it without being asked.
   const again = await s.ask("POST", `/v1/runs/${run}/grants`, { body: { path: `${host}/src` } });
   expect(again).toMatchObject({ status: 422, json: { error: { code: "GRANT_REFUSED" } } });
-  const added = await s.ask("POST", `/v1/runs/${run}/grants`, { body: { path: `${host}/more`, mode: "write" } });
-  expect(added.json).toMatchObject({ run, directory: `${host}/more`, mode: "write" });
   expect((await get("/v1/grants")).grants).toMatchObject([{ id: added.json.id, mode: "write" }]);
   const unknown = await s.ask("POST", "/v1/runs/0123456789ab/grants", { body: { path: `${host}/more` } });
   expect([unknown.status, unknown.json.error.code]).toEqual([404, "UNKNOWN_RUN"]);
+  await writeFile(join(project.dir, "inbox/end"), "");
   const result = await get(`/v1/runs/${run}/result?wait=30`);
   expect(result).toMatchObject({ status: "succeeded", output: expect.stringContaining("GRANT_REVOKED") });
   expect(result.output).toContain('"content":"A\\n"');
