@@ -6,11 +6,14 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { PACKAGE_ROOT } from "../../src/declarations/place/package-root.ts";
+import { loadPolicy } from "../../src/declarations/policy/policy.ts";
+import { isRunning, ThrowAwayFolder } from "../../src/files/host/throw-away-folder.ts";
 import { ownNamespaces } from "../../src/isolation/gate/verify.ts";
-import { attemptIn, THREATS, type Threat } from "../../src/operations/verify/attacks.ts";
+import { attacksOn, attemptIn, THREATS, type Threat } from "../../src/operations/verify/attacks.ts";
 import { verifyHtml } from "../../src/operations/verify/report.ts";
 import { verifyMachine } from "../../src/operations/verify/verify.ts";
 import { textBeside } from "../../src/platform/text-beside.ts";
+import type { RunResult } from "../../src/run/model/result.ts";
 import type { DriverChoice } from "../../src/sandbox/driver-choice.ts";
 
 const PROGRAM = textBeside(import.meta.url, "../../src/operations/verify/inside.pl");
@@ -121,6 +124,32 @@ describe("the attacks of corral verify", () => {
 });
 
 describe("corral verify", () => {
+  it("finds a process of a container that still runs", async () => {
+    const mark = `mark-${process.pid}-of-a-test`;
+    expect(await isRunning(mark)).toBe(false);
+    // Its own client has not these words.
+    const program = `$0 = "mark-" . "${process.pid}-of-a-test"; sleep 5`;
+    const ended = promisify(execFile)("docker", ["run", "--rm", "--init", "corral/base", "perl", "-e", program]);
+    await expect.poll(() => isRunning(mark)).toBe(true);
+    await ended;
+    expect(await isRunning(mark)).toBe(false);
+  });
+
+  it("does not say that a limit held when its program did nothing", async () => {
+    await using folder = await ThrowAwayFolder.make("cv-");
+    for (const name of ["disk"]) await folder.makeWritable(name);
+    const policy = await loadPolicy("default", { dirs: [] });
+    const host = { canary: { name: "c", text: "t" }, addresses: [], port: 1, otherPort: 2, abstract: "a" };
+    const result = { status: "failed", stdout: "", calls: [] } as unknown as RunResult;
+    for (const attack of attacksOn({ ...host, folder, namespaces: {} }, policy)) {
+      const judged = attack.saysEnd === true ? [] : ((await attack.judge?.(result)) ?? []);
+      expect([attack.name, judged.filter(({ threat, saw }) => saw === null && threat !== "calls")]).toEqual([
+        attack.name,
+        [],
+      ]);
+    }
+  });
+
   it("finds that every wall of this machine holds", async () => {
     const reported = (policy: string, driver: DriverChoice) =>
       verifyMachine(

@@ -49,7 +49,7 @@ const record = z.object({
   mounts: z.array(frozenMount),
   /** Paths that the session wrote and that are in no snapshot: the directories themselves were written. */
   direct: z.array(z.string()),
-  /** What the session was allowed: whoever goes on from it is allowed no more. */
+  /** What the session was allowed: a session that starts from the snapshot is allowed no more. */
   sandbox: z.unknown(),
 });
 

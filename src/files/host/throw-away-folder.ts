@@ -47,16 +47,6 @@ export class ThrowAwayFolder implements AsyncDisposable {
     return (await readdir(this.path(folder))).toSorted();
   }
 
-  /** Null if there is no such file; a link is not followed. */
-  async bytes(name: string): Promise<number | null> {
-    return (await lstat(this.path(name)).catch(nullFor("ENOENT")))?.size ?? null;
-  }
-
-  async bytesIn(folder: string): Promise<number> {
-    const sizes = (await this.names(folder)).map((name) => this.bytes(join(folder, name)));
-    return (await Promise.all(sizes)).reduce<number>((sum, size) => sum + (size ?? 0), 0);
-  }
-
   /** Null if it is missing, or no regular file. */
   async text(name: string): Promise<string | null> {
     const isFile = (await lstat(this.path(name)).catch(nullFor("ENOENT")))?.isFile() ?? false;
@@ -66,4 +56,11 @@ export class ThrowAwayFolder implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await rm(this.dir, { recursive: true, force: true });
   }
+}
+
+/** Whether a process of this machine, also in a container, has this text among the words of its command. */
+export async function isRunning(mark: string): Promise<boolean> {
+  const ids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const texts = await Promise.all(ids.map((id) => readFile(`/proc/${id}/cmdline`, "utf8").catch(() => "")));
+  return texts.some((text) => text.includes(mark));
 }

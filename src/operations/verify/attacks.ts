@@ -1,5 +1,4 @@
-import { setTimeout as pause } from "node:timers/promises";
-import type { ThrowAwayFolder } from "../../files/host/throw-away-folder.ts";
+import { isRunning, type ThrowAwayFolder } from "../../files/host/throw-away-folder.ts";
 import { textBeside } from "../../platform/text-beside.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { Policy } from "../../sandbox/policy.ts";
@@ -60,7 +59,9 @@ export interface Attack {
   readonly worker: Readonly<Record<string, unknown>>;
   /** Items of a fleet with scrubbed cells; absent: it is run once. */
   readonly items?: readonly string[];
-  /** Of what it did beside what it printed. */
+  /** Its program says so when it has tried all. What it did not try has not held. */
+  readonly saysEnd?: true;
+  /** Of what it did beside what it printed. Empty: its program did not do what it should, and nothing is known. */
   judge?(result: RunResult): Promise<readonly Attempt[]> | readonly Attempt[];
 }
 
@@ -89,6 +90,7 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
     ...Object.fromEntries(Object.entries(host.namespaces).map(([kind, id]) => [`ns_${kind}`, id])),
   };
   const docs = { name: "docs" };
+  const mark = `endless-${canary.text.slice(0, 12)}`;
   const worker = (
     mode: string,
     values: Readonly<Record<string, string | number>>,
@@ -102,15 +104,23 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
   const attacks: Attack[] = [
     {
       name: "inside",
-      threats: ["read", "write", "kernel-files", "kernel", "privileges", "devices", "namespaces", "engine"],
-      worker: worker("inside", given, { sandbox: { zones: [docs, ...out("inside").sandbox.zones] } }),
+      threats: [
+        ...(["read", "write", "kernel-files", "kernel", "privileges", "devices", "namespaces", "engine"] as const),
+        ...(tmpExec ? (["network"] as const) : (["network", "execution"] as const)),
+      ],
+      saysEnd: true,
+      worker: worker(
+        "inside",
+        { ...given, out: "/inside" },
+        { sandbox: { zones: [docs, ...out("inside").sandbox.zones] } },
+      ),
     },
     {
       name: "memory",
       threats: ["memory"],
       worker: worker("memory", { mib: 256 }, { limits: { memory: "64m" } }),
-      judge: ({ status, stdout }) =>
-        stdout.includes("through") ? [] : held("memory", `use four times its limit (${status})`),
+      judge: ({ status }) =>
+        status === "oom_killed" ? [{ threat: "memory", what: "use four times its limit", saw: null }] : [],
     },
     {
       name: "processes",
@@ -120,11 +130,11 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
     {
       name: "disk",
       threats: ["disk"],
-      worker: worker("disk", { mib: 64 }, { limits: { disk: "8m" }, ...out("disk") }),
-      async judge({ status }) {
-        const bytes = await folder.bytesIn("disk");
-        const saw = bytes > 32 * MIB ? `${Math.round(bytes / MIB)} MiB are there` : null;
-        return [{ threat: "disk", what: `write eight times its limit (${status})`, saw }];
+      worker: worker("disk", { mib: 64, out: "/disk" }, { limits: { disk: "8m" }, ...out("disk") }),
+      judge({ status }) {
+        if (status !== "disk_limit" && status !== "succeeded") return [];
+        const saw = status === "succeeded" ? "it had all of it" : null;
+        return [{ threat: "disk", what: "write eight times its limit", saw }];
       },
     },
     {
@@ -132,6 +142,7 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
       threats: ["output"],
       worker: worker("output", { mib: 16 }, { limits: { output: "1m" } }),
       judge({ status, stdout }) {
+        if (stdout.length < MIB / 2) return [];
         const saw = stdout.length > 2 * MIB ? `${Math.round(stdout.length / MIB)} MiB were kept` : null;
         return [{ threat: "output", what: `print sixteen times its limit (${status})`, saw }];
       },
@@ -139,19 +150,22 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
     {
       name: "endless",
       threats: ["time"],
-      worker: worker("endless", {}, { limits: { timeout: "2s" }, ...out("endless") }),
-      async judge({ status }) {
-        const size = async () => (await folder.bytes("endless/beat")) ?? 0;
-        const before = await size();
-        await pause(500);
-        const saw = (await size()) > before ? "it still writes" : status === "timed_out" ? null : `it ended: ${status}`;
+      worker: worker("endless", { mark }, { limits: { timeout: "2s" } }),
+      async judge({ status, stdout }) {
+        if (!stdout.includes("hidden")) return [];
+        const saw = (await isRunning(mark)) ? "it still runs" : status === "timed_out" ? null : `it ended: ${status}`;
         return [{ threat: "time", what: "hide in a session of its own and go on", saw }];
       },
     },
     {
       name: "staged",
       threats: ["changes"],
-      worker: worker("staged", {}, { sandbox: { zones: [{ name: "staged", mode: "rw", stage: true }] } }),
+      worker: worker(
+        "staged",
+        { out: "/staged" },
+        { sandbox: { zones: [{ name: "staged", mode: "rw", stage: true }] } },
+      ),
+      saysEnd: true,
       async judge() {
         const [text, names] = [await folder.text("staged/a.txt"), await folder.names("staged")];
         const saw = (is: boolean, what: string) => (is ? what : null);
@@ -207,10 +221,6 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
 
 export function allowList(port: number) {
   return { allow: [{ to: `localhost:${port}`, addresses: ["127.0.0.1/32", "::1/128"] }] };
-}
-
-function held(threat: Threat, what: string): Attempt[] {
-  return [{ threat, what, saw: null }];
 }
 
 /** Null for a line that is none: the program was cut off, or did not run. */

@@ -13,6 +13,7 @@ $| = 1;
 $SIG{PIPE} = 'IGNORE';
 my ($mode, @given) = @ARGV;
 my %given = map { split /=/, $_, 2 } @given;
+my $out = $given{out} // '/tmp';
 my %allows = map { $_ => 1 } split /,/, ($given{allows} // '');
 my $is_arm = (POSIX::uname())[4] eq 'aarch64';
 
@@ -78,7 +79,7 @@ sub not_granted {
   told('read', 'see a folder that was not granted', @places > 0, "sees $places[0]");
   my $environments = join ' ', map { text_of($_) // '' } glob('/proc/[0-9]*/environ');
   told('read', 'read the environments of all processes', index($environments, $text) >= 0, 'saw that of Corral');
-  my @sockets = grep { !m{^/(\.corral|docs|out)/} } split /\n/, `timeout 10 find / @searched -xdev -type s 2>/dev/null`;
+  my @sockets = grep { !m{^/(\.corral|docs|inside)/} } split /\n/, `timeout 10 find / @searched -xdev -type s 2>/dev/null`;
   told('engine', 'find a socket of another program', @sockets > 0, "sees $sockets[0]");
   for (map { ("/var$_", $_) } qw(/run/docker.sock /run/containerd/containerd.sock /run/podman/podman.sock)) {
     told('engine', "connect to $_", defined answer_of(AF_UNIX, pack_sockaddr_un($_)), 'is connected');
@@ -95,7 +96,7 @@ sub read_only {
     ['set a time', sub { utime 0, 0, '/docs/a.txt' }],
     ['make a directory', sub { mkdir '/docs/d' }],
     ['make a link', sub { symlink '/', '/docs/l' }],
-    ['make a second name of a file', sub { link('/docs/a.txt', '/tmp/a') || link('/docs/a.txt', '/out/a') }],
+    ['make a second name of a file', sub { link('/docs/a.txt', '/tmp/a') || link('/docs/a.txt', "$out/a") }],
     ['open it again by its descriptor', sub {
       open(my $file, '<', '/docs/a.txt') or return 0;
       return opens('/proc/self/fd/' . fileno($file), O_WRONLY);
@@ -187,7 +188,7 @@ sub devices {
   told('devices', 'see one of the host in /dev', @more > 0, "sees $more[0] and " . $#more . ' more');
   for (['a disk', 0060666, 8 << 8], ['the memory', 0020666, 1 << 8 | 1]) {
     my ($what, $kind, $number) = @$_;
-    my @made = grep { syscall($is_arm ? 33 : 259, -100, $_, $kind, $number) == 0 } map { "$_" } '/tmp/node', '/out/node';
+    my @made = grep { syscall($is_arm ? 33 : 259, -100, $_, $kind, $number) == 0 } map { "$_" } '/tmp/node', "$out/node";
     unlink @made;
     told('devices', "make a node for $what", @made > 0);
   }
@@ -269,7 +270,7 @@ sub processes {
 
 sub disk {
   for (1 .. $given{mib}) {
-    open(my $file, '>', "/out/$_") or last;
+    open(my $file, '>', "$out/$_") or last;
     print $file 'x' x 2**20 or last;
     close $file or last;
   }
@@ -281,22 +282,24 @@ sub output { print 'x' x 2**20 for 1 .. $given{mib} }
 # Hides from the end of its time in a session of its own, and goes on.
 sub endless {
   $SIG{TERM} = 'IGNORE';
+  $0 = $given{mark};
   if (!fork()) {
     POSIX::setsid();
     exit if fork();
-    for (1 .. 600) { if (open(my $file, '>>', '/out/beat')) { print $file '.' } select undef, undef, undef, 0.1 }
+    print "hidden\n";
+    sleep 60;
     exit;
   }
   sleep 60;
 }
 
 sub staged {
-  open(my $file, '>', '/out/a.txt') or die "cannot write: $!";
+  open(my $file, '>', "$out/a.txt") or die "cannot write: $!";
   print $file 'changed';
-  unlink '/out/b.txt';
-  symlink '/etc/shadow', '/out/link';
-  mkdir '/out/.git';
-  if (open(my $config, '>', '/out/.git/config')) { print $config "[core]\nfsmonitor = id\n" }
+  unlink "$out/b.txt";
+  symlink '/etc/shadow', "$out/link";
+  mkdir "$out/.git";
+  if (open(my $config, '>', "$out/.git/config")) { print $config "[core]\nfsmonitor = id\n" }
 }
 
 # One item leaves what it can, another looks for it.

@@ -92,10 +92,11 @@ export async function verifyMachine(
       const { result, printed, why } = await tried(attack, corral, signal);
       if (result?.enforcement) drivers.add(result.enforcement.driver);
       const made = printed.split("\n").flatMap((line) => attemptIn(line) ?? []);
-      if (why === null && result !== null) made.push(...((await attack.judge?.(result)) ?? []));
+      const isEnded = attack.saysEnd !== true || printed.endsWith("end\n");
+      if (why === null && result !== null && isEnded) made.push(...((await attack.judge?.(result)) ?? []));
       attempts.push(...made);
       onAttempts(made);
-      const isWhole = attack.threats.every((threat) => made.some((one) => one.threat === threat));
+      const isWhole = isEnded && attack.threats.every((threat) => made.some((one) => one.threat === threat));
       if (why === null && isWhole) return;
       const reason =
         why ?? `its program did not reach its end: ${result?.stderr.trim().slice(0, 300) || result?.status}`;
@@ -132,7 +133,8 @@ async function tried({ name, items }: Attack, corral: Corral, signal: AbortSigna
     if (items !== undefined) return await triedItems(name, items, corral, signal);
     const request = { worker: workerNamed(name, corral.project), cwd: corral.project.dir, policy: null, signal };
     const result = await runWorker(request, corral.environment);
-    const isRefused = result.status === "refused" || result.status === "denied" || result.status === "lost";
+    // What a cell wrote may be denied afterwards: that is what an attack may be about.
+    const isRefused = result.enforcement === null || result.status === "lost";
     return { result, printed: result.stdout, why: isRefused ? (result.error?.message ?? result.status) : null };
   } catch (error) {
     return { result: null, printed: "", why: (error as Error).message };
@@ -191,7 +193,7 @@ async function prepare({ policy, policiesDir, runtime }: VerifyRequest, host: Ho
   const { folder, canary, port } = host;
   const loaded = await loadPolicy(policy, { dirs: policiesDir === null ? [] : [policiesDir] });
   const attacks = attacksOn(host, loaded);
-  const writable = ["inside", "disk", "endless"];
+  const writable = ["inside", "disk"];
   const zones = Object.fromEntries([
     ["docs", { path: "docs", mode: "ro" }],
     ["staged", { path: "staged", mode: "rw", stage: true }],
