@@ -9,7 +9,7 @@ import { PACKAGE_ROOT } from "../../src/declarations/place/package-root.ts";
 import { loadPolicy } from "../../src/declarations/policy/policy.ts";
 import { isRunning, ThrowAwayFolder } from "../../src/files/host/throw-away-folder.ts";
 import { ownNamespaces } from "../../src/isolation/gate/verify.ts";
-import { attacksOn, attemptIn, THREATS, type Threat } from "../../src/operations/verify/attacks.ts";
+import { attacksOn, attemptIn, THREATS, type Threat, untriedIn } from "../../src/operations/verify/attacks.ts";
 import { verifyHtml } from "../../src/operations/verify/report.ts";
 import { verifyMachine } from "../../src/operations/verify/verify.ts";
 import { textBeside } from "../../src/platform/text-beside.ts";
@@ -30,6 +30,18 @@ afterAll(() => rm(dir, { recursive: true }));
 
 /** What gets through in a container with these flags in place of, or beside, strict ones. */
 async function through(flags: readonly string[], without: readonly string[] = [], mode = "inside"): Promise<string[]> {
+  return (await printedBy(flags, without, mode)).flatMap((line) => {
+    const attempt = attemptIn(line);
+    return attempt === null || attempt.saw === null ? [] : [`${attempt.threat}: ${attempt.what}`];
+  });
+}
+
+async function printedBy(
+  flags: readonly string[],
+  without: readonly string[] = [],
+  mode = "inside",
+  more: readonly string[] = [],
+): Promise<string[]> {
   const strict = {
     network: ["--network", "none"],
     root: ["--read-only"],
@@ -47,14 +59,11 @@ async function through(flags: readonly string[], without: readonly string[] = []
   const namespaces = Object.entries(ownNamespaces()).map(([kind, id]) => `ns_${kind}=${id}`);
   const canary = [`canary=${join(dir, "canary-of-a-test")}`, "name=canary-of-a-test", `text=${TEXT}`];
   const args = [...canary, "hosts=127.0.0.1", "port=9", "mib=256", "count=64", ...namespaces];
-  const command = ["run", "--rm", ...kept, ...flags, "corral/base", "perl", "-e", PROGRAM, mode, ...args];
+  const command = ["run", "--rm", ...kept, ...flags, "corral/base", "perl", "-e", PROGRAM, mode, ...args, ...more];
   const { stdout } = await promisify(execFile)("docker", command, { maxBuffer: 1024 ** 2 }).catch(
     (error: { stdout?: string }) => ({ stdout: error.stdout ?? "" }),
   );
-  return stdout.split("\n").flatMap((line) => {
-    const attempt = attemptIn(line);
-    return attempt === null || attempt.saw === null ? [] : [`${attempt.threat}: ${attempt.what}`];
-  });
+  return stdout.split("\n");
 }
 
 /** Each a container that is made worse on purpose, with what is taken from the strict one, and what must be found. */
@@ -111,6 +120,12 @@ describe("the attacks of corral verify", () => {
     expect(missed).toEqual([]);
   });
 
+  it("do not take a search that was cut for one that found nothing", async () => {
+    const cut = await printedBy([], [], "inside", ["seconds=0.001"]);
+    expect(cut.flatMap((line) => untriedIn(line) ?? []).map(({ threat }) => threat)).toEqual(["read", "engine"]);
+    expect(cut.flatMap((line) => attemptIn(line) ?? []).filter(({ what }) => what.startsWith("find "))).toEqual([]);
+  });
+
   it("find limits that are not there", async () => {
     const [limited, memory, processes] = await Promise.all([
       through([], [], "memory"),
@@ -128,11 +143,20 @@ describe("corral verify", () => {
     const mark = `mark-${process.pid}-of-a-test`;
     expect(await isRunning(mark)).toBe(false);
     // Its own client has not these words.
-    const program = `$0 = "mark-" . "${process.pid}-of-a-test"; sleep 5`;
-    const ended = promisify(execFile)("docker", ["run", "--rm", "--init", "corral/base", "perl", "-e", program]);
-    await expect.poll(() => isRunning(mark)).toBe(true);
-    await ended;
-    expect(await isRunning(mark)).toBe(false);
+    const program = `$0 = "mark-" . "${process.pid}-of-a-test"; <STDIN>`;
+    const { child } = promisify(execFile)("docker", [
+      "run",
+      "--rm",
+      "-i",
+      "--init",
+      "corral/base",
+      "perl",
+      "-e",
+      program,
+    ]);
+    await expect.poll(() => isRunning(mark), { interval: 100 }).toBe(true);
+    child.stdin?.end();
+    await expect.poll(() => isRunning(mark), { interval: 100 }).toBe(false);
   });
 
   it("does not say that a limit held when its program did nothing", async () => {
@@ -157,7 +181,7 @@ describe("corral verify", () => {
         { signal: new AbortController().signal, onAttempts: () => {} },
       );
     // One has an allow list, and the other scrubbed cells.
-    const reports = [await reported("default", "engine"), await reported("batch", "prefer-runc")];
+    const reports = await Promise.all([reported("default", "engine"), reported("batch", "prefer-runc")]);
     const weak = reports.flatMap(({ threats }) =>
       threats.filter(({ through: some, notTried }) => some.length > 0 || notTried !== null),
     );

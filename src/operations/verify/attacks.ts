@@ -230,3 +230,10 @@ export function attemptIn(line: string): Attempt | null {
   if (outcome !== "held" && outcome !== "through") return null;
   return { threat: threat as Threat, what, saw: outcome === "held" ? null : saw };
 }
+
+/** What the program began and could not try to its end; null for any other line. */
+export function untriedIn(line: string): { readonly threat: Threat; readonly why: string } | null {
+  const [threat = "", what, outcome, reason = ""] = line.split("\t");
+  if (!Object.hasOwn(THREATS, threat) || outcome !== "untried") return null;
+  return { threat: threat as Threat, why: `${what}: ${reason}` };
+}

@@ -36,6 +36,15 @@ my @mounts = split /\n/, text_of('/proc/self/mountinfo');
 # Mounts have to be named where a search stays on one file system.
 my @searched = grep { m{^[\w/.-]+$} && !m{^/($|(proc|sys|dev)(/|$))} } map { (split / /)[4] } @mounts;
 
+# A search that its time was not enough for has not held.
+sub search {
+  my ($threat, $what, $tests, $expected) = @_;
+  my $seconds = $given{seconds} // 10;
+  my @found = grep { !/$expected/ } split /\n/, `timeout $seconds find / @searched -xdev $tests 2>/dev/null`;
+  if (@found || $? >> 8 != 124) { return told($threat, $what, @found > 0, "found $found[0]") }
+  print join("\t", $threat, $what, 'untried', "the search did not end within $seconds seconds"), "\n";
+}
+
 sub opens {
   my ($path, $how) = @_;
   return sysopen(my $file, $path, $how | O_NONBLOCK);
@@ -72,15 +81,13 @@ sub not_granted {
   for ($path, "/proc/1/root$path", "/proc/self/root$path", "/docs/../$name", '/docs/link', "/docs/../../..$path") {
     told('read', "open $_", index(text_of($_) // '', $text) >= 0, 'it was read');
   }
-  my @found = grep { $_ ne '/docs/link' } split /\n/, `timeout 10 find / @searched -xdev -name "$name" 2>/dev/null`;
-  told('read', 'find it in the whole file system', @found > 0, "found $found[0]");
+  search('read', 'find it in the whole file system', "-name '$name'", qr{^/docs/link$});
   my $usual = qr{^/($|(proc|sys|dev|tmp|docs|inside|\.corral|attachments)(/|$)|etc/\w+(\.conf)?$|usr/sbin/docker-init$)};
   my @places = grep { !/$usual/ && $_ ne $ENV{HOME} } map { (split / /)[4] } @mounts;
   told('read', 'see a folder that was not granted', @places > 0, "sees $places[0]");
   my $environments = join ' ', map { text_of($_) // '' } glob('/proc/[0-9]*/environ');
   told('read', 'read the environments of all processes', index($environments, $text) >= 0, 'saw that of Corral');
-  my @sockets = grep { !m{^/(\.corral|docs|inside)/} } split /\n/, `timeout 10 find / @searched -xdev -type s 2>/dev/null`;
-  told('engine', 'find a socket of another program', @sockets > 0, "sees $sockets[0]");
+  search('engine', 'find a socket of another program', '-type s', qr{^/(\.corral|docs|inside)/});
   for (map { ("/var$_", $_) } qw(/run/docker.sock /run/containerd/containerd.sock /run/podman/podman.sock)) {
     told('engine', "connect to $_", defined answer_of(AF_UNIX, pack_sockaddr_un($_)), 'is connected');
   }

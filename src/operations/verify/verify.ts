@@ -22,6 +22,7 @@ import {
   type Host,
   THREATS,
   type Threat,
+  untriedIn,
 } from "./attacks.ts";
 
 export interface VerifyRequest {
@@ -97,6 +98,10 @@ export async function verifyMachine(
       attempts.push(...made);
       onAttempts(made);
       const isWhole = isEnded && attack.threats.every((threat) => made.some((one) => one.threat === threat));
+      for (const line of printed.split("\n")) {
+        const untried = untriedIn(line);
+        if (untried !== null) notTried.set(untried.threat, untried.why);
+      }
       if (why === null && isWhole) return;
       const reason =
         why ?? `its program did not reach its end: ${result?.stderr.trim().slice(0, 300) || result?.status}`;
