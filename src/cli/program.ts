@@ -211,7 +211,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "map [worker]",
     description: "Run a worker over many items, each in its own sandbox.",
-    load: async () => (await import("./verbs/map.ts")).addMap,
+    load: async () => (await import("./verbs/fleet.ts")).addMap,
   },
   {
     usage: "fleet",
@@ -221,7 +221,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "work",
     description: "Run items of fleets that other machines own, until Ctrl-C.",
-    load: async () => (await import("./verbs/work.ts")).addWork,
+    load: async () => (await import("./verbs/fleet.ts")).addWork,
   },
   {
     usage: "runs",
@@ -311,18 +311,18 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "schema [kind]",
     description: "Print the format of a file as JSON Schema, for editors. Without a kind, list the kinds.",
-    load: async () => (await import("./verbs/schema.ts")).addSchema,
+    load: async () => (await import("./verbs/project.ts")).addSchema,
   },
   {
     usage: "completion <shell>",
     description: "Print the script with which a shell completes corral.",
-    load: async () => (await import("./verbs/schema.ts")).addCompletion,
+    load: async () => (await import("./verbs/project.ts")).addCompletion,
   },
   {
     usage: "complete <shell> [words...]",
     description: "Print how a command line continues.",
     isHidden: true,
-    load: async () => (await import("./verbs/schema.ts")).addCompletion,
+    load: async () => (await import("./verbs/project.ts")).addCompletion,
   },
 ];
 

@@ -1,5 +1,5 @@
 import { isAbsolute, normalize, resolve } from "node:path/posix";
-import { directoryOf } from "../declarations/place/entry-directory.ts";
+import { directoryOf } from "../declarations/place/host-place.ts";
 import { mountNameFault } from "../declarations/terms/names.ts";
 import { guarded } from "../files/guarded.ts";
 import { openHostFiles } from "../files/host/host-files.ts";

@@ -30,8 +30,7 @@ import { loadPageFiles } from "./page/page-files.ts";
 import { projectNames, ServedProject, ServedProjects } from "./projects/served-project.ts";
 import { ServiceConversions } from "./work/conversions.ts";
 import { OpenSessions } from "./work/open-sessions.ts";
-import { ServiceFleets } from "./work/started-fleets.ts";
-import { StartedRuns } from "./work/started-runs.ts";
+import { ServiceFleets, StartedRuns } from "./work/started.ts";
 import { Webhook, type WebhookOptions } from "./work/webhook.ts";
 
 /** How long clients may take for the answers that are under way when the service is stopped. */

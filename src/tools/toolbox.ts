@@ -4,9 +4,8 @@ import type { ListEntry } from "../files/model/files.ts";
 import { DEFAULT_CHARS, MAX_CHARS } from "../files/read/read-text.ts";
 import { PACKAGE_KINDS } from "../sandbox/network/rule.ts";
 import { counted } from "../text/amounts.ts";
-import { commitChangesTool, gitPullTool } from "./commit-changes.ts";
+import { commitChangesTool, gitPullTool, requestAccessTool } from "./asking-tools.ts";
 import type { ExecToolAnswer } from "./hands.ts";
-import { requestAccessTool } from "./request-access.ts";
 import { agreeTo } from "./shown-effects.ts";
 import { commitField, contentField, defineTool, PATH_RULE, pathField, type Tool, ToolRefusal } from "./tool.ts";
 

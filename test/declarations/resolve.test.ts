@@ -1,8 +1,8 @@
 import { symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { resolveNeeds } from "../../src/declarations/resolve.ts";
 import type { RawNeeds } from "../../src/declarations/worker/exposure.ts";
+import { resolveNeeds } from "../../src/run/model/permission.ts";
 import type { Policy } from "../../src/sandbox/policy.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import type { VirtualPath } from "../../src/sandbox/virtual-path.ts";

@@ -20,8 +20,7 @@ import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { type ImpliedOptions, impliedOptionsIn, limitsIn } from "./given-options.ts";
-import { namedPath } from "./named-path.ts";
+import { type ImpliedOptions, impliedOptionsIn, limitsIn, namedPath } from "./given-options.ts";
 
 /** The image without `--image`. */
 function usualImage({ pip = [], npm = [] }: ImpliedOptions): string {

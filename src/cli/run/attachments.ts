@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import nodePath, { type PlatformPath, resolve } from "node:path";
 import { boundedText, jsonFaultOffset } from "../../json/parse-json.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
-import { namedPath } from "../declared/named-path.ts";
+import { namedPath } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 

@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { Argument, Command, Option } from "commander";
-import { foundProject } from "../../declarations/place/found-project.ts";
+import { foundProject } from "../../declarations/place/host-place.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { readDeclarationFile } from "../../declarations/yaml/document.ts";
 import { textBeside } from "../../platform/text-beside.ts";

@@ -1,5 +1,5 @@
 import { relative } from "node:path";
-import { foundProject } from "../../declarations/place/found-project.ts";
+import { foundProject } from "../../declarations/place/host-place.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "./arguments.ts";
 import type { Terminal } from "./terminal.ts";

@@ -1,4 +1,5 @@
-import { lstat, readdir, readlink, realpath } from "node:fs/promises";
+import fs from "node:fs";
+import { lstat, readdir, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import posix from "node:path/posix";
 import { codeOf, hasCode } from "../../platform/errno.ts";
@@ -6,8 +7,7 @@ import { canonicalMounts, governingMount } from "../../sandbox/access.ts";
 import { type Mount, originOf } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { holds, joinVirtual } from "../../sandbox/virtual-path.ts";
-import { foundProject } from "./found-project.ts";
+import { below, holds, joinVirtual, type VirtualPath } from "../../sandbox/virtual-path.ts";
 
 /** Whether a path that a worker asked for is a directory, or is in one; null if neither can be granted. */
 type AskedDirectory = "itself" | "around" | null;
@@ -221,4 +221,84 @@ export async function filesAround(projectDir: string): Promise<string[]> {
   const around = await foundProject(projectDir);
   const dir = around.found ? around.dir : projectDir;
   return ["corral.yaml", "workers", "policies", "fleets"].map((name) => join(dir, name));
+}
+
+export type FoundProject =
+  | { readonly found: true; readonly dir: string }
+  /** `foreign`: the `corral.yaml` that is above and belongs to another user; null if there is none. */
+  | { readonly found: false; readonly foreign: string | null };
+
+/** The most folders that are searched. */
+const MAX_FOLDERS = 256;
+
+/**
+ * The nearest folder with a `corral.yaml`, from `start` upwards. A project says what runs and what is shown to it, so one that
+ * the user did not enter must be the user's own: in a folder such as `/tmp`, any user could have put one. A folder without
+ * one, but with `workers`, is a project as well, if none is around it.
+ */
+export async function foundProject(start: string): Promise<FoundProject> {
+  let dir = start;
+  for (let looked = 0; looked < MAX_FOLDERS; looked += 1) {
+    const file = join(dir, "corral.yaml");
+    const owners = await ownersOf(file);
+    if (owners !== null && dir !== start && !isTrusted([...owners, (await stat(dir)).uid]))
+      return { found: false, foreign: file };
+    if (owners !== null) return { found: true, dir };
+    if (dir === dirname(dir)) break;
+    dir = dirname(dir);
+  }
+  return (await ownersOf(join(start, "workers"))) === null
+    ? { found: false, foreign: null }
+    : { found: true, dir: start };
+}
+
+/** Of the file, and of the link if it is one. Null: there is nothing, or nothing that can be read. */
+async function ownersOf(path: string): Promise<number[] | null> {
+  try {
+    const own = (await lstat(path)).uid;
+    return [
+      own,
+      await stat(path).then(
+        ({ uid }) => uid,
+        () => own,
+      ),
+    ];
+  } catch (error) {
+    if (["ENOENT", "ENOTDIR", "EACCES"].some((code) => hasCode(error, code))) return null;
+    throw error;
+  }
+}
+
+function isTrusted(owners: readonly number[]): boolean {
+  const user = process.geteuid?.() ?? 0;
+  return owners.every((owner) => owner === user || owner === 0);
+}
+
+/**
+ * The directory that an allowlist entry means: itself, or the one around it if it is a file.
+ *
+ * No link below the mount is followed, since a worker may have planted it: such an entry stays as it is, and is
+ * refused when it is opened. What does not exist yet stays as it is too.
+ */
+export function directoryOf(parent: Pick<Sandbox, "mounts">, path: VirtualPath): VirtualPath {
+  const mount = governingMount(parent, path);
+  const parts = mount === undefined ? [] : (below(mount.path, path) ?? "").split("/").filter((part) => part !== "");
+  let host = mount?.host ?? "";
+  for (const [index, part] of parts.entries()) {
+    host = posix.join(host, part);
+    const found = entryAt(host);
+    if (found === null || found.isSymbolicLink()) return path;
+    const last = index === parts.length - 1;
+    if (!found.isDirectory()) return last ? (posix.dirname(path) as VirtualPath) : path;
+  }
+  return path;
+}
+
+/** Null if nothing is known to be there. One call for a name takes microseconds; to have another thread do it costs more. */
+function entryAt(host: string): fs.Stats | null {
+  try {
+    return fs.lstatSync(host, { throwIfNoEntry: false }) ?? null;
+  } catch {
+    return null;
+  }
 }

@@ -11,7 +11,7 @@ import { openEngine } from "../../isolation/open-engine.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { changesetStore } from "../../run/changes/into-project.ts";
-import { historyBytes } from "../../run/open/history.ts";
+import { historyBytes } from "../../run/open/options.ts";
 import { deadOwnerDirs, livingOwnerDirs } from "../../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../../state/owner.ts";
 import { removeStateEntry, type StateEntry, stateEntries } from "../../state/state-dir.ts";

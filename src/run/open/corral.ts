@@ -36,13 +36,13 @@ import { RecordedApprover } from "../recorded/approver.ts";
 import { openTrail } from "../recorded/run-history.ts";
 import { tracedEmit } from "../recorded/spans.ts";
 import { maskedApprover, maskedEmit, maskedTrail, recordedEmit } from "../recorded-run.ts";
-import { openHistory } from "./history.ts";
 import {
   approverFor,
   imagePlaceOf,
   isContained,
   networkHostOf,
   type OpenOptions,
+  openHistory,
   outerProcessFor,
   policiesExist,
   policiesOf,

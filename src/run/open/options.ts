@@ -5,6 +5,8 @@ import { ruledApprover } from "../../approval/rules.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { loadPolicy } from "../../declarations/policy/policy.ts";
 import type { Project } from "../../declarations/project.ts";
+import { parseSize } from "../../declarations/yaml/shape.ts";
+import { DEFAULT_MAX_BYTES } from "../../history/retention.ts";
 import { EngineUnavailableError } from "../../isolation/port/engine.ts";
 import type { EngineImages } from "../../isolation/port/images.ts";
 import { outerProcess } from "../../isolation/sources/pin.ts";
@@ -12,11 +14,13 @@ import { trustedRoots } from "../../platform/trusted-roots.ts";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import type { Policy } from "../../sandbox/policy.ts";
 import { type Env, namedSecrets } from "../../secrets/read-secret.ts";
+import { StateDirError } from "../../state/state-dir.ts";
 import { projectMark } from "../../state/state-paths.ts";
 import { present } from "../../text/present.ts";
 import type { ImagePlace } from "../images/worker-images.ts";
-import type { NetworkHost } from "../model/environment.ts";
+import { type History, type NetworkHost, noHistory } from "../model/environment.ts";
 import type { Emit } from "../model/events.ts";
+import { ProjectHistory } from "../recorded/run-history.ts";
 
 /** The images that come with Corral. */
 const IMAGES_DIR = join(PACKAGE_ROOT, "images");
@@ -123,4 +127,30 @@ export function networkHostOf({ secrets }: Project, env: Env): NetworkHost {
       return roots;
     },
   };
+}
+
+/** The history of the runs of a project; closing it waits until everything is written. `engineEnv`: Corral's own environment. */
+export function openHistory(
+  { dir: projectDir, history: keep }: Pick<Project, "dir" | "history">,
+  { stateDir, engineEnv }: { readonly stateDir: string; readonly engineEnv: Env },
+  ownerDir: string,
+  emit: Emit,
+): { readonly history: History; readonly close: () => Promise<void> } {
+  const maxBytes = historyBytes(engineEnv);
+  if (keep === null || maxBytes === null) return { history: noHistory, close: async () => {} };
+  const history = new ProjectHistory({ stateDir, projectDir, ownerDir, keep, maxBytes }, emit);
+  return { history, close: () => history[Symbol.asyncDispose]() };
+}
+
+/**
+ * What the history of all projects may use on the disk, from `CORRAL_HISTORY`; null: nothing is kept.
+ *
+ * @throws StateDirError
+ */
+export function historyBytes({ CORRAL_HISTORY: said }: Env): number | null {
+  if (said === undefined || said === "") return DEFAULT_MAX_BYTES;
+  if (said === "off") return null;
+  const bytes = parseSize(said);
+  if (bytes !== null) return bytes;
+  throw new StateDirError("CORRAL_HISTORY must be `off`, or a size such as 512m or 2g for the history of all projects");
 }

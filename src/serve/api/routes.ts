@@ -15,13 +15,12 @@ import { hiddenIn, withoutHostPaths } from "../http/answer.ts";
 import { type Handlers, permits, type Route } from "../http/router.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
-import { approvalHandlers, changesetHandlers, grantHandlers } from "./consent.ts";
 import { conversionHandlers } from "./conversions.ts";
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
 import type { Served } from "./owned.ts";
 import { portHandlers } from "./ports.ts";
-import { runHandlers } from "./runs.ts";
+import { approvalHandlers, changesetHandlers, grantHandlers, runHandlers } from "./runs.ts";
 import { sessionHandlers } from "./sessions.ts";
 import { snapshotHandlers } from "./snapshots.ts";
 

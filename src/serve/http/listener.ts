@@ -13,7 +13,7 @@ import { type HeldShare, ownerOf, Shares } from "./shares.ts";
 export const CONNECTIONS = { all: 256, each: 128 };
 /** Those of admins are counted apart from those of other tokens. */
 const LIMIT = { unknown: 256, known: 2 * CONNECTIONS.all };
-/** A client says at once what it wants. How long the rest may take is for `body-time.ts`. */
+/** A client says at once what it wants. How long the rest may take is for `request-handler.ts`. */
 const TIMES = {
   headersTimeout: 5000,
   requestTimeout: 0,

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { parseNpmLock } from "../../../src/declarations/network/lock-rules.ts";
 import {
   type LockParse,
   parseCargoLock,
+  parseNpmLock,
   parseRequirements,
-} from "../../../src/declarations/network/lockfiles/locked.ts";
+} from "../../../src/declarations/network/lock-rules.ts";
 
 const MAIN = "https://npm.example/base/";
 const ACME = "https://npm.acme.example/";

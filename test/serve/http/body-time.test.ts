@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
-import { BodyTime } from "../../../src/serve/http/body-time.ts";
+import { BodyTime } from "../../../src/serve/http/request-handler.ts";
 
 const servers: ReturnType<typeof createServer>[] = [];
 afterEach(async () => {
