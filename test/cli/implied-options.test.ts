@@ -60,7 +60,9 @@ describe("--ro and --rw", () => {
   it("make a missing folder below the working directory, and no other", async () => {
     expect(await paths({ rw: ["new/deep"] })).toMatchObject([{ name: "deep", create: true }]);
     await expect(paths({ rw: ["../elsewhere"] })).rejects.toThrow("only one below the working directory is made");
-    await expect(paths({ ro: ["new"] })).rejects.toThrow("--ro new: there is no such file or folder");
+    await expect(paths({ ro: ["new"] })).rejects.toThrow(/^--ro new: there is no such file or folder$/);
+    // What Node makes of a byte that is not UTF-8.
+    await expect(paths({ ro: ["caf\uFFFD"] })).rejects.toThrow("no such file or folder. Its name is not UTF-8");
   });
 
   it.each([

@@ -1,5 +1,6 @@
 import { lstat, opendir, readlink, realpath, stat } from "node:fs/promises";
 import { basename, isAbsolute, join, relative, resolve } from "node:path";
+import { utf8Note } from "../../declarations/place/host-place.ts";
 import { loadDeclaredProject, loadProject, type Project } from "../../declarations/project.ts";
 import { mountNameFault, nameFault } from "../../declarations/terms/names.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
@@ -107,7 +108,8 @@ async function impliedPath(
   );
   const isInside = !relative(cwd, full).startsWith("..") && !isAbsolute(relative(cwd, full)) && full !== cwd;
   const isMade = mode === "rw" && isInside && kind !== "file";
-  if (kind === "missing" && mode === "ro") throw new UsageError(`${told}: there is no such file or folder`);
+  if (kind === "missing" && mode === "ro")
+    throw new UsageError(`${told}: there is no such file or folder${utf8Note(raw)}`);
   if (kind === "missing" && !isMade)
     throw new UsageError(`${told}: there is no such folder; only one below the working directory is made`);
   // The whole file system has no name; that no worker gets it is said by the rules for all mounts.

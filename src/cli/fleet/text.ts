@@ -138,7 +138,8 @@ export function awayText(
 
 /** Why nothing seems to run. */
 export function readingText(key: string): string {
-  return `corral: ${printableLine(key)}: reads its files first, to know whether an earlier result counts; --no-cache leaves that out`;
+  return `corral: ${printableLine(key)}: its files are read first, which takes long. \
+--no-cache leaves out comparing them with those of an earlier result, --reuse fresh copying them for a container of many items`;
 }
 
 export function drainingText(why: string): string {

@@ -97,9 +97,9 @@ export async function copyContent(source: ByteSource, to: Descriptor, signal?: A
 const MAX_AT_ONCE_BYTES = 64 * 1024;
 
 /** Copies a regular file that is open for reading into an empty one, as {@link copyContent} does; a short one at once. */
-export async function copyInto(file: Descriptor, to: Descriptor): Promise<void> {
+export async function copyInto(file: Descriptor, to: Descriptor, signal: AbortSignal): Promise<void> {
   const source = contentOf(file);
-  if (source.size > MAX_AT_ONCE_BYTES) return void (await copyContent(source, to));
+  if (source.size > MAX_AT_ONCE_BYTES) return void (await copyContent(source, to, signal));
   const bytes = Buffer.allocUnsafe(source.size);
   let read = 0;
   for (let more = -1; more !== 0 && read < bytes.length; read += more)

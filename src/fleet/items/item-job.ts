@@ -91,7 +91,8 @@ export function itemJob(
     signal,
     turn,
     begin,
-  }: Pick<Job, "run" | "signal" | "begin"> & { readonly fleet: string; readonly turn: () => Promise<void> },
+    reading,
+  }: Pick<Job, "run" | "signal" | "begin" | "reading"> & { readonly fleet: string; readonly turn: () => Promise<void> },
 ): Job {
   const attachments = item.attachments.map(
     ({ name, path, sent }): Attachment => ({
@@ -107,7 +108,7 @@ export function itemJob(
     narrow: narrowOf(item, reads),
     makesBelow: sandbox,
     turn,
-    ...present({ begin }),
+    ...present({ begin, reading }),
     fleet: { id: fleet, item: item.index, key: item.key, ...present({ store: database }) },
   };
 }

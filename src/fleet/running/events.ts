@@ -27,7 +27,7 @@ export type FleetEvent =
   | { readonly type: "elsewhere"; readonly running: number }
   /** Which machines run how many items, every two seconds if that has changed: those that run most, at most 100. */
   | { readonly type: "machines"; readonly machines: readonly Runner[] }
-  /** The files of an item are read for long, before it can start: they decide whether an earlier result counts. */
+  /** An item's files are read for long before it can start: they decide whether an earlier result counts, or are copied for its cell. */
   | { readonly type: "reading"; readonly key: string }
   /** For the user only: it may contain host paths. */
   | { readonly type: "trouble"; readonly detail: string }

@@ -340,8 +340,9 @@ export class ItemsHere {
     }
     const effects = new ItemEffects(claimed, { queue, changesets: fleet.env.changesets }, startedAt);
     const begin: Job["begin"] = async (foreseen) => await effects.begin(foreseen);
-    const job = itemJob(fleet, request, { run, fleet: id, signal, turn, begin });
-    const entry = cache === null ? null : await this.#reading(request.key, cache.entryOf(job));
+    const reading: Job["reading"] = (work) => this.#reading(request.key, work);
+    const job = itemJob(fleet, request, { run, fleet: id, signal, turn, begin, reading });
+    const entry = cache === null ? null : await reading(cache.entryOf(job));
     const earlier = entry === null ? null : ((await cache?.earlier(entry)) ?? null);
     if (earlier !== null) return await this.#settle(claimed, cachedResult(claimed, earlier), UNRUN);
     const ran = await executor.run(job).catch((error: unknown) => this.#brokenRun(claimed, error, effects));

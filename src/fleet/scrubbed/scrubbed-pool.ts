@@ -114,7 +114,8 @@ export class ScrubbedPool implements AsyncDisposable {
     const { cell } = standing;
     let isClean = false;
     try {
-      const violations = await cell.lay(load);
+      const laying = cell.lay(load, job.signal);
+      const violations = await (job.reading?.(laying) ?? laying);
       if (violations.length > 0) {
         isClean = true;
         return refusedResult({ run: job.run, worker: job.worker.name }, violations);
@@ -280,13 +281,13 @@ class ServedCell implements AsyncDisposable {
   }
 
   /** Lays out the item's files. Returns what is wrong with a folder or an attachment. */
-  async lay({ input, attachments, outputs }: ItemLoad): Promise<readonly Violation[]> {
+  async lay({ input, attachments, outputs }: ItemLoad, signal: AbortSignal): Promise<readonly Violation[]> {
     const { user } = this.plan;
     this.#folder.layStreams(inputBytes(input), inputEnvironment(input), user);
     const violations: Violation[] = [];
     for (const { index, parts, path } of outputs)
       violations.push(...(await unlessFault(path, () => this.#folder.makeOutput(index, parts, user))));
-    for (const attachment of attachments) violations.push(...(await this.#layAttachment(attachment)));
+    for (const attachment of attachments) violations.push(...(await this.#layAttachment(attachment, signal)));
     if (violations.length === 0) await this.#folder.lay();
     return violations;
   }
@@ -326,7 +327,7 @@ class ServedCell implements AsyncDisposable {
   }
 
   /** A copy, opened without following links: this item sees the file, and the next one does not. */
-  async #layAttachment(attachment: Attachment): Promise<Violation[]> {
+  async #layAttachment(attachment: Attachment, signal: AbortSignal): Promise<Violation[]> {
     const { name, host, identity, view } = attachment;
     const path = knownAs(attachment);
     const refuse = (reason: string): Violation[] => [{ code: "MOUNT_SOURCE_REFUSED", path, reason }];
@@ -342,7 +343,7 @@ class ServedCell implements AsyncDisposable {
     return await unlessFault(path, async () => {
       using source = found.reopen(fs.constants.O_RDONLY);
       using file = this.#folder.newAttachment(name);
-      await copyInto(source, file);
+      await copyInto(source, file, signal);
       // As in a cell of its own, where it is the file itself: what is copied from it has the same mode.
       fs.fchmodSync(file.fd, (stats.mode & 0o777) | 0o444);
     });

@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { utf8Note } from "../../declarations/place/host-place.ts";
 import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
 import { loadDeclaredProject, type Project } from "../../declarations/project.ts";
 import { isRoot } from "../../files/host/descriptor.ts";
@@ -45,7 +46,7 @@ export async function filesToConvert(
   const real = await Promise.all(
     sources.map(async (one) => {
       const found = await realPathOf(one);
-      if (found === null) throw wrong(one, "there is no such file or folder");
+      if (found === null) throw wrong(one, `there is no such file or folder${utf8Note(one)}`);
       return found;
     }),
   );

@@ -196,6 +196,8 @@ export interface Job {
    * limit has not begun. Rejects with the reason of `signal`.
    */
   readonly turn?: () => Promise<void>;
+  /** Says so if the item's files are read or copied for long before it can start. Absent: nothing does. */
+  readonly reading?: <T>(work: Promise<T>) => Promise<T>;
 }
 
 /** A job that a person or a program asks for: the first of its tree, under the project. */

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readdirSync } from "node:fs";
+import { mkdirSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startFleet } from "../../../src/fleet/fleet.ts";
@@ -7,19 +7,25 @@ import type { RunEvent } from "../../../src/run/model/events.ts";
 import { sh, writable } from "../../run/project-fixture.ts";
 import { openFleetProject, SPEC, whole } from "../fleet-fixture.ts";
 
-async function* items() {
-  for (const index of [0, 1, 2])
-    yield { index, key: `${index}`, place: `item ${index}`, attachments: [], allowWrite: [`/text/${index}`] };
+/** The last one has a file that takes hours to copy. */
+async function* items(sparse: string) {
+  for (const [index, attachments] of [[], [], [], [{ name: "in", path: sparse }]].entries())
+    yield { index, key: `${index}`, place: `item ${index}`, attachments, allowWrite: [`/text/${index}`] };
 }
 
 describe("a scrubbed cell that cannot be emptied", () => {
-  it("is thrown away, and why is told; its item's result stays true, and the next has another cell", async () => {
+  it("is thrown away, and why is told; the next item has another cell; a copy for an item is told, and can be stopped", async () => {
     await using f = await openFleetProject({
       zones: { text: "rw" },
       workers: { w: { command: sh("echo done"), sandbox: { zones: [writable("text")] } } },
     });
     const { environment } = f.project.corral;
     const troubles: RunEvent[] = [];
+    const sparse = join(f.project.dir, "sparse");
+    writeFileSync(sparse, "");
+    truncateSync(sparse, 2 ** 43);
+    const stop = new AbortController();
+    const reading: string[] = [];
     let stays: string | null = null;
     const emit = (event: RunEvent): void => {
       environment.emit(event);
@@ -35,16 +41,21 @@ describe("a scrubbed cell that cannot be emptied", () => {
       }
     };
     const { results } = await whole(
-      await startFleet({ ...SPEC, reuse: "scrubbed", concurrency: 1 }, items(), {
+      await startFleet({ ...SPEC, reuse: "scrubbed", concurrency: 1 }, items(sparse), {
         run: { ...environment, emit },
         store: f.journal,
-        onEvent: () => {},
-        stop: new AbortController().signal,
+        onEvent: (event) => {
+          if (event.type !== "reading") return;
+          reading.push(event.key);
+          stop.abort(new Error("seen"));
+        },
+        stop: stop.signal,
       }),
     );
     expect([...results.values()].map(({ status, output }) => `${status}: ${output}`)).toEqual(
       Array.from({ length: 3 }, () => "succeeded: done\n"),
     );
+    expect(reading).toEqual(["3"]);
     const told = expect.stringMatching(/^a cell is discarded, since an item's files in it could not be removed: EBUSY/);
     expect(troubles).toMatchObject([{ run: results.get("0")?.run, worker: "w", detail: told }]);
     const cells = f.project.events.flatMap((event) => (event.type === "started" ? [event.plan.run] : []));
