@@ -81,6 +81,8 @@ class E2b(unittest.TestCase):
             with self.assertRaises(e2b.SandboxException) as refused:
                 files.write("/docs/a.txt", "x")
             self.assertIn("[", str(refused.exception))
+            # With nothing changed, its end asks nobody.
+            sandbox.commands.run("rm -r /out/e2b")
 
     def test_what_is_not_supported_is_refused_by_its_name(self) -> None:
         for more in [{"metadata": {"a": "b"}}, {"allow_internet_access": True}, {"domain": "x"}]:

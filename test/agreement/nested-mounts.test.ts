@@ -24,7 +24,7 @@ import { ATTACK, placed, projectOf, seenIn, type World, worlds } from "./nested-
  */
 
 const NESTS = 20;
-const CELLS = AT_LENGTH ? 500 : isAgain() ? 4 : 8;
+const CELLS = AT_LENGTH ? 500 : isAgain() ? 3 : 5;
 /** What is tried against each of them. */
 const ATTEMPTS = 50;
 const TIME_LIMIT_MS = AT_LENGTH ? 7_200_000 : 240_000;
