@@ -9,9 +9,10 @@ cd "./$2" || exit
 
 for one in $1; do
   tool=${one%%:*}
+  tool=${tool#worker.}
   mkdir -p "/work/fetched/$tool"
   tar -xf "${one#*:}/packages.tar" -C "/work/fetched/$tool"
-  case $tool in
+  case ${one%%:*} in
     npm)
       # npm compares each package with its digest in the lock file again, and runs install scripts here, without a network.
       npm ci --offline --no-fund --no-audit --cache /work/fetched/npm/npm \
@@ -22,6 +23,23 @@ for one in $1; do
       export VIRTUAL_ENV=/work/venv PATH="/work/venv/bin:$PATH"
       pip install --no-index --no-deps --require-hashes --disable-pip-version-check --quiet \
         --find-links /work/fetched/pip/wheels --requirement requirements.txt
+      ;;
+    cargo)
+      mkdir -p /work/cargo /work/crates
+      export CARGO_HOME=/work/cargo CARGO_NET_OFFLINE=true
+      printf '[source.crates-io]\nreplace-with = "fetched"\n[source.fetched]\ndirectory = "/work/crates"\n' > /work/cargo/config.toml
+      # cargo compares each digest with Cargo.lock again.
+      find /work/fetched/cargo/crates -name '*.crate' | while read -r crate; do
+        tar -xzf "$crate" -C /work/crates
+        read -r digest _ << END
+$(sha256sum "$crate")
+END
+        printf '{"files":{},"package":"%s"}' "$digest" > "/work/crates/$(basename "$crate" .crate)/.cargo-checksum.json"
+      done
+      ;;
+    go)
+      # go compares each module with go.sum, which its own cache cannot replace.
+      export GOPATH=/work/go GOCACHE=/work/go-build GOPROXY=file:///work/fetched/go/proxy GOSUMDB=off GOTOOLCHAIN=local GOVCS='*:off'
       ;;
   esac
 done

@@ -22,7 +22,8 @@ const CI = (run: string) =>
   JSON.stringify({
     version: 1,
     jobs: {
-      first: { image: "corral/base", run: "echo first" },
+      deps: { worker: "fetch", trust: "base", lock_files: ["dep.txt"] },
+      first: { worker: "look", needs: ["deps"] },
       test: {
         image: "corral/base",
         needs: ["first"],
@@ -37,6 +38,13 @@ const CI = (run: string) =>
     },
   });
 
+/** Both are the base's. */
+const WORKERS = {
+  fetch: { command: ["sh", "-c", "ls; tr 1-9 a-i < dep.txt > /work/fetched/made"] },
+  look: { command: ["sh", "-c", 'echo "$WORD"; cat /work/fetched/deps/made'], env: { WORD: "the base's" } },
+};
+const OTHERS = { fetch: { command: ["echo", "forged"] }, look: { command: ["echo", "forged"] } };
+
 const HOSTILE = `echo '::error::forged'
 ln -s /etc/passwd dist/link
 echo good > dist/file
@@ -49,7 +57,7 @@ exit 7`;
 it("corral ci runs the base's jobs on the head, whatever the head says of them, and keeps for others what the base made alone", async () => {
   await using project = await cliProject({
     yaml: null,
-    workers: {},
+    workers: WORKERS,
     files: { "ci.yaml": CI(JOB), "dep.txt": "1\n", "build.sh": "echo built > dist/file\n" },
   });
   const git = (...args: string[]) =>
@@ -60,7 +68,8 @@ it("corral ci runs the base's jobs on the head, whatever the head says of them, 
 
   const good = await project.corral(["ci", "run", "--base", "main", "--head", "main"]);
   expect(good, good.stderr).toMatchObject({ status: 0 });
-  expect(good.stderr).toContain("4 steps, all succeeded");
+  expect(good.stderr).toContain("5 steps, all succeeded");
+  expect(good.stdout).toContain("dep.txt\nthe base's\na\n");
   const results = join(project.dir, "ci-results");
   const parts = (await readdir(results)).filter((name) => name.startsWith("test"));
   expect(parts).toHaveLength(2);
@@ -75,12 +84,14 @@ it("corral ci runs the base's jobs on the head, whatever the head says of them, 
     trail: { hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
   });
   const junit = strictXml(await readFile(join(results, "junit.xml"), "utf8"));
-  expect(junit.attributes).toMatchObject({ tests: "6", failures: "0" });
+  expect(junit.attributes).toMatchObject({ tests: "7", failures: "0" });
   await rm(results, { recursive: true });
 
   git("checkout", "-qb", "pull");
   await writeFile(join(project.dir, "ci.yaml"), CI("true"));
   await writeFile(join(project.dir, "build.sh"), HOSTILE);
+  for (const [name, worker] of Object.entries(OTHERS))
+    await writeFile(join(project.dir, `workers/${name}.worker`), `---\n${JSON.stringify(worker)}\n---\n`);
   await symlink("/etc/passwd", join(project.dir, "link"));
   await writeFile(join(project.dir, ".gitattributes"), "* filter=evil export-subst\n");
   git("add", ".");
@@ -92,9 +103,10 @@ it("corral ci runs the base's jobs on the head, whatever the head says of them, 
   expect(bad, bad.stderr).toMatchObject({ status: 1 });
   expect(bad.stderr).toContain("the head changes ci.yaml");
   const { steps } = JSON.parse(bad.stdout);
-  expect(steps.map(({ status }: { status: string }) => status)).toEqual(["succeeded", "failed", "skipped"]);
-  expect(steps[1].result).toMatchObject({ exitCode: 7 });
-  const printed = JSON.stringify(steps[1].result);
+  expect(steps.map(({ status }: { status: string }) => status)).toEqual(["kept", "succeeded", "failed", "skipped"]);
+  expect(steps[1].result.stdout).toBe("the base's\na\n");
+  expect(steps[2].result).toMatchObject({ exitCode: 7 });
+  const printed = JSON.stringify(steps[2].result);
   expect(printed).toContain("made by the base");
   // The service sees nothing of the head.
   expect(printed).toContain("200 OK");

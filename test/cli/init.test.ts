@@ -155,6 +155,13 @@ describe("corral init ci", () => {
     expect(again).toMatchObject({ status: 2, stderr: expect.stringContaining("ci.yaml already exists") });
   });
 
+  it("--go writes a project of Go, whose packages of Debian are too many to fetch for a test", async () => {
+    expect(await folder.corral(["init", "ci", "ci/go", "--go"])).toMatchObject({ status: 0 });
+    const { stdout, status } = await folder.corral(["ci", "check"], { cwd: "ci/go" });
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/fetch\.go +go: fetch +corral\/base/);
+  });
+
   it("takes one tool, and other kinds take none", async () => {
     expect((await folder.corral(["init", "ci", "ci/two", "--npm", "--make"])).stderr).toContain(
       "either --npm or --make",

@@ -6,7 +6,7 @@ import { CommitFiles } from "../../git/commit-files.ts";
 import { type CiEnd, type CiStepEnd, isGood } from "../../operations/ci/ci-end.ts";
 import { CI_FOLDER, ciTexts } from "../../operations/ci/ci-texts.ts";
 import { type CiTotals, ciTotals, findingsIn } from "../../operations/ci/findings.ts";
-import { type CiSelection, type CiStep, imageOf, planCi, toolNamed } from "../../operations/ci/plan-ci.ts";
+import { type CiSelection, type CiStep, fetcherOf, imageOf, planCi } from "../../operations/ci/plan-ci.ts";
 import { type CiSource, checkedCi, ciSource, runCi } from "../../operations/ci/run-ci.ts";
 import { deniedLines } from "../../operations/wording/question-text.ts";
 import { nullFor } from "../../platform/errno.ts";
@@ -176,7 +176,7 @@ function listed(steps: readonly CiStep[]) {
   return (step: CiStep) => {
     const { name, title, needs } = step;
     if (step.kind === "fetch")
-      return { name, title, needs, runs: `${step.tool}: fetch`, image: toolNamed(step.tool).image };
+      return { name, title, needs, runs: `${step.tool ?? step.job.worker}: fetch`, image: fetcherOf(step).image };
     return { name, title, needs, runs: printableLine(step.job.run ?? "", 40), image: imageOf(step, steps) };
   };
 }
@@ -209,7 +209,8 @@ async function fileOf({ base }: CiLookOptions, { cwd }: Terminal) {
     await using files = await CommitFiles.open(cwd, AbortSignal.timeout(60_000));
     return (await ciSource(files, { base, head: base })).file;
   }
-  const text = await readFile(join(cwd, CI_FILE), "utf8").catch(nullFor("ENOENT"));
+  const fileAt = async (path: string) => await readFile(join(cwd, path), "utf8").catch(nullFor("ENOENT"));
+  const text = await fileAt(CI_FILE);
   if (text === null) throw new UsageError(`there is no ${CI_FILE} here; docs/ci.md of Corral shows one`);
-  return checkedCi(text, CI_FILE);
+  return await checkedCi(text, CI_FILE, fileAt);
 }

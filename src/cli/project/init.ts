@@ -17,6 +17,7 @@ interface InitOptions {
   readonly json?: boolean;
   readonly npm?: boolean;
   readonly python?: boolean;
+  readonly go?: boolean;
   readonly make?: boolean;
 }
 

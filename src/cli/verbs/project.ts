@@ -8,6 +8,7 @@ export function addInit({ does, terminal, verb }: Frame): void {
   verb("init")
     .option("--npm", "for ci: a project of npm, with two versions of Node")
     .option("--python", "for ci: a project of Python")
+    .option("--go", "for ci: a project of Go")
     .option("--make", "for ci: a project of C")
     .addOption(json("print what was written as JSON"))
     .addHelpText("after", INIT_HELP)

@@ -2,19 +2,25 @@ import { z } from "zod";
 import type { Limits } from "../../sandbox/limits.ts";
 import { present } from "../../text/present.ts";
 import { type Environment, environmentYaml } from "../images/environment-inputs.ts";
-import { variableNameFault } from "../terms/names.ts";
+import { named, nameFault, variableNameFault } from "../terms/names.ts";
 import { addressList, limits } from "../terms/terms.ts";
 import { MAX_SERVICES, refuseSamePort, serviceAccess, serviceNameFault } from "../worker/services-yaml.ts";
 import { type Checked, checkShape, type KeyPath, parseYaml } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import { byKind, map, namedMap, nearest } from "../yaml/shape.ts";
-import { CI_SERVERS, type CiServer, type CiToolName, ciServers, ciTools } from "./tools.ts";
+import { CI_SERVERS, type CiFetcher, type CiServer, type CiToolName, ciServers, ciTools } from "./tools.ts";
 
 /** One job of `ci.yaml`, as in docs/ci.md. */
 export interface CiJob {
   readonly name: string;
   /** Whose packages it has; null: none. */
   readonly uses: CiToolName | null;
+  /** A worker of the base, which says what the job does not say; null: none. */
+  readonly worker: string | null;
+  /** What its worker does if it fetches; null: it does not, or the worker was not read yet. */
+  readonly fetcher: CiFetcher | null;
+  /** What its worker gets of a commit; empty if it does not fetch. */
+  readonly lockFiles: readonly string[];
   /** `base`: it fetches packages and runs nothing of the head. */
   readonly trust: "head" | "base";
   readonly needs: readonly string[];
@@ -168,8 +174,18 @@ const service = map({
     };
   });
 
+/** What is known of other tools is said, and nothing is guessed. */
+const tool = z.enum(ciTools(), {
+  error: ({ input }) =>
+    input === "uv"
+      ? "has no packaged worker for uv: let `uv export --format requirements-txt` write requirements.txt, and use `pip`; or write a `worker`"
+      : undefined,
+});
+
 const job = map({
-  uses: z.enum(ciTools()).optional(),
+  uses: tool.optional(),
+  worker: named(nameFault).optional(),
+  lock_files: z.array(plainPath).min(1).max(20).optional(),
   trust: z.enum(["head", "base"]).default("head"),
   needs: z.array(name).max(MAX_JOBS).default([]),
   run: lines.optional(),
@@ -203,8 +219,11 @@ export function parseCiYaml(source: string, shown: string): Checked<CiFile> {
   const checked = checkShape(document, ciYaml);
   if (!checked.ok) return checked;
   const jobs = new Map(
-    [...checked.value.jobs].map(([key, { uses = null, run = null, image = null, environment = {}, ...rest }]) => {
-      return [key, { name: key, uses, run, image, environment: present(environment), ...rest } satisfies CiJob];
+    [...checked.value.jobs].map(([key, raw]) => {
+      const { uses = null, worker = null, lock_files: lockFiles = [], run = null, image = null, ...more } = raw;
+      const { environment = {}, ...rest } = more;
+      const own = { name: key, uses, worker, fetcher: null, lockFiles, run, image, environment: present(environment) };
+      return [key, { ...own, ...rest } satisfies CiJob];
     }),
   );
   const faults: Fault[] = [...jobs.values()].flatMap((one) => [...jobFaults(one, jobs)]);
@@ -225,16 +244,28 @@ function* jobFaults(one: CiJob, jobs: ReadonlyMap<string, CiJob>): Generator<Fau
     const known = [...jobs.keys()];
     if (found === undefined)
       yield [[key, "needs", index], `there is no job \`${need}\`${nearest(need, known) ?? `; there are: ${known}`}`];
-    else if (trust === "base" && found.run !== null)
+    else if (trust === "base" && found.trust !== "base")
       yield [[key, "needs", index], `\`${need}\` runs the head's code, and this job is of \`trust: base\``];
   }
-  if (run === null && uses === null) yield [[key], "needs `run`, a command; or `uses` with `trust: base`, to fetch"];
-  if (run === null && trust !== "base")
+  const { worker, lockFiles } = one;
+  if (run === null && uses === null && worker === null)
+    yield [[key], "needs `run`, a command; or `uses` with `trust: base`, to fetch; or `worker`"];
+  if (run === null && worker === null && trust !== "base")
     yield [[key], "only fetches packages: write `trust: base`, since it runs nothing of the head; or write `run`"];
   if (run !== null && trust === "base")
     yield [[key, "trust"], "can only be `base` without `run`: a command runs what the head has"];
-  if (run === null && services.size > 0) yield [[key, "services"], "belongs to a job with `run`"];
-  if (run === null && matrix.size > 0) yield [[key, "matrix"], "belongs to a job with `run`"];
+  if (trust === "base" && uses !== null && worker !== null)
+    yield [[key, "worker"], "fetches in place of `uses`; leave one of them out"];
+  const isFetcher = trust === "base" && worker !== null;
+  if (isFetcher !== lockFiles.length > 0)
+    yield [
+      [key, ...(isFetcher ? [] : ["lock_files"])],
+      isFetcher
+        ? "needs `lock_files`: the files that its worker gets, and by whose contents its packages are kept"
+        : "belongs to a job with `worker` and `trust: base`",
+    ];
+  if (trust === "base" && services.size > 0) yield [[key, "services"], "belongs to a job with `run`"];
+  if (trust === "base" && matrix.size > 0) yield [[key, "matrix"], "belongs to a job with `run`"];
   for (const [, used = ""] of (image ?? "").matchAll(/\{([^}]*)\}?/g))
     if (!matrix.has(used)) yield [[key, "image"], `\`{${used}}\` is no axis of the matrix`];
 }

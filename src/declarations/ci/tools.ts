@@ -1,4 +1,5 @@
 import { arch } from "node:os";
+import type { Limits } from "../../sandbox/limits.ts";
 import type { PackageKind } from "../../sandbox/network/rule.ts";
 import type { Environment } from "../images/environment-inputs.ts";
 
@@ -9,6 +10,10 @@ export interface CiTool {
   /** Files of the repository that say what is fetched, below the folder of the job; the last is the lock file. Empty: nothing is fetched. */
   readonly lockFiles: readonly string[];
   readonly packages: PackageKind | null;
+  /** A commit may have none of these. */
+  readonly optional?: readonly string[];
+  /** True: what fetches has the environment of the tool too. */
+  readonly isFetchedByTool: boolean;
   /** What a job has beside its image. */
   readonly environment: Environment;
   /** What the value of an axis means; null: it means nothing to the tool. */
@@ -24,6 +29,7 @@ export const CI_TOOLS = {
     image: "corral/node",
     lockFiles: ["package.json", "package-lock.json"],
     packages: "npm",
+    isFetchedByTool: false,
     environment: {},
     axis: {
       name: "node",
@@ -36,7 +42,28 @@ export const CI_TOOLS = {
     image: "corral/python",
     lockFiles: ["requirements.txt"],
     packages: "pypi",
+    isFetchedByTool: false,
     environment: {},
+    axis: null,
+  },
+  cargo: {
+    does: "fetches the crates that Cargo.lock names with their checksums, and has cargo build of them without a network",
+    image: "corral/base",
+    lockFiles: ["Cargo.lock"],
+    packages: "crates",
+    isFetchedByTool: false,
+    environment: { apt: ["cargo"] },
+    axis: null,
+  },
+  go: {
+    does: "fetches the modules that go.mod names, which go compares with go.sum, and has go build without a network",
+    image: "corral/base",
+    lockFiles: ["go.mod", "go.sum"],
+    // A module that needs no other one has no go.sum.
+    optional: ["go.sum"],
+    packages: "go",
+    isFetchedByTool: true,
+    environment: { apt: ["golang-go"] },
     axis: null,
   },
   make: {
@@ -44,10 +71,32 @@ export const CI_TOOLS = {
     image: "corral/base",
     lockFiles: [],
     packages: null,
+    isFetchedByTool: false,
     environment: { apt: ["gcc", "libc6-dev", "make"] },
     axis: null,
   },
 } as const satisfies Readonly<Record<string, CiTool>>;
+
+/** A worker of the base that fetches: what its file says, in place of a packaged one. */
+export interface CiFetcher {
+  readonly image: string;
+  readonly environment: Environment;
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly limits: Limits;
+  /** `sandbox.network` as it is written; null: none. */
+  readonly network: CiNetwork | null;
+  /** Of the folder of the job. */
+  readonly lockFiles: readonly string[];
+}
+
+export interface CiNetwork {
+  readonly allow?: readonly unknown[];
+  readonly packages?: readonly unknown[];
+  readonly limits?: unknown;
+  /** Each is one of the job's lock files. */
+  readonly lockfiles?: readonly string[];
+}
 
 /** A packaged server: `uses` of a service of a job. Its data is in memory, and gone with the job. */
 export interface CiServer {

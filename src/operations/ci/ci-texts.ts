@@ -1,10 +1,12 @@
 import { join } from "node:path";
 import { stringify } from "yaml";
 import type { CiFile, CiService } from "../../declarations/ci/ci-yaml.ts";
+import type { CiNetwork } from "../../declarations/ci/tools.ts";
 import type { DeclaredTexts } from "../../declarations/corral-file.ts";
+import type { Environment } from "../../declarations/images/environment-inputs.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { LIMIT_NAMES, LIMITS, type Limits } from "../../sandbox/limits.ts";
-import { type CiFetch, type CiPart, type CiStep, imageOf, toolNamed, toolsOf } from "./plan-ci.ts";
+import { type CiFetch, type CiPart, type CiStep, fetcherOf, imageOf, toolNamed, toolsOf } from "./plan-ci.ts";
 
 /** The policies and the scripts of jobs. */
 export const CI_FOLDER = "ci-run";
@@ -75,13 +77,15 @@ export function ciTexts(prepared: PreparedCi, places: CiPlaces): DeclaredTexts {
     for (const [at, service] of [...step.job.services.values()].entries())
       workers.set(serviceWorkerName(step.job, at, steps), workerText(serviceWorker(service, file)));
   }
-  const kinds = [...new Set(steps.flatMap((step) => (step.kind === "fetch" ? presetOf(step) : [])))];
-  const packages = kinds.map((kind) => presetWith(kind, file));
+  const networks = steps.flatMap((step, index) => {
+    return step.kind === "fetch" ? [networkOf(step, file, lockFolder(places, index))] : [];
+  });
+  const [allow, packages] = (["allow", "packages"] as const).map((key) => distinct(networks.map((one) => one[key])));
   const corral = {
     version: 1,
     policy: "ci",
     policies: join(PACKAGE_ROOT, "templates", CI_FOLDER, "policies"),
-    sandbox: { paths, ...(packages.length === 0 ? {} : { network: { packages } }) },
+    sandbox: { paths, ...(networks.length === 0 ? {} : { network: { allow, packages } }) },
     approval: { mode: "auto_deny", inbox: "closed" },
   };
   return { corral: stringify(corral, PLAIN), workers };
@@ -113,8 +117,25 @@ function serviceWorker({ image, environment, run, env }: CiService, { addresses 
   };
 }
 
-function presetOf({ tool }: CiFetch) {
-  return toolNamed(tool).packages ?? [];
+/** Of a project that has what each of its steps has. */
+function distinct(lists: readonly (readonly unknown[] | undefined)[]): unknown[] {
+  const texts = lists.flatMap((list) => (list ?? []).map((one) => JSON.stringify(one)));
+  return [...new Set(texts)].map((text) => JSON.parse(text));
+}
+
+/** The network of a step that fetches. A name of a lock file becomes its path. */
+function networkOf({ tool, job }: CiFetch, file: Pick<CiFile, "addresses">, lock: string): CiNetwork {
+  if (tool === null) {
+    const { packages = [], lockfiles = [], ...rest } = job.fetcher?.network ?? {};
+    const presets = packages.map((one) => (typeof one === "string" ? presetWith(one, file) : one));
+    return { ...rest, packages: presets, lockfiles: lockfiles.map((name) => join(lock, name)) };
+  }
+  const { packages, lockFiles } = toolNamed(tool);
+  const isBounded = packages !== "go";
+  return {
+    packages: packages === null ? [] : [presetWith(packages, file)],
+    ...(isBounded ? { lockfiles: [join(lock, lockFiles.at(-1) ?? "")] } : {}),
+  };
 }
 
 function presetWith(kind: string, { addresses }: Pick<CiFile, "addresses">) {
@@ -129,7 +150,7 @@ function fetchWorker(
   prepared: PreparedCi,
   places: CiPlaces,
 ): object | null {
-  const { tool } = step;
+  const { tool, job } = step;
   const key = prepared.fetchKeys.get(step.name) ?? "";
   const packages = `packages-${index}`;
   if (isKept(prepared, step)) {
@@ -141,17 +162,18 @@ function fetchWorker(
   paths[packages] = { root, mode: "rw", create: true, stage: true, ...bounds };
   const lock = `lock-${index}`;
   paths[lock] = { root: lockFolder(places, index), mode: "ro" };
-  const lockfile = join(lockFolder(places, index), toolNamed(tool).lockFiles.at(-1) ?? "");
+  const { image, environment } = fetcherOf(step);
+  const own = tool === null ? job.fetcher : null;
+  const words = ["fetch", tool ?? "worker", `/${lock}`, `/${packages}`, ...(own?.command ?? [])];
   return {
     description: "Fetches what a lock file names. It runs nothing of the head.",
-    image: toolNamed(tool).image,
-    command: ["sh", "-eu", "-c", script(prepared, "fetch.sh"), "fetch", tool, `/${lock}`, `/${packages}`],
+    image,
+    ...writtenEnvironment([environment], environment.addresses ?? prepared.file.addresses),
+    command: ["sh", "-eu", "-c", script(prepared, "fetch.sh"), ...words],
+    ...(own === null ? {} : { env: own.env, limits: writtenLimits(own.limits) }),
     sandbox: {
       zones: [{ name: lock }, writable("work"), writable(packages)],
-      network: {
-        packages: presetOf(step).length === 0 ? [] : [presetWith(String(presetOf(step)), prepared.file)],
-        lockfiles: [lockfile],
-      },
+      network: networkOf(step, prepared.file, lockFolder(places, index)),
     },
     policy: "registry",
   };
@@ -173,7 +195,7 @@ function partWorker(
   const packages = prepared.steps.flatMap((one, at) => {
     if (one.kind !== "fetch" || !fetches.includes(one.name)) return [];
     zones.push({ name: `packages-${at}` });
-    return [`${one.tool}:/packages-${at}`];
+    return [`${one.tool ?? `worker.${one.job.name}`}:/packages-${at}`];
   });
   const out = (kind: "reports" | "artifacts", patterns: readonly string[], bounds: Partial<Place>): string => {
     const name = `${kind}-${index}`;
@@ -229,18 +251,22 @@ function script({ scripts }: PreparedCi, name: string): string {
 
 /** What the job says, what its tools have, and what the values of its matrix mean to them. */
 function environmentOf(step: CiPart, { steps, file }: PreparedCi) {
-  const all = [step.job.environment];
+  const all: Environment[] = [step.job.environment];
   for (const tool of toolsOf(step, steps).map(toolNamed)) {
     // A job that names an image has brought what it needs.
     if (step.job.image === null) all.push(tool.environment);
     const value = tool.axis === null ? undefined : step.values[tool.axis.name];
     if (tool.axis !== null && value !== undefined && step.job.image === null) all.push(tool.axis.environmentOf(value));
   }
+  return writtenEnvironment(all, step.job.environment.addresses ?? file.addresses);
+}
+
+/** All lists as one. */
+function writtenEnvironment(all: readonly Environment[], addresses: readonly string[]) {
   const kinds = ["apt", "pip", "npm"] as const;
   const lists = kinds.map((kind) => [kind, [...new Set(all.flatMap((one) => one[kind] ?? []))].sort()] as const);
   const some = lists.filter(([, list]) => list.length > 0);
   if (some.length === 0) return {};
-  const { addresses = file.addresses } = step.job.environment;
   const needsAddresses = some.some(([kind]) => kind !== "apt") && addresses.length > 0;
   return { environment: { ...Object.fromEntries(some), ...(needsAddresses ? { addresses } : {}) } };
 }

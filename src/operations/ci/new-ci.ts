@@ -12,6 +12,7 @@ interface Kind {
 const KINDS = {
   npm: { marks: ["package.json"], image: "node" },
   python: { marks: ["requirements.txt", "pyproject.toml"], image: "python" },
+  go: { marks: ["go.mod"], image: "base" },
   make: { marks: ["Makefile"], image: "base" },
 } as const satisfies Readonly<Record<string, Kind>>;
 

@@ -1,5 +1,5 @@
 import { type CiCache, type CiFile, type CiJob, partsOf } from "../../declarations/ci/ci-yaml.ts";
-import { CI_TOOLS, type CiTool, type CiToolName } from "../../declarations/ci/tools.ts";
+import { CI_TOOLS, type CiFetcher, type CiTool, type CiToolName } from "../../declarations/ci/tools.ts";
 import { sha256 } from "../../platform/sha256.ts";
 import { RequestError, unknownError } from "../request-error.ts";
 
@@ -22,7 +22,9 @@ export interface CiFetch {
   readonly kind: "fetch";
   readonly name: string;
   readonly title: string;
-  readonly tool: CiToolName;
+  /** Null: a worker of the base fetches. */
+  readonly tool: CiToolName | null;
+  readonly job: CiJob;
   readonly dir: string;
   readonly lock: "head" | "base";
   readonly needs: readonly string[];
@@ -40,6 +42,22 @@ export interface CiSelection {
 
 export const toolNamed = (name: CiToolName): CiTool => CI_TOOLS[name];
 
+/** Where it fetches, and what it reads. */
+export function fetcherOf({ tool, job }: CiFetch): CiFetching {
+  const { fetcher } = job;
+  if (tool !== null) {
+    const { image, environment, lockFiles, optional = [], isFetchedByTool } = toolNamed(tool);
+    return { image, environment: isFetchedByTool ? environment : {}, lockFiles, optional };
+  }
+  if (fetcher === null) throw new Error(`the worker of the job ${job.name} was not read`);
+  return { ...fetcher, optional: [] };
+}
+
+interface CiFetching extends Pick<CiFetcher, "image" | "environment" | "lockFiles"> {
+  /** Those of its lock files that a commit may not have. */
+  readonly optional: readonly string[];
+}
+
 /**
  * The steps in an order in which each comes after what it needs.
  *
@@ -55,19 +73,21 @@ export function planCi({ jobs }: CiFile, { jobs: asked, matrix = {} }: CiSelecti
     steps.set(step.name, step);
     return step;
   };
-  const fetched = (tool: CiToolName, { dir, lock, name, run, needs }: CiJob): string => {
-    const key = JSON.stringify([tool, dir, lock]);
+  const fetched = (tool: CiToolName | null, job: CiJob): string => {
+    const { dir, lock, name, run, needs } = job;
+    const key = JSON.stringify([tool ?? name, tool === null, dir, lock]);
     const known = fetchOf.get(key);
     if (known !== undefined) return known.name;
     const own = run === null ? name : `fetch.${tool}${fetchOf.size === 0 ? "" : `.${fetchOf.size}`}`;
     const before = run === null ? needs.flatMap((need) => stepsOf.get(need) ?? []) : [];
-    const step = add({ kind: "fetch", name: own, title: own, tool, dir, lock, needs: before } as const);
+    const step = add({ kind: "fetch", name: own, title: own, tool, job, dir, lock, needs: before } as const);
     fetchOf.set(key, step);
     return own;
   };
   for (const job of inOrder(wanted, jobs)) {
-    const own = job.uses !== null && toolNamed(job.uses).lockFiles.length > 0 ? [fetched(job.uses, job)] : [];
-    if (job.run === null) {
+    const isFetched = job.uses !== null && toolNamed(job.uses).lockFiles.length > 0;
+    const own = isFetched || (job.trust === "base" && job.worker !== null) ? [fetched(job.uses, job)] : [];
+    if (job.trust === "base") {
       stepsOf.set(job.name, own);
       continue;
     }
@@ -139,7 +159,9 @@ export function toolsOf(
   { job, fetches }: Pick<CiPart, "job" | "fetches">,
   steps: readonly CiStep[],
 ): readonly CiToolName[] {
-  const fetched = steps.flatMap((step) => (step.kind === "fetch" && fetches.includes(step.name) ? [step.tool] : []));
+  const fetched = steps.flatMap((step) =>
+    step.kind === "fetch" && step.tool !== null && fetches.includes(step.name) ? [step.tool] : [],
+  );
   return [...new Set([...(job.uses === null ? [] : [job.uses]), ...fetched])];
 }
 
@@ -147,9 +169,9 @@ export function toolsOf(
 export type LockTexts = ReadonlyMap<string, Buffer | null>;
 
 /** Under which name the packages of a lock file are kept: whatever is different makes another one. */
-export function fetchKey({ tool, dir }: CiFetch, texts: LockTexts, script: string): string {
+export function fetchKey(step: CiFetch, texts: LockTexts, script: string): string {
   const contents = [...texts].map(([name, text]) => [name, text === null ? null : sha256(text)]);
-  return sha256(JSON.stringify(["fetch", tool, dir, toolNamed(tool).image, sha256(script), contents]));
+  return sha256(JSON.stringify(["fetch", step.tool, step.dir, fetcherOf(step), sha256(script), contents]));
 }
 
 /** The same for a folder that a job keeps. `contents`: of the files that its key names. */

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { CI_FILE, type CiFile, parseCiYaml } from "../../declarations/ci/ci-yaml.ts";
+import { withWorkers, workerPath } from "../../declarations/ci/job-workers.ts";
 import { packageVersion, templateFiles } from "../../declarations/place/package-root.ts";
 import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
 import { loadDeclaredProject, type Project } from "../../declarations/project.ts";
@@ -32,11 +33,11 @@ import {
   type CiSelection,
   type CiStep,
   cacheKey,
+  fetcherOf,
   fetchKey,
   imageOf,
   type LockTexts,
   planCi,
-  toolNamed,
 } from "./plan-ci.ts";
 import { type CiReports, MAX_TESTS, readReports } from "./reports.ts";
 
@@ -63,15 +64,32 @@ export async function ciSource(files: CommitFiles, asked: CiRevisions): Promise<
     const text = await files.read(base, CI_FILE, MAX_CI_BYTES);
     if (text === null) throw new GitRefusal("NOT_FOUND", `the base, commit ${base.slice(0, 12)}, has no ${CI_FILE}`);
     const other = head === base ? text : await files.read(head, CI_FILE, MAX_CI_BYTES).catch(() => null);
-    return { base, head, file: checkedCi(text.toString("utf8"), CI_FILE), isChanged: other?.equals(text) !== true };
+    const file = await checkedCi(text.toString("utf8"), CI_FILE, async (path) => {
+      return (await files.read(base, path, MAX_CI_BYTES))?.toString("utf8") ?? null;
+    });
+    return { base, head, file, isChanged: other?.equals(text) !== true };
   });
 }
 
-/** @throws DeclarationError */
-export function checkedCi(text: string, shown: string): CiFile {
+/**
+ * `ci.yaml` with the workers that its jobs name.
+ *
+ * @param fileAt the text of another file of the same place; null: there is none
+ * @throws DeclarationError
+ */
+export async function checkedCi(
+  text: string,
+  shown: string,
+  fileAt: (path: string) => Promise<string | null>,
+): Promise<CiFile> {
   const parsed = parseCiYaml(text, shown);
   if (!parsed.ok) throw new DeclarationError(parsed.problems);
-  return parsed.value;
+  const texts = new Map<string, string | null>();
+  for (const { worker } of parsed.value.jobs.values())
+    if (worker !== null && !texts.has(worker)) texts.set(worker, await fileAt(workerPath(worker)));
+  const checked = withWorkers(parsed.value, texts);
+  if (!checked.ok) throw new DeclarationError(checked.problems);
+  return checked.value;
 }
 
 async function answering<Value>(work: () => Promise<Value>): Promise<Value> {
@@ -184,10 +202,10 @@ async function preparedCi(
   const cacheKeys = new Map<string, readonly string[]>();
   for (const [index, step] of steps.entries()) {
     if (step.kind === "fetch") {
-      const { lockFiles } = toolNamed(step.tool);
+      const { lockFiles, optional } = fetcherOf(step);
       const commit = step.lock === "base" ? base : head;
       const texts = await textsOf(files, commit, step.dir, lockFiles, MAX_LOCK_BYTES);
-      const missing = lockFiles.find((name) => texts.get(name) === null);
+      const missing = lockFiles.find((name) => texts.get(name) === null && !optional.includes(name));
       if (missing !== undefined) {
         const place = `${step.dir === "" ? "" : `${step.dir}/`}${missing}`;
         throw new RequestError(
@@ -197,7 +215,8 @@ async function preparedCi(
         );
       }
       fetchKeys.set(step.name, fetchKey(step, texts, scripts.get("fetch.sh") ?? ""));
-      await writeCiFiles(lockFolder(places, index), texts as ReadonlyMap<string, Buffer>);
+      const there = [...texts].flatMap(([name, text]) => (text === null ? [] : [[name, text] as const]));
+      await writeCiFiles(lockFolder(places, index), new Map(there));
     } else cacheKeys.set(step.name, await keysOf(files, head, step, steps));
   }
   return { file, steps, isTrusted, fetchKeys, cacheKeys, kept: await keptKeys(places.cache), scripts };

@@ -81,7 +81,7 @@ describe("ci.yaml", () => {
       "nothing to do",
       { a: {} },
       [
-        "jobs.a: needs `run`, a command; or `uses` with `trust: base`, to fetch",
+        "jobs.a: needs `run`, a command; or `uses` with `trust: base`, to fetch; or `worker`",
         "jobs.a: only fetches packages: write `trust: base`, since it runs nothing of the head; or write `run`",
       ],
     ],
@@ -96,6 +96,27 @@ describe("ci.yaml", () => {
       ["jobs.b.needs.0: `a` runs the head's code, and this job is of `trust: base`"],
     ],
     ["an image of no axis", { a: { run: "x", image: "node:{n}" } }, ["jobs.a.image: `{n}` is no axis of the matrix"]],
+    [
+      "a worker that fetches with what it does not need, and without what it needs",
+      {
+        a: { worker: "w", trust: "base" },
+        b: { worker: "w", run: "x", lock_files: ["l"] },
+        c: { worker: "w", uses: "npm", trust: "base", lock_files: ["l"] },
+      },
+      [
+        "jobs.a: needs `lock_files`: the files that its worker gets, and by whose contents its packages are kept",
+        "jobs.b.lock_files: belongs to a job with `worker` and `trust: base`",
+        "jobs.c.worker: fetches in place of `uses`; leave one of them out",
+      ],
+    ],
+    [
+      "a worker that is a path, and a tool that has none",
+      { a: { worker: "../w", run: "x" }, b: { uses: "uv", run: "x" } },
+      [
+        "jobs.a.worker: must be 1 to 64 letters, digits, `.`, `_` or `-`, and not begin with a dot",
+        "jobs.b.uses: has no packaged worker for uv: let `uv export --format requirements-txt` write requirements.txt, and use `pip`; or write a `worker`",
+      ],
+    ],
     [
       "a matrix bomb",
       { a: { run: "x", matrix: { a: wide, b: wide, c: wide } } },
