@@ -102,7 +102,7 @@ const WORDS: Words = {
       ? interpreterMissing(v.command, v.interpreter)
       : v.command.startsWith("/")
         ? `There is no program ${quote(v.command)} in the image ${quote(v.image)} or in the worker's directories, or it cannot be executed: a script needs \`chmod +x\`. Use another command or image.`
-        : `The image ${quote(v.image)} has no command ${quote(v.command)}${v.searched === undefined ? "" : ` in its PATH, which is ${quote(v.searched)}`}. Use a command that it has, or its whole path, or another image.`,
+        : `The image ${quote(v.image)} has no command ${quote(v.command)}${v.searched === undefined ? "" : ` in its PATH, which is ${quote(v.searched)}`}. Use a command that it has, or its whole path, or another image, or add its package of Debian: \`--apt PACKAGE\`, or \`environment: { apt: [PACKAGE] }\` in the worker.`,
   ATTACHMENTS_NOT_TAKEN: (v) => `The worker ${quote(v.worker)} was not run: ${v.reason}.`,
   INPUT_NOT_VALID: (v) =>
     `The worker ${quote(v.worker)} was not run: its input does not match its schema: ${v.reason}.`,

@@ -74,6 +74,7 @@ describe("a command without a project", () => {
       status: 127,
       stderr: expect.stringContaining("the image has no make: take another one"),
     });
+    expect(await run("--", "make")).toMatchObject({ status: 126, stderr: expect.stringContaining("`--apt PACKAGE`") });
   });
 
   it("says of a pattern that the shell has taken apart that it is to be quoted", async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openSession } from "../../../src/run/open-session.ts";
 import { openProject, type ProjectFixture, type ProjectSpec, sh } from "../project-fixture.ts";
 import { NPM, npm, TOOL_ZONES } from "./npm-of-this-machine.ts";
 import { type RegistryServer, registryServer } from "./registry-server.ts";
@@ -40,6 +41,14 @@ async function open(spec: ProjectSpec): Promise<ProjectFixture> {
   );
   opened.push(project);
   return project;
+}
+
+async function openedSession({ corral }: ProjectFixture) {
+  const worker = corral.project.workers.get("w");
+  if (worker === undefined) throw new Error("the project has no worker w");
+  const session = await openSession({ worker, signal: new AbortController().signal }, corral.environment);
+  if (!session.ok) throw new Error(JSON.stringify(session.violations));
+  return session;
 }
 
 function lockOf(entry: Record<string, unknown>): string {
@@ -157,6 +166,40 @@ describe("pip in a cell", () => {
       );
       expect(server.requests.slice(before)).toEqual(requests);
     }
+  });
+});
+
+describe("a command of a session", () => {
+  it("has the registries that it names and the hosts that it names, and is refused one that the worker has not", async () => {
+    const network = {
+      packages: [
+        { kind: "npm", addresses },
+        { kind: "pypi", addresses },
+      ],
+    };
+    const handy = { shell_rules: { default: "pre_approved" } };
+    const project = await open({
+      workers: { w: { image: "corral/python", command: ["true"], sandbox: { network }, ...handy } },
+      sandbox: { network },
+    });
+    await using opened = await openedSession(project);
+    const { session } = opened;
+    const [npmHost, pypiHost] = [`npm.example:${server.port}`, `pypi.example:${server.port}`];
+    const ask = (url: string) => `curl -s -o /dev/null -w '%{http_code} ' http://${url}`;
+    const command = `${ask(`${npmHost}/base/@acme%2fdemo`)}; ${ask(`${pypiHost}/base/simple/demo/`)}`;
+    const said = async (given: object) => {
+      const answer = await session.runTool("exec", { command, ...given }, new AbortController().signal);
+      return answer.ok ? answer.text.trim() : answer.code;
+    };
+    expect([
+      await said({}),
+      await said({ packages: ["pypi"] }),
+      await said({ packages: ["npm"] }),
+      await said({ packages: ["pypi"], network: [npmHost] }),
+      await said({ packages: [], network: [pypiHost] }),
+      await said({ packages: [] }),
+      await said({ packages: ["crates"] }),
+    ]).toEqual(["200 200", "403 200", "200 403", "200 200", "403 200", "403 403", "BAD_NETWORK"]);
   });
 });
 

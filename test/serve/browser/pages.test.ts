@@ -138,14 +138,20 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
       const transfer = new window.DataTransfer();
       transfer.items.add(new File([html], "page.html"));
       transfer.items.add(new File(["%PDF-1.4\n"], "broken.pdf"));
+      transfer.items.add(new File(["P1 1 1 0"], "picture.pbm"));
       return transfer;
     }, content);
     await page.locator(".drop").dispatchEvent("drop", { dataTransfer: dropped });
     await page.getByText("broken.pdf").waitFor();
     await page.getByLabel("Make").selectOption("text");
     await page.getByRole("button", { name: "Convert" }).click();
-    await page.getByText("1 done, 1 not possible, 0 refused").waitFor({ timeout: 60_000 });
+    await page.getByText("1 done, 2 not possible, 0 refused").waitFor({ timeout: 60_000 });
     await page.getByText("not possible: damaged").waitFor();
+    // It has no options: what to do is a field of its form.
+    await page.getByText("choose a language in “Read pictures in”").waitFor();
+    expect(await page.locator(".page-head .badge-good").count()).toBe(0);
+    const widths = page.locator("th").evaluateAll((all) => all.map((one) => one.clientWidth));
+    expect(Math.min(...(await widths))).toBeGreaterThan(40);
     expect(await accessibilityFaults(page)).toEqual([]);
     expect(await overflow(page)).toBeLessThanOrEqual(0);
     const saving = page.waitForEvent("download");

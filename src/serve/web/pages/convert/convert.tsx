@@ -7,7 +7,7 @@ import { Button, Confirm } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { SaveButton } from "../../components/save-button.tsx";
 import { Table } from "../../components/table.tsx";
-import { Ago, Badge, StatusBadge, type Tone, Visible } from "../../components/visible.tsx";
+import { Ago, Badge, FleetBadge, type Tone, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 
 type Conversion = AnswerOf<"conversions.show">;
@@ -145,7 +145,7 @@ function Conversions() {
       linkOf={({ id }) => hrefTo(["convert", id])}
       columns={[
         { title: "Files", cell: ({ counts, to }) => `${counted(counts.total, "file")} to ${to}` },
-        { title: "State", cell: ({ state }) => <StatusBadge status={state} /> },
+        { title: "State", cell: (one) => <FleetBadge state={one.state} failed={unconverted(one)} /> },
         { title: "Done", kind: "number", cell: ({ counts }) => countText(counts.done) },
         { title: "Not possible", kind: "number", cell: ({ counts }) => countText(counts.notPossible) },
         { title: "Refused", kind: "number", isExtra: true, cell: ({ counts }) => countText(counts.refused) },
@@ -194,7 +194,7 @@ function ConversionView({ id }: { readonly id: string }) {
         <h1>
           {counted(counts.total, "file")} to {to}
         </h1>
-        <StatusBadge status={state} />
+        <FleetBadge state={state} failed={unconverted(data)} />
       </div>
       <p class="quiet" role="status">
         {countText(counts.done)} done, {countText(counts.notPossible)} not possible, {countText(counts.refused)} refused
@@ -251,6 +251,17 @@ function Verdict({ file: { verdict, reason } }: { readonly file: ConvertedFile }
   return <Badge tone={TONES[verdict]}>{reason === null ? verdict : `${verdict}: ${reason}`}</Badge>;
 }
 
+function unconverted({ counts }: Pick<Conversion, "counts">): number {
+  return counts.notPossible + counts.refused;
+}
+
+/** What the packaged workers advise is an option of the command line; the form of this page has a field in its place. */
+function onPage(words: string): string {
+  return words
+    .replace("--password-file FILE", "convert it again, with the field “Password”")
+    .replace("--ocr LANGUAGE, such as eng, reads it", "convert it again, and choose a language in “Read pictures in”");
+}
+
 function Result({ conversion, file }: { readonly conversion: string; readonly file: ConvertedFile }) {
   const { client } = useApp();
   const { folder, files, words, notes } = file;
@@ -258,7 +269,7 @@ function Result({ conversion, file }: { readonly conversion: string; readonly fi
     <ul class="result-files">
       {words === null ? null : (
         <li>
-          <Visible text={words} max={300} />
+          <Visible text={onPage(words)} max={300} />
         </li>
       )}
       {files.slice(0, MAX_LINKS).map((name) => (
