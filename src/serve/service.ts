@@ -28,6 +28,7 @@ import type { Log } from "./logging/log.ts";
 import { type MeasuredProject, Metrics } from "./metrics/metrics.ts";
 import { loadPageFiles } from "./page/page-files.ts";
 import { projectNames, ServedProject, ServedProjects } from "./projects/served-project.ts";
+import { ServiceCi } from "./work/ci-runs.ts";
 import { ServiceConversions } from "./work/conversions.ts";
 import { OpenSessions } from "./work/open-sessions.ts";
 import { ServiceFleets, StartedRuns } from "./work/started.ts";
@@ -142,6 +143,9 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const local = { stateDir, engineEnv: { ...env, CORRAL_QUEUE: "" } };
   const converting = { machine: local, log, metrics, hide, over: over.signal };
   const conversions = opening.use(await ServiceConversions.open(converting));
+  const ci = opening.use(
+    new ServiceCi({ machine: { stateDir, engineEnv: env }, log, metrics, hide, over: over.signal }),
+  );
   const unended = await unendedOf(opened, fleets, log);
   await logs.prepare({ type: "interrupted" }, new Set([...unended.values()].flat()));
   const served = {
@@ -153,6 +157,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     sessions,
     hide,
     conversions,
+    ci,
     logs,
     uploads,
     uploadShares,
@@ -202,7 +207,14 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
     async [Symbol.asyncDispose]() {
       await using _ = rest;
       over.abort(new Error("the service is being stopped"));
-      await Promise.all([listener.close(GRACE_MS), sessions.end(), runs.idle(), fleets.idle(), conversions.idle()]);
+      await Promise.all([
+        listener.close(GRACE_MS),
+        sessions.end(),
+        runs.idle(),
+        fleets.idle(),
+        ci.idle(),
+        conversions.idle(),
+      ]);
     },
   };
 }

@@ -579,6 +579,123 @@ class CheckReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ci:
+    id: str
+    """The id of a run of jobs."""
+    project: str
+    """A name of /v1/projects."""
+    state: Literal["running", "succeeded", "failed", "stopped"] | str
+    """stopped: it ended before its jobs did."""
+    base: str | None
+    """The commit whose ci.yaml counts; null: not found yet."""
+    head: str | None
+    """The commit that is tested; null: not found yet."""
+    is_changed: bool
+    """The head has another ci.yaml, which is not obeyed."""
+    started_at: str
+    """ISO 8601, UTC."""
+    ended_at: str | None
+    why: str | None
+    """Why it has stopped."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "Ci")
+        return cls(
+            id=d.as_text(o.get("id"), "Ci.id"),
+            project=d.as_text(o.get("project"), "Ci.project"),
+            state=d.as_text(o.get("state"), "Ci.state"),
+            base=d.optional(d.as_text)(o.get("base"), "Ci.base"),
+            head=d.optional(d.as_text)(o.get("head"), "Ci.head"),
+            is_changed=d.as_boolean(o.get("isChanged"), "Ci.isChanged"),
+            started_at=d.as_text(o.get("startedAt"), "Ci.startedAt"),
+            ended_at=d.optional(d.as_text)(o.get("endedAt"), "Ci.endedAt"),
+            why=d.optional(d.as_text)(o.get("why"), "Ci.why"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+class CiOrder(TypedDict, total=False):
+    project: NotRequired[str]
+    """Absent: the only one."""
+    head: NotRequired[str]
+    """The commit that is tested."""
+    base: NotRequired[str]
+    """The commit whose ci.yaml counts; absent: HEAD. Needs the role admin."""
+    jobs: NotRequired[list[str]]
+    """Absent: all."""
+    matrix: NotRequired[dict[str, str]]
+    """Values of axes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CiStep:
+    name: str
+    """The name of its worker, and of its folder of results."""
+    title: str
+    kind: Literal["fetch", "part"] | str
+    """fetch: it runs nothing of the head."""
+    needs: list[str]
+    """Names of steps."""
+    status: str | None
+    """As of a run, or kept or skipped; null: it waits or runs."""
+    run: str | None
+    """Null: nothing ran, or not yet."""
+    exit_code: int | None
+    duration_ms: float | None
+    failed_tests: int | None
+    """Of the reports of the head; null: it has none."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "CiStep")
+        return cls(
+            name=d.as_text(o.get("name"), "CiStep.name"),
+            title=d.as_text(o.get("title"), "CiStep.title"),
+            kind=d.as_text(o.get("kind"), "CiStep.kind"),
+            needs=d.list_of(d.as_text)(o.get("needs"), "CiStep.needs"),
+            status=d.optional(d.as_text)(o.get("status"), "CiStep.status"),
+            run=d.optional(d.as_text)(o.get("run"), "CiStep.run"),
+            exit_code=d.optional(d.as_integer)(o.get("exitCode"), "CiStep.exitCode"),
+            duration_ms=d.optional(d.as_number)(o.get("durationMs"), "CiStep.durationMs"),
+            failed_tests=d.optional(d.as_integer)(o.get("failedTests"), "CiStep.failedTests"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CiWorkers:
+    workers: dict[str, str]
+    """Files, by name."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "CiWorkers")
+        return cls(
+            workers=d.map_of(d.as_text)(o.get("workers"), "CiWorkers.workers"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
     id: str
     """The id of a conversion."""
@@ -2426,6 +2543,51 @@ class SettledSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownCi:
+    id: str
+    """The id of a run of jobs."""
+    project: str
+    """A name of /v1/projects."""
+    state: Literal["running", "succeeded", "failed", "stopped"] | str
+    """stopped: it ended before its jobs did."""
+    base: str | None
+    """The commit whose ci.yaml counts; null: not found yet."""
+    head: str | None
+    """The commit that is tested; null: not found yet."""
+    is_changed: bool
+    """The head has another ci.yaml, which is not obeyed."""
+    started_at: str
+    """ISO 8601, UTC."""
+    ended_at: str | None
+    why: str | None
+    """Why it has stopped."""
+    steps: list[CiStep]
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "ShownCi")
+        return cls(
+            id=d.as_text(o.get("id"), "ShownCi.id"),
+            project=d.as_text(o.get("project"), "ShownCi.project"),
+            state=d.as_text(o.get("state"), "ShownCi.state"),
+            base=d.optional(d.as_text)(o.get("base"), "ShownCi.base"),
+            head=d.optional(d.as_text)(o.get("head"), "ShownCi.head"),
+            is_changed=d.as_boolean(o.get("isChanged"), "ShownCi.isChanged"),
+            started_at=d.as_text(o.get("startedAt"), "ShownCi.startedAt"),
+            ended_at=d.optional(d.as_text)(o.get("endedAt"), "ShownCi.endedAt"),
+            why=d.optional(d.as_text)(o.get("why"), "ShownCi.why"),
+            steps=d.list_of(CiStep.read)(o.get("steps"), "ShownCi.steps"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownConversion:
     id: str
     """The id of a conversion."""
@@ -2640,6 +2802,26 @@ class SnapshotDifference:
             kind=d.as_text(o.get("kind"), "SnapshotDifference.kind"),
             type=d.as_text(o.get("type"), "SnapshotDifference.type"),
             bytes=d.optional(d.as_integer)(o.get("bytes"), "SnapshotDifference.bytes"),
+            raw=o,
+        )
+
+    @classmethod
+    def read(cls, value: object, where: str) -> Self:
+        return cls.from_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedCi:
+    ci: str
+    """The id of a run of jobs."""
+    raw: dict[str, Any] = field(repr=False, compare=False)
+    """Everything that the service sent, also what this client does not know."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        o = d.as_object(value, "StartedCi")
+        return cls(
+            ci=d.as_text(o.get("ci"), "StartedCi.ci"),
             raw=o,
         )
 

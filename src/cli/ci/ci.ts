@@ -1,13 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { CI_FILE } from "../../declarations/ci/ci-yaml.ts";
-import { templateFiles } from "../../declarations/place/package-root.ts";
 import { CommitFiles } from "../../git/commit-files.ts";
 import { type CiEnd, type CiStepEnd, isGood } from "../../operations/ci/ci-end.ts";
-import { CI_FOLDER, ciTexts } from "../../operations/ci/ci-texts.ts";
 import { type CiTotals, ciTotals, findingsIn } from "../../operations/ci/findings.ts";
 import { type CiSelection, type CiStep, fetcherOf, imageOf, planCi } from "../../operations/ci/plan-ci.ts";
-import { type CiSource, checkedCi, ciSource, runCi } from "../../operations/ci/run-ci.ts";
+import { type CiSource, checkedCi, ciSource, explainedCi, runCi } from "../../operations/ci/run-ci.ts";
 import { deniedLines } from "../../operations/wording/question-text.ts";
 import { nullFor } from "../../platform/errno.ts";
 import type { RunEvent } from "../../run/model/events.ts";
@@ -184,20 +182,7 @@ function listed(steps: readonly CiStep[]) {
 /** `corral ci explain`: the packaged workers as they are, to read and to write others by. */
 export async function ciExplainVerb(name: string, options: CiLookOptions, terminal: Terminal): Promise<number> {
   const file = await fileOf(options, terminal);
-  const steps = planCi(file, { jobs: [name] });
-  const top = join(terminal.cwd, ".corral", "ci");
-  const { corral, workers } = ciTexts(
-    {
-      file,
-      steps,
-      isTrusted: false,
-      fetchKeys: new Map(),
-      cacheKeys: new Map(),
-      kept: new Set(),
-      scripts: await templateFiles(CI_FOLDER),
-    },
-    { run: join(top, "run"), cache: join(top, "cache"), out: join(terminal.cwd, "ci-results") },
-  );
+  const { corral, workers } = await explainedCi(file, name, terminal.cwd);
   printResult(terminal, options.json, { corral, workers: Object.fromEntries(workers) }, () =>
     [`# corral.yaml\n${corral}`, ...[...workers].map(([key, text]) => `# workers/${key}.worker\n${text}`)].join("\n"),
   );

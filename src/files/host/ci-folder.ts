@@ -101,6 +101,11 @@ export async function makeCiResults(dir: string, owner: Owner | null): Promise<v
   await writeFile(join(dir, ".gitignore"), IGNORE_ALL, { flag: "wx" });
 }
 
+/** All that {@link makeCiResults} made. */
+export async function removeCiResults(dir: string): Promise<void> {
+  await rm(dir, { recursive: true, force: true });
+}
+
 /** Of Corral's own, beside the folders of the jobs: no cell sees it. */
 export async function writeCiResult(dir: string, name: string, text: string): Promise<void> {
   await rm(join(dir, name), { force: true });

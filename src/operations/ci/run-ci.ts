@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { CI_FILE, type CiFile, parseCiYaml } from "../../declarations/ci/ci-yaml.ts";
 import { withWorkers, workerPath } from "../../declarations/ci/job-workers.ts";
+import type { DeclaredTexts } from "../../declarations/corral-file.ts";
 import { packageVersion, templateFiles } from "../../declarations/place/package-root.ts";
 import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
 import { loadDeclaredProject, type Project } from "../../declarations/project.ts";
@@ -101,6 +102,31 @@ async function answering<Value>(work: () => Promise<Value>): Promise<Value> {
   }
 }
 
+/**
+ * The project and the workers that a job of the `ci.yaml` of HEAD becomes.
+ *
+ * @param shownIn in which folder its places are shown
+ * @throws RequestError, DeclarationError
+ */
+export async function explainCi(
+  cwd: string,
+  job: string,
+  { signal, shownIn }: { readonly signal: AbortSignal; readonly shownIn: string },
+): Promise<DeclaredTexts> {
+  await using files = await answering(async () => await CommitFiles.open(cwd, signal));
+  return await explainedCi((await ciSource(files, { base: "HEAD", head: "HEAD" })).file, job, shownIn);
+}
+
+/** The same of a file that was read. */
+export async function explainedCi(file: CiFile, job: string, shownIn: string): Promise<DeclaredTexts> {
+  const steps = planCi(file, { jobs: [job] });
+  const scripts = await templateFiles(CI_FOLDER);
+  const unknown = { isTrusted: false, fetchKeys: new Map(), cacheKeys: new Map(), kept: new Set<string>() };
+  const top = join(shownIn, ".corral", "ci");
+  const places = { run: join(top, "run"), cache: join(top, "cache"), out: join(shownIn, "ci-results") };
+  return ciTexts({ file, steps, scripts, ...unknown }, places);
+}
+
 export interface CiRequest extends CiRevisions {
   /** Absolute: a folder of the repository. */
   readonly cwd: string;
@@ -112,7 +138,7 @@ export interface CiRequest extends CiRevisions {
   readonly machine: MachinePlace;
   readonly signal: AbortSignal;
   readonly emit: Emit;
-  readonly onSource: (source: CiSource) => void;
+  readonly onSource: (source: CiSource, steps: readonly CiStep[]) => void;
   readonly onStart: (step: CiStep) => void;
   readonly onEnd: (end: CiStepEnd) => void;
 }
@@ -126,8 +152,8 @@ export async function runCi(request: CiRequest): Promise<CiEnd> {
   const { cwd, out, machine, signal } = request;
   await using files = await answering(async () => await CommitFiles.open(cwd, signal));
   const source = await ciSource(files, request);
-  request.onSource(source);
   const steps = planCi(source.file, request.selection);
+  request.onSource(source, steps);
   const owner = isRoot() ? await ownerOfNewZone(cwd) : null;
   await makeCiResults(out, owner).catch((error: Error) => {
     throw new RequestError("ARGUMENTS", out, `${out} cannot be the folder of the results: ${error.message}`);

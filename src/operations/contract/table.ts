@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { approvalOperations } from "./approvals.ts";
 import { changesetOperations } from "./changesets.ts";
+import { ciOperations } from "./ci.ts";
 import { conversionOperations } from "./conversions.ts";
 import { fleetOperations } from "./fleets.ts";
 import type { Offered, Shown } from "./operation.ts";
@@ -18,6 +19,7 @@ export const CONTRACT = {
   ...runOperations,
   ...fleetOperations,
   ...conversionOperations,
+  ...ciOperations,
   ...changesetOperations,
   ...approvalOperations,
   ...sessionOperations,

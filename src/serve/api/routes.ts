@@ -15,6 +15,7 @@ import { hiddenIn, withoutHostPaths } from "../http/answer.ts";
 import { type Handlers, permits, type Route } from "../http/router.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
 import type { ServedProject } from "../projects/served-project.ts";
+import { ciHandlers } from "./ci.ts";
 import { conversionHandlers } from "./conversions.ts";
 import { fleetHandlers } from "./fleets.ts";
 import { openApi } from "./openapi.ts";
@@ -35,6 +36,7 @@ export function routesOf(served: Served, engineEnv: Env, version: string): Route
     ...runHandlers(served),
     ...fleetHandlers(served),
     ...conversionHandlers(served),
+    ...ciHandlers(served),
     ...changesetHandlers(served),
     ...approvalHandlers(served),
     ...grantHandlers(served),

@@ -96,6 +96,7 @@ export type ServiceCode =
   | "UNKNOWN_PROJECT"
   | "UNKNOWN_SESSION"
   /** The service has removed it, or is another one since. */
+  | "UNKNOWN_CI"
   | "UNKNOWN_CONVERSION"
   /** The service did not start it, or has removed its events. */
   | "NO_EVENTS"

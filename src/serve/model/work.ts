@@ -1,4 +1,5 @@
 import type { ResultEntry } from "../../files/host/results-folder.ts";
+import type { CiSelection } from "../../operations/ci/plan-ci.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import type { ConversionOptions } from "../../operations/convert/conversion.ts";
 import type { SourceFile } from "../../operations/convert/source-files.ts";
@@ -97,5 +98,31 @@ export interface Conversions {
   /** @throws ServiceFault UNKNOWN_CONVERSION */
   files(id: string): AsyncIterable<ResultEntry>;
   /** Stops it, and removes its files. @throws ServiceFault UNKNOWN_CONVERSION */
+  remove(id: string): Promise<void>;
+}
+
+export interface CiOrder {
+  readonly project: ServedProject;
+  readonly base: string;
+  readonly head: string;
+  readonly selection: CiSelection;
+}
+
+/** A run of jobs as clients see it. */
+export type ShownCi = AnswerOf<"ci.show">;
+
+/** The runs of jobs of the service, as the routes use them. */
+export interface CiRuns {
+  /** The newest first. */
+  readonly all: readonly ShownCi[];
+  /** Answers with its id. What is wrong with its commits or with `ci.yaml` is the reason why it has stopped. @throws ServiceFault TOO_MANY */
+  start(order: CiOrder): string;
+  /** @throws ServiceFault UNKNOWN_CI */
+  find(id: string): ShownCi;
+  /** When it has ended; null: it has. @throws ServiceFault UNKNOWN_CI */
+  ending(id: string): Promise<void> | null;
+  /** @throws ServiceFault UNKNOWN_CI, NOT_FOUND */
+  file(id: string, path: string): ResultEntry;
+  /** Stops it, and removes its results. @throws ServiceFault UNKNOWN_CI */
   remove(id: string): Promise<void>;
 }
