@@ -169,8 +169,8 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     expect(shown.troubles).toEqual([]);
   });
 
-  it("paints no fleet with failures green, and names item, fleet and cause of changes that wait", async () => {
-    const body = { worker: "writer", items: [{ key: "letter 1" }], template: { key: "{key}" } };
+  it("paints no fleet with failures green, and names item, fleet and cause of changes that wait, decided at once", async () => {
+    const body = { worker: "writer", items: [{ key: "letter 1" }, { key: "letter 2" }], template: { key: "{key}" } };
     const { fleet } = (await service.ask("POST", "/v1/fleets", { body })).json;
     await shown.anew();
     const { page } = shown;
@@ -189,6 +189,19 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     expect(await changes.textContent()).toMatch(/failed/);
     // As high as its words need, and no column of single letters.
     expect((await changes.boundingBox())?.height).toBeLessThan(80);
+    const held = Promise.withResolvers<void>();
+    await page.route("**/discard", async (route) => {
+      await held.promise;
+      await route.continue();
+    });
+    const group = page.locator(".changeset-groups li").filter({ hasText: fleet });
+    await group.getByRole("button", { name: "Discard all" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Discard all" }).click();
+    await page.getByText("Discarding 1 of 2").waitFor();
+    expect(await group.getByRole("button", { disabled: true }).count()).toBe(2);
+    held.resolve();
+    await page.getByText("2 changesets discarded.").waitFor();
+    await changes.waitFor({ state: "detached" });
   });
 
   it("has room for a finger", async () => {

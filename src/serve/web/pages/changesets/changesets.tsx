@@ -396,6 +396,7 @@ function FleetGroups({
     readonly deed: "apply" | "discard";
     readonly all: readonly ListedChangeset[];
   } | null>(null);
+  const [progress, setProgress] = useState<string | null>(null);
   const groups = Map.groupBy(
     changesets.filter(({ fleet }) => fleet !== null),
     ({ fleet }) => fleet ?? "",
@@ -403,7 +404,10 @@ function FleetGroups({
   const chosen = asking?.all ?? [];
   const decide = async (deed: "apply" | "discard", all: readonly ListedChangeset[]): Promise<void> => {
     let left = 0;
-    for (const { id: changeset } of all) {
+    for (const [index, { id: changeset }] of all.entries()) {
+      setProgress(
+        `${deed === "apply" ? "Applying" : "Discarding"} ${countText(index + 1)} of ${countText(all.length)}`,
+      );
       try {
         const { digest } = await client.call("changesets.show", { changeset });
         if (deed === "discard") await client.call("changesets.discard", { changeset, digest });
@@ -413,6 +417,7 @@ function FleetGroups({
         left += 1;
       }
     }
+    setProgress(null);
     const done = counted(all.length - left, "changeset");
     notify(`${done} ${deed === "apply" ? "applied" : "discarded"}${left === 0 ? "" : `, ${left} left`}.`);
     reload();
@@ -427,14 +432,17 @@ function FleetGroups({
               <span>
                 {counted(all.length, "changeset")} of fleet <code>{fleet}</code>
               </span>
-              <Button act={() => setAsking({ deed: "apply", all })}>Apply all</Button>
-              <Button kind="danger" act={() => setAsking({ deed: "discard", all })}>
+              <Button disabled={progress !== null} act={() => setAsking({ deed: "apply", all })}>
+                Apply all
+              </Button>
+              <Button kind="danger" disabled={progress !== null} act={() => setAsking({ deed: "discard", all })}>
                 Discard all
               </Button>
             </li>
           ),
         )}
       </ul>
+      {progress === null ? null : <p role="status">{progress}</p>}
       {asking === null ? null : (
         <Confirm
           title={`${asking.deed === "apply" ? "Apply" : "Discard"} ${counted(chosen.length, "changeset")}?`}
