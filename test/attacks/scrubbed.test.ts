@@ -437,9 +437,9 @@ const WORKER = {
   limits: { timeout: "10s", memory: "128m", pids: 48, disk: "8m", output: "64k" },
 };
 
-async function opened(): Promise<FleetFixture> {
+async function opened(limits: Partial<typeof WORKER.limits> = {}): Promise<FleetFixture> {
   return await openFleetProject({
-    workers: { w: WORKER },
+    workers: { w: { ...WORKER, limits: { ...WORKER.limits, ...limits } } },
     zones: { text: "rw", inbox: "ro" },
     files: { "inbox/in": "document\n" },
   });
@@ -575,7 +575,8 @@ open(own + '/x', 'w').close(); os.chmod(own, 0o2777)`;
 
   // Judged, and brought to its place, on the host.
   it.skipIf(isAgain())("has its output judged, before any of it arrives", async () => {
-    await using f = await opened();
+    // Ten thousand files may take longer than ten seconds on a busy machine.
+    await using f = await opened({ timeout: "2m" });
     const { results } = await f.map(
       SCRUBBED,
       OUTPUTS.map(({ name, code }) => ({

@@ -80,6 +80,10 @@ describe("docs/how-to/moving-state.md", () => {
     const script = unpack.replace("/srv/corral-state", join(moved, "state")).replace("corral images build\n", "");
     expect(script).toContain(join(moved, "state"));
     await execute("sh", ["-ec", script], { cwd: moved, env });
+    // Who is not root can copy nothing else.
+    const unread = await execute("find", [join(moved, "state"), "-type", "f", "!", "-perm", "-u=r"]);
+    expect(unread.stdout).toBe("");
+    await giveGate(join(moved, "state"));
 
     const at = { env: { CORRAL_STATE_DIR: join(moved, "state") } };
     expect(await project.corral(["audit", "--verify"], at)).toMatchObject({ status: 0 });

@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { lstatSync, readFileSync, readlinkSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -242,6 +243,12 @@ describe("a saved image", () => {
     );
     const taker: LayerTaker = { has: () => false, take: async (_, layer) => void (await Array.fromAsync(layer)) };
     await expect(readSavedImage(cut, { id: index, expected: layers }, taker)).rejects.toThrow("the connection broke");
+    // Closed before it is read, as by a process that ends: it says so no more.
+    const closed = Readable.from([archive]).destroy();
+    await once(closed, "close");
+    await expect(readSavedImage(closed, { id: index, expected: layers }, taker)).rejects.toThrow(
+      "the Engine broke off",
+    );
   });
 
   it("that names itself a thousand times over is looked through once", async () => {

@@ -50,10 +50,12 @@ export async function readSavedImage(
   archive.once("error", (error) =>
     reading.destroy(new EngineTrouble(`the Engine did not save the image: ${error.message}`)),
   );
-  archive.once(
-    "close",
-    () => archive.readableEnded || reading.destroy(new EngineTrouble("the Engine broke off while it saved the image")),
-  );
+  const ended = (): void => {
+    if (!archive.readableEnded) reading.destroy(new EngineTrouble("the Engine broke off while it saved the image"));
+  };
+  archive.once("close", ended);
+  // What was destroyed before may have closed already, and does not say so again.
+  if (archive.destroyed) ended();
   const fail = (): void => void reading.destroy(new EngineTrouble(SILENT));
   const silence = setTimeout(fail, SILENCE_MS);
   archive.on("data", () => silence.refresh());
