@@ -1,5 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { isRoot } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { type Hidden, MAX_EDIT_BYTES } from "../files/model/files.ts";
 import { governingMount, hostBelow } from "../sandbox/access.ts";
@@ -8,11 +9,22 @@ import { asksForHostExecuted } from "../sandbox/host-executed.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
-import { below, covers, type VirtualPath } from "../sandbox/virtual-path.ts";
+import { below, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { SecretSearch } from "../secrets/read-secret.ts";
 import { Agreed, type ChangesOf, type Collected, collectChanges, withoutAgreed, withoutSecrets } from "./collect.ts";
-import { differencesSince, freezeView, openFrozen, restoreView } from "./layers/layered-view.ts";
-import { type Change, type Changeset, nameText, rawNameOf } from "./model/changeset.ts";
+import {
+  differencesSince,
+  freezeView,
+  NO_OVERLAYS,
+  openFrozen,
+  openRootView,
+  ROOT_VIEW,
+  type RootFolder,
+  restoreView,
+  rootFoldersOf,
+  rootOfImage,
+} from "./layers/layered-view.ts";
+import { type Change, type Changeset, nameText, pathBelow, rawNameOf } from "./model/changeset.ts";
 import type { Draft } from "./scan/scan.ts";
 import { digestAt, snapshotOf } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
@@ -43,6 +55,8 @@ export interface StageRequest {
   readonly isRefused?: (host: string) => boolean;
   /** What the views of these mounts show at first. Each must be a writable mount with a view. Absent: their directories. */
   readonly from?: readonly FrozenView[];
+  /** The directory that a writable root shows at first: of an image, by its id, as that of a user. A text: why there is none. Absent: there is none. */
+  readonly rootTree?: (image: string, user: HostUser) => Promise<{ readonly dir: string } | string>;
   readonly signal?: AbortSignal;
 }
 
@@ -61,6 +75,10 @@ export class Stage implements AsyncDisposable {
   readonly #request: StageRequest;
   #sandbox: Sandbox;
   #views: readonly View[] = [];
+  /** What cells show as their root file system. */
+  #root: View | null = null;
+  /** What it shows at first. */
+  #rootFrom: FrozenView | undefined;
   readonly #replaced: View[] = [];
   #made = 0;
   #agreed = new Agreed();
@@ -84,6 +102,7 @@ export class Stage implements AsyncDisposable {
   private constructor(request: StageRequest) {
     this.#request = request;
     this.#sandbox = request.sandbox;
+    this.#rootFrom = request.from?.find(({ path }) => path === ROOT_VIEW);
   }
 
   /** The sandbox for the run's tools, cells and called runs: views take the places of mounts. */
@@ -151,11 +170,8 @@ export class Stage implements AsyncDisposable {
     missing: readonly Mount[],
     lentTo: HostUser | undefined,
   ): Promise<View | string> {
-    const { dir, overlays, signal } = this.#request;
-    if (this.#made === 0) await mkdir(dir, { mode: 0o700 });
-    const own = join(dir, String(this.#made));
-    this.#made += 1;
-    await mkdir(own, { mode: 0o700 });
+    const { overlays, signal } = this.#request;
+    const own = await this.#ownDir();
     try {
       const request = { mount, mounts: sandbox.mounts, dir: own, overlays, lentTo, signal };
       const around = missing.includes(mount)
@@ -184,6 +200,34 @@ export class Stage implements AsyncDisposable {
     }
   }
 
+  async #ownDir(): Promise<string> {
+    const { dir } = this.#request;
+    if (this.#made === 0) await mkdir(dir, { mode: 0o700 });
+    const own = join(dir, String(this.#made));
+    this.#made += 1;
+    await mkdir(own, { mode: 0o700 });
+    return own;
+  }
+
+  /**
+   * The directories of the writable root for a cell of this image, whose user is known: opened for the first of the run's cells, and then the same for each.
+   * `points`: directories on which something is mounted in them. A text: why there is none.
+   */
+  async rootFolders(image: string, user: HostUser, points: readonly string[]): Promise<readonly RootFolder[] | string> {
+    const { rootTree, overlays, signal, sandbox } = this.#request;
+    if (!overlays || !isRoot()) return NO_OVERLAYS;
+    const own = this.#root === null ? await this.#ownDir() : "";
+    const tree = rootTree === undefined ? "cells of this kind have none" : await rootTree(image, user);
+    if (typeof tree === "string") return tree;
+    const before = this.#root;
+    if (before !== null && before.targetPath !== tree.dir) return "the image was replaced since the session began";
+    const view = before ?? (await openRootView(tree.dir, this.#rootFrom, own));
+    if (typeof view === "string") return view;
+    this.#root = view;
+    signal?.throwIfAborted();
+    return rootFoldersOf(view, sandbox, points);
+  }
+
   /** For the log of changes that are applied to a caller's view. */
   get logDir(): string {
     return join(this.#request.dir, "journal");
@@ -205,12 +249,19 @@ export class Stage implements AsyncDisposable {
   }
 
   get #writable(): readonly View[] {
-    return this.#views.filter((view) => view.mount.mode === "rw" && view.made.length === 0);
+    const views = this.#views.filter((view) => view.mount.mode === "rw" && view.made.length === 0);
+    return this.#root === null ? views : [...views, this.#root];
+  }
+
+  #replace(view: View, next: View): void {
+    if (view === this.#root) this.#root = next;
+    this.#views = this.#views.map((one) => (one === view ? next : one));
   }
 
   /** Writable mounts, by whether they are views: only these are in a snapshot. */
   get writable(): { readonly staged: readonly VirtualPath[]; readonly direct: readonly VirtualPath[] } {
-    const staged = this.#writable.map(({ mount }) => mount.path);
+    const views = this.#writable.map(({ mount }) => mount.path);
+    const staged = this.sandbox.writableRoot ? [...new Set([...views, ROOT_VIEW])] : views;
     const all = this.sandbox.mounts.filter(({ mode }) => mode === "rw").map(({ path }) => path);
     return { staged, direct: all.filter((path) => !staged.includes(path)) };
   }
@@ -224,11 +275,11 @@ export class Stage implements AsyncDisposable {
     const all: FrozenView[] = [];
     for (const view of this.#writable) {
       const { view: next, ...frozen } = await freezeView(view, await layerFor(), overlays);
-      this.#views = this.#views.map((one) => (one === view ? next : one));
+      this.#replace(view, next);
       if (frozen.frozen === null) throw new CannotStage(`${view.mount.path}: ${frozen.why}`);
       all.push(frozen.frozen);
     }
-    return all;
+    return this.#root === null && this.#rootFrom !== undefined ? [...all, this.#rootFrom] : all;
   }
 
   /** Shows in the writable views what was frozen, in place of what was written since. Reports which of them it cannot: these show what they showed. */
@@ -238,12 +289,15 @@ export class Stage implements AsyncDisposable {
     const { overlays } = this.#request;
     const { mounts } = this.#request.sandbox;
     const violations: Violation[] = [];
+    // What had no root yet had that of its image.
+    this.#rootFrom = frozen.find(({ path }) => path === ROOT_VIEW);
     for (const view of this.#writable) {
-      const from = frozen.find(({ path }) => path === view.mount.path);
+      const found = frozen.find(({ path }) => path === view.mount.path);
+      const from = found ?? (view === this.#root ? rootOfImage(view) : undefined);
       if (from === undefined) continue;
       const request = { mounts, overlays, lentTo: view.lentTo ?? undefined };
       const { view: next, why } = await restoreView(view, from, request);
-      this.#views = this.#views.map((one) => (one === view ? next : one));
+      this.#replace(view, next);
       if (why !== null) violations.push({ code: "MOUNT_SOURCE_REFUSED", path: view.mount.path, reason: why });
     }
     if (violations.length > 0) return violations;
@@ -257,10 +311,12 @@ export class Stage implements AsyncDisposable {
     const found: (Draft & { path: VirtualPath })[] = [];
     for (const view of this.#writable) {
       const then = frozen.find(({ path }) => path === view.mount.path);
-      const drafts = then === undefined ? [] : await differencesSince(view, then, view.dir, signal);
+      const since = then ?? (view === this.#root ? rootOfImage(view) : undefined);
+      const drafts = since === undefined ? [] : await differencesSince(view, since, view.dir, signal);
       for (const draft of drafts) {
         const names = draft.names.map((name) => nameText(name) ?? "?");
-        found.push({ ...draft, path: view.pathOf(names.map(rawNameOf)) ?? view.mount.path });
+        const path = view === this.#root ? pathBelow(ROOT, draft.names) : view.pathOf(names.map(rawNameOf));
+        found.push({ ...draft, path: path ?? view.mount.path });
       }
     }
     return found;
@@ -269,6 +325,7 @@ export class Stage implements AsyncDisposable {
   /** What was frozen is shown whole or not at all. */
   #unfit(frozen: readonly FrozenView[]): Violation[] {
     return frozen.flatMap(({ path }): Violation[] => {
+      if (path === ROOT_VIEW && this.#request.sandbox.writableRoot) return [];
       const mount = this.#request.sandbox.mounts.find((one) => one.path === path);
       if (mount?.mode === "rw" && deliveryOf(mount) === "view") return [];
       return [
@@ -399,6 +456,7 @@ export class Stage implements AsyncDisposable {
     if (this.#closed) return;
     this.#closed = true;
     for (const view of [...this.#views, ...this.#replaced]) await view.close();
+    await this.#root?.close();
   }
 }
 

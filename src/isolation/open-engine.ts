@@ -352,6 +352,7 @@ export function laterEngine(
     driving: async (use, policy) => await (await needed()).driving(use, policy),
     ofProject: () => port,
     unpacked: {
+      use: async (imageId) => await (await needed()).unpacked.use(imageId),
       measure: async () => await (await needed()).unpacked.measure(),
       letGo: async (request) => await (await needed()).unpacked.letGo(request),
     },

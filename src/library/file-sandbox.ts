@@ -58,7 +58,15 @@ import {
 export interface DeriveRequest
   extends Omit<
     Needs,
-    "allowRead" | "allowWrite" | "workingDir" | "paths" | "inherit" | "readonly" | "network" | "secrets"
+    | "allowRead"
+    | "allowWrite"
+    | "workingDir"
+    | "paths"
+    | "inherit"
+    | "readonly"
+    | "network"
+    | "secrets"
+    | "writableRoot"
   > {
   /** Absent: the same as `allowWrite`. An empty list: the child reads nothing. */
   readonly allowRead?: string | readonly string[];

@@ -73,6 +73,7 @@ export function projectSandbox(declaration: ProjectDeclaration, policy: Policy):
     workingDir: declaration.workingDir ?? ROOT,
     network,
     ...secrets.given,
+    ...(allowsWritableRoot(policy) ? { writableRoot: true as const } : {}),
     limits,
     policy,
     narrowings: [...violations.flatMap((violation) => narrowingOf(violation, network)), ...secrets.narrowings],
@@ -230,6 +231,23 @@ export function projectSecrets(
 
 function allowsSecrets({ hardening }: Policy): boolean {
   return hardening.secrets === "allowed";
+}
+
+/** A writable root for a child that asks for it: only if its caller has one, and both policies allow it. */
+export function deriveRoot(
+  parent: Sandbox,
+  { writableRoot }: Needs,
+  policy: Policy,
+): { readonly given: Pick<Sandbox, "writableRoot">; readonly violations: readonly Violation[] } {
+  if (writableRoot === undefined) return { given: {}, violations: [] };
+  if (parent.writableRoot && allowsWritableRoot(policy)) return { given: { writableRoot }, violations: [] };
+  const ofPolicy = [policy, parent.policy].find((one) => !allowsWritableRoot(one));
+  const by = ofPolicy === undefined ? (parent.chain.at(-1) ?? "project") : `policy ${ofPolicy.name}`;
+  return { given: {}, violations: [{ code: "ROOT_NOT_WRITABLE", by }] };
+}
+
+function allowsWritableRoot({ hardening }: Policy): boolean {
+  return !hardening.readOnlyRoot;
 }
 
 /** In one order, so that the same secrets give the same plan. */

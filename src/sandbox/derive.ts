@@ -12,7 +12,7 @@ import {
 } from "./access.ts";
 import { type Narrowing, whoTookConstraint, whoTookReading, whoTookWriting } from "./ancestry.ts";
 import { type ApprovalRules, ASK, CHANGES, consentOf, OPERATIONS, type Operation } from "./approval.ts";
-import { deriveCeilings, deriveSecrets, withoutGrantable } from "./declare.ts";
+import { deriveCeilings, deriveRoot, deriveSecrets, withoutGrantable } from "./declare.ts";
 import {
   consentFor,
   type Grant,
@@ -43,6 +43,7 @@ export function derive(given: Sandbox, needs: Needs, child: string): Derivation 
   const files = openFiles(parent, needs);
   const { network, limits, policy, violations } = deriveCeilings(parent, needs);
   const secrets = deriveSecrets(parent, needs.secrets ?? [], policy);
+  const root = deriveRoot(parent, needs, policy);
   const mounts = canonicalMounts(files.mounts.map(({ mount }) => withoutGrantable(mount)));
   const refused = [
     ...readonlyEscalation(parent, needs),
@@ -50,6 +51,7 @@ export function derive(given: Sandbox, needs: Needs, child: string): Derivation 
     ...(files.violations.length > 0 ? files.violations : unseenWorkingDir(mounts, needs)),
     ...violations,
     ...secrets.violations,
+    ...root.violations,
   ];
   if (refused.length > 0) return { ok: false, violations: withoutRepeats(refused) };
 
@@ -59,6 +61,7 @@ export function derive(given: Sandbox, needs: Needs, child: string): Derivation 
     workingDir: needs.workingDir ?? ROOT,
     network,
     ...secrets.given,
+    ...root.given,
     limits,
     policy,
     // Mounts that a worker names itself make a namespace of their own, in which `/` is no mount.

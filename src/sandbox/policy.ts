@@ -39,8 +39,8 @@ export const HARDENING = {
     key: "read_only_root",
     kind: "switch",
     strictest: true,
-    weaker: "makes the root file system writable",
-    meaning: "the root file system is read-only",
+    weaker: "lets workers write their root file system",
+    meaning: "no worker writes the root file system of its container; `false`: those with `root: writable` do",
   },
   noNewPrivileges: {
     key: "no_new_privileges",

@@ -28,6 +28,8 @@ export interface Sandbox {
   readonly commandNetwork?: AllowedNetwork;
   /** Names of the secrets whose values are files in its cell, sorted. Absent: none. */
   readonly secrets?: readonly string[];
+  /** It may write the root file system of its own cell. In a project's own sandbox: its workers may ask for that. Absent: read-only. */
+  readonly writableRoot?: true;
   readonly limits: Limits;
   readonly policy: Policy;
   /** What each derivation took away and what was granted since, oldest first. Violations and `explain` name the cause from it. */
@@ -146,6 +148,8 @@ export interface Needs {
   readonly network?: Network;
   /** Names of secrets that it needs inside of its cell. Absent: none. */
   readonly secrets?: readonly string[];
+  /** It needs to write the root file system of its cell. */
+  readonly writableRoot?: true;
   /** Absent, whole or in part: the caller's. */
   readonly limits?: Limits;
   /** Absent: the caller's. */

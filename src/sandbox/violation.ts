@@ -81,6 +81,10 @@ type Refusal =
   | { readonly code: "SECRET_NOT_READ"; readonly secret: string; readonly reason: string }
   /** A cell that cannot hold secrets. */
   | { readonly code: "SECRETS_NOT_ENFORCEABLE"; readonly reason: string }
+  /** A worker asks to write the root file system of its cell, and its caller or a policy does not allow that. */
+  | { readonly code: "ROOT_NOT_WRITABLE"; readonly by: string }
+  /** A cell that cannot have a writable root within its disk limit. */
+  | { readonly code: "ROOT_NOT_ENFORCEABLE"; readonly reason: string }
   | {
       readonly code: "LIMIT_TOO_LARGE";
       readonly limit: LimitName;

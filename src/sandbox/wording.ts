@@ -54,6 +54,9 @@ const WORDS: Words = {
   SECRET_NOT_READ: (v) =>
     `The secret ${quote(v.secret)} (\`secrets.${v.secret}\` of corral.yaml) cannot be given to this worker: ${v.reason}.`,
   SECRETS_NOT_ENFORCEABLE: (v) => `This worker cannot have its secrets inside: ${v.reason}.`,
+  ROOT_NOT_WRITABLE: (v) =>
+    `\`root: writable\` is not available to this worker: ${who(v.by)} does not allow it. Remove it, or allow it with \`read_only_root: { value: false, why: … }\` in a policy, and \`root: writable\` in each worker that calls this one.`,
+  ROOT_NOT_ENFORCEABLE: (v) => `This worker cannot have \`root: writable\`: ${v.reason}.`,
   LIMIT_TOO_LARGE: (v) =>
     `\`${LIMITS[v.limit].key}: ${limitAmount(v.limit, v.asked)}\` is more than the limit of ${limitAmount(v.limit, v.has)} (set by ${who(v.by)}). Ask for at most ${limitAmount(v.limit, v.has)}, or leave it out.`,
   POLICY_WEAKER: (v) =>

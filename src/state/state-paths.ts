@@ -37,6 +37,8 @@ export function statePaths(stateDir: string) {
     environments: join(stateDir, "environments"),
     /** Copies of directories of other machines, by the digest of their manifests. */
     mirrors: join(stateDir, "mirrors"),
+    /** The directories of images as those of one user: what writable roots show at first. */
+    roots: join(stateDir, "roots"),
     /** What sessions showed at some moment, by project. */
     snapshots: join(stateDir, "snapshots"),
     /** Questions and how they were decided, by project. */

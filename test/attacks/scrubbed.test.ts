@@ -650,7 +650,7 @@ asked = subprocess.run(['corral-call', 'w'], input='{}', capture_output=True, te
     const batch = await readFile(new URL("../../policies/batch.yaml", import.meta.url), "utf8");
     const loose = batch
       .replace("name: batch", "name: loose")
-      .replace("read_only_root: true", "read_only_root: { value: false, why: a test wants it so }");
+      .replace("no_new_privileges: true", "no_new_privileges: { value: false, why: a test wants it so }");
     await using f = await openFleetProject({
       workers: { w: WORKER },
       zones: { text: "rw" },

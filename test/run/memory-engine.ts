@@ -42,6 +42,7 @@ export function memoryEngine(options: Pick<FakeDriverOptions, "programs" | "devi
         hostPlaces: { data: [], sockets: [] },
         driving: async () => ({ driver: "engine", why: "there is no other" }),
         unpacked: {
+          use: async () => null,
           measure: async () => ({ count: 0, bytes: 0 }),
           letGo: async () => ({ letGo: [], inUse: [], bytes: 0 }),
         },

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { hostPathOf } from "../../src/sandbox/access.ts";
+import { projectSandbox } from "../../src/sandbox/declare.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { NetworkRule } from "../../src/sandbox/network/rule.ts";
 import type { Needs } from "../../src/sandbox/sandbox.ts";
@@ -409,6 +410,27 @@ describe("network, limits and policy", () => {
         { code: "LIMIT_TOO_LARGE", by: "policy strict" },
       ],
     );
+  });
+});
+
+describe("a writable root", () => {
+  const loose = { ...strict, name: "loose", hardening: { ...strict.hardening, readOnlyRoot: false } };
+  const given = projectSandbox({ mounts: [], rooted: false }, loose);
+
+  it("is given to a worker that asks, if its policy and each caller allow it", () => {
+    const caller = child(given, { writableRoot: true }, "caller");
+    expect(caller.writableRoot).toBe(true);
+    expect(child(given, { inherit: true }).writableRoot).toBeUndefined();
+    expect(child(caller, { writableRoot: true }, "below").writableRoot).toBe(true);
+    const without = child(given, {}, "without");
+    expect(refusals(without, { writableRoot: true })).toEqual([{ code: "ROOT_NOT_WRITABLE", by: "without" }]);
+    expect(refusals(project([]), { writableRoot: true })).toEqual([
+      { code: "ROOT_NOT_WRITABLE", by: `policy ${project([]).policy.name}` },
+    ]);
+    expect(refusals(given, { writableRoot: true, policy: strict })).toContainEqual({
+      code: "ROOT_NOT_WRITABLE",
+      by: `policy ${strict.name}`,
+    });
   });
 });
 

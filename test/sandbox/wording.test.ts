@@ -28,6 +28,8 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
   SECRET_NOT_AVAILABLE: { code: "SECRET_NOT_AVAILABLE", asked: "token", by: "triage", valid: ["other"] },
   SECRET_NOT_READ: { code: "SECRET_NOT_READ", secret: "token", reason: "the environment variable TOKEN is not set" },
   SECRETS_NOT_ENFORCEABLE: { code: "SECRETS_NOT_ENFORCEABLE", reason: "a cell that serves many items holds no secret" },
+  ROOT_NOT_WRITABLE: { code: "ROOT_NOT_WRITABLE", by: "policy untrusted" },
+  ROOT_NOT_ENFORCEABLE: { code: "ROOT_NOT_ENFORCEABLE", reason: "the image is gone" },
   NETWORK_NOT_RESOLVED: { code: "NETWORK_NOT_RESOLVED", at: "packages", reason: "is not supported" },
   NETWORK_NOT_AVAILABLE: {
     code: "NETWORK_NOT_AVAILABLE",

@@ -4,8 +4,10 @@ import { mkdir, rename } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { Descriptor, detachMount, isRoot, pinned } from "../../files/host/descriptor.ts";
 import { removeTree } from "../../files/host/remove-tree.ts";
-import { covers } from "../../sandbox/virtual-path.ts";
-import { type RawName, rawNameOf } from "../model/changeset.ts";
+import type { Mount } from "../../sandbox/mount.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
+import { covers, holds, type VirtualPath } from "../../sandbox/virtual-path.ts";
+import { type RawName, rawNameOf, rawStat } from "../model/changeset.ts";
 import { type Draft, scanView } from "../scan/scan.ts";
 import { type BaseNode, type BaseTree, CannotStage, copyTree, likeFolder, readBaseTree } from "../view/base-tree.ts";
 import { mountLayers, mountOverlay } from "../view/overlay.ts";
@@ -13,11 +15,16 @@ import {
   closedIn,
   type FrozenView,
   type GatheredContent,
+  makeFolders,
   ownedBy,
   pathsOf,
   type View,
   type ViewRequest,
 } from "../view/view.ts";
+import { ROOT_FOLDERS } from "./root-trees.ts";
+
+/** The place of a cell's whole root file system among the views: no mount of a sandbox can be there. */
+export const ROOT_VIEW = "/.corral/root" as VirtualPath;
 
 /** The most frozen directories over each other: the kernel takes 500, and one page of options. */
 const MAX_LAYERS = 100;
@@ -141,7 +148,9 @@ export async function openFrozen(
   const targetPath = single ? dirname(mount.host) : mount.host;
   using target = pinned(targetPath);
   if (found === null || target === null) return "it cannot be opened";
-  if (frozen.identity !== target.identity()) return "another directory has its place since the snapshot";
+  // The tree of an image is made again as it was.
+  if (frozen.path !== ROOT_VIEW && frozen.identity !== target.identity())
+    return "another directory has its place since the snapshot";
   const { kind, base, layers } = frozen;
   const closed = closedIn(mount, mounts);
   const of = { mount, kind, base, layers, single, target, targetPath, dir, closed, own, lentTo: frozen.lentTo };
@@ -299,4 +308,45 @@ async function gatheredIn(path: string, layers: readonly string[]): Promise<Gath
       await detachMount(path);
     },
   };
+}
+
+/** A directory of a writable root, with its place in a cell. */
+export interface RootFolder {
+  readonly path: string;
+  readonly host: string;
+}
+
+export const NO_OVERLAYS =
+  "what it writes has to be in an overlay of Corral's, within the disk limit, and none can be mounted here: Corral has to be root, on this machine itself";
+
+/** `tree`: the directory of an image. `from`: what the view shows at first, above it. A text: why there is no view. */
+export async function openRootView(tree: string, from: FrozenView | undefined, dir: string): Promise<View | string> {
+  if (from !== undefined && from.host !== tree) return "the snapshot was taken of another image, or with another user";
+  using folder = Descriptor.name(tree, true);
+  const frozen = { ...(from ?? nothingOver(tree)), identity: folder.identity() };
+  const mount: Mount = { name: "root", path: ROOT_VIEW, host: tree, mode: "rw", discard: true };
+  const opened = await openFrozen(frozen, { mount, mounts: [], dir, overlays: true });
+  return typeof opened === "string" && from === undefined ? NO_OVERLAYS : opened;
+}
+
+/** The root as its image has it. */
+export function rootOfImage({ mount: { host }, target }: View): FrozenView {
+  return { ...nothingOver(host), identity: target.identity() };
+}
+
+function nothingOver(host: string): Omit<FrozenView, "identity"> {
+  return { path: ROOT_VIEW, host, kind: "overlay", lentTo: null, layers: [], base: new Map() };
+}
+
+/** What a cell shows of the root, but for what is a mount of its sandbox. `points`: directories on which something is mounted; the worker may have made anything in their places. */
+export function rootFoldersOf(
+  { shown, host }: View,
+  { mounts, rooted }: Sandbox,
+  points: readonly string[],
+): readonly RootFolder[] | string {
+  for (const point of points.filter((each) => ROOT_FOLDERS.includes(each.split("/")[1] ?? "")))
+    if (!makeFolders(shown, point.split("/").slice(1))) return `something else is in the place of ${point}`;
+  const isFree = (path: string): boolean => rooted || !mounts.some((mount) => holds(path, mount.path));
+  const folders = ROOT_FOLDERS.filter((name) => rawStat(shown, rawNameOf(name))?.isDirectory());
+  return folders.map((name) => ({ path: `/${name}`, host: join(host, name) })).filter(({ path }) => isFree(path));
 }

@@ -251,6 +251,7 @@ const WORKER: Texts = {
   "limits.tokens": "Tokens in and out together.",
   "limits.cost": "US dollars, by the prices of corral.yaml.",
   secrets: "Secrets of the project that it has inside, as files at /run/secrets/NAME.",
+  root: "`writable`: it writes the root file system of its container, for as long as that is there, if the policy allows it.",
   policy: "The policy of its container.",
   output: "`json`: standard output must be JSON.",
   env: "Environment variables. Nothing of the host's environment enters a container.",

@@ -292,6 +292,7 @@ export const workerYaml = map({
   attachments: later(attachments).optional(),
   calls: z.array(named(nameFault)).max(100).default([]),
   secrets: z.array(named(nameFault)).max(MAX_SECRETS_INSIDE).optional(),
+  root: z.enum(["read-only", "writable"]).optional(),
   git: z.array(named(repositoryNameFault)).max(100).optional(),
   ports: later(ports).optional(),
   sandbox: sandbox.prefault({}),

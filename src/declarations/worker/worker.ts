@@ -281,7 +281,7 @@ function attachmentRules(raw: NonNullable<WorkerYaml["attachments"]>): Attachmen
   return present({ maxCount: raw.max_count, maxBytes: raw.max_bytes, suffixes });
 }
 
-function needsOf({ sandbox, limits, secrets }: WorkerYaml): RawNeeds {
+function needsOf({ sandbox, limits, secrets, root }: WorkerYaml): RawNeeds {
   const { inherit, readonly, approval, stage, discard, network } = sandbox;
   const paths =
     sandbox.paths &&
@@ -307,6 +307,7 @@ function needsOf({ sandbox, limits, secrets }: WorkerYaml): RawNeeds {
     workingDir: sandbox.working_dir,
     network,
     secrets: secrets && [...new Set(secrets)],
+    writableRoot: root === "writable" ? (true as const) : undefined,
     limits: limits && limitsOf(limits),
   });
 }

@@ -408,9 +408,11 @@ function whyNotScrubbed(worker: WorkerDefinition, sandbox: Sandbox): string | nu
     return `the policy ${sandbox.policy.name} does not allow \`reuse: scrubbed\`; use \`fresh\`, or a policy that does, such as batch`;
   if (sandbox.secrets !== undefined)
     return `worker ${worker.name} has secrets inside, and a cell that serves many items holds none: use \`reuse: fresh\``;
-  const { seccomp, readOnlyRoot, noNewPrivileges, rootUser, capabilities } = sandbox.policy.hardening;
-  if (seccomp !== "corral" || !readOnlyRoot || !noNewPrivileges || rootUser || capabilities.length > 0)
-    return `the policy ${sandbox.policy.name} weakens the isolation between items of a shared cell (seccomp, root user, capabilities or the read-only root): use \`reuse: fresh\``;
+  if (sandbox.writableRoot)
+    return `worker ${worker.name} writes its root file system, and what an item leaves there the next one would run: use \`reuse: fresh\``;
+  const { seccomp, noNewPrivileges, rootUser, capabilities } = sandbox.policy.hardening;
+  if (seccomp !== "corral" || !noNewPrivileges || rootUser || capabilities.length > 0)
+    return `the policy ${sandbox.policy.name} weakens the isolation between items of a shared cell (seccomp, root user or capabilities): use \`reuse: fresh\``;
   if (worker.agent !== undefined) return "an agent has no command that a shared cell can run: use `reuse: fresh`";
   if (worker.attachments !== undefined)
     return "a worker that declares `attachments` needs its own cell for each item: use `reuse: fresh`";

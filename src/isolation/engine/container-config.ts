@@ -127,7 +127,8 @@ export function containerConfig(
     AttachStderr: true,
     HostConfig: {
       NetworkMode: plan.network === "open" ? "bridge" : "none",
-      ReadonlyRootfs: hardening.readOnlyRoot,
+      // What a worker may write of its root is mounted over it: nothing bounds a layer of the Engine's.
+      ReadonlyRootfs: true,
       CapDrop: ["ALL"],
       CapAdd: [...hardening.capabilities],
       SecurityOpt: securityOptions(plan, seccomp),

@@ -77,7 +77,9 @@ function hostNamespaces({ hardening }: Plan, { namespaces }: GateReport): string
 function mountFlags({ mounts, hardening }: Plan, report: GateReport, driver: Enforcement["driver"]): string[] {
   if (hardening.runtime !== undefined) return [];
   const flagged = mounts.filter(
-    (mount) => isInPlace(mount, report) && (driver === "runc" || (mount.kind === "directory" && mount.mode === "ro")),
+    (mount) =>
+      isInPlace(mount, report) &&
+      (driver === "runc" || mount.origin === "root" || (mount.kind === "directory" && mount.mode === "ro")),
   );
   const needed: [path: string, flags: string[]][] = flagged.map(({ path }) => [path, ["nosuid", "nodev"]]);
   if (driver === "runc") needed.push(["/", ["nodev"]]);
@@ -101,7 +103,7 @@ function requestedLines(plan: Plan): EnforcementLines {
   const first = plan.keeper ?? plan.user;
   return {
     mounts: `${plan.mounts.length} in place, no others`,
-    rootFileSystem: hardening.readOnlyRoot ? "read-only" : "writable",
+    rootFileSystem: "read-only",
     user: `${first.uid}:${first.gid}`,
     capabilities: hardening.capabilities.length === 0 ? "none" : [...hardening.capabilities].sort().join(" "),
     noNewPrivileges: hardening.noNewPrivileges ? "on" : "off",

@@ -115,6 +115,8 @@ export interface MountRequest {
     readonly commands?: string;
     readonly items?: ItemPlumbing;
     readonly environments?: readonly PlannedEnvironment[];
+    /** The directories of a writable root. */
+    readonly root?: readonly Pick<PlannedMount, "path" | "host">[];
   };
 }
 
@@ -136,7 +138,7 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
     const bind = bindOf(request, join(ATTACHMENTS_PATH, attachment.name), attachment.host);
     mounts.push({ ...bind, ...shownByView(attachment), mode: "ro", origin: "attachment" });
   }
-  const { gate, socket, files = [], output, commands, items, environments = [] } = request.plumbing;
+  const { gate, socket, files = [], output, commands, items, environments = [], root = [] } = request.plumbing;
   refuseHiddenEnvironments(environments, request.sandbox, violations);
   const own: [path: string, host: string, mode?: "rw"][] = [
     [GATE_PATH, gate],
@@ -149,6 +151,8 @@ export function planMounts(request: MountRequest, violations: Violation[]): Plan
   for (const [path, host, mode = "ro"] of own) {
     mounts.push({ ...bindOf(request, path, host), mode, origin: "corral" });
   }
+  for (const { path, host } of root)
+    mounts.push({ ...bindOf(request, path, host), mode: "rw", staged: true, origin: "root" });
   for (const file of files) {
     // The Engine would make its mount point on the host, as root.
     const outer = mounts.find((mount) => mount.origin === "sandbox" && file.path.startsWith(`${mount.path}/`));

@@ -30,7 +30,7 @@ export function refusalFrom(message: string, plan: Plan): Violation | null {
   // A source that was swapped after the check shows here if it cannot be mounted, else in the verification.
   const isOwn = plan.mounts.some(({ origin, host }) => origin === "corral" && isNamed(host, message));
   if (isOwn || !CANNOT_MOUNT.test(message)) return null;
-  const granted = plan.mounts.filter(({ origin }) => origin !== "corral");
+  const granted = plan.mounts.filter(({ origin }) => origin !== "corral" && origin !== "root");
   const named = granted.filter(
     ({ path, host }) => [`"${path}"`, `${path}:`].some((each) => message.includes(each)) || isNamed(host, message),
   );
@@ -96,6 +96,7 @@ export function planFor(request: PlanRequest): Planning {
   const network = planNetwork({ ...request, serves }, violations);
   const { secrets } = sandbox;
   if (secrets !== undefined) refuseSecrets(request, serves, violations);
+  if (serves && sandbox.writableRoot) violations.push(NO_ROOT_FOR_ITEMS);
   if (violations.length > 0) return { ok: false, violations };
 
   const base = sandbox.rooted ? ROOTED_BASE : "";
@@ -203,6 +204,11 @@ const ROOT_BYTES = 4096;
 /** For the files of a worker's secrets, each at most 10,000 bytes. */
 const SECRETS_BYTES = 1024 ** 2;
 
+const NO_ROOT_FOR_ITEMS: Violation = {
+  code: "ROOT_NOT_ENFORCEABLE",
+  reason: "what an item leaves there, the next item of its cell would run. Use `reuse: fresh`",
+};
+
 /** The worker owns the place of its secrets: what one item leaves there, if only a mode, the next one could read. */
 function refuseSecrets({ image }: PlanRequest, serves: boolean, violations: Violation[]): void {
   if (serves) {
@@ -236,8 +242,8 @@ function planTmpfs(request: PlanRequest, home: string, mounts: Plan["mounts"]): 
 /** The Engine would create the mount point of such a volume in the granted directory, on the host and as root. */
 function refuseVolumesBelow(mounts: Plan["mounts"], image: ImageFacts, violations: Violation[]): void {
   const volumes = volumePaths(image);
-  for (const { path } of mounts) {
-    if (volumes.some((volume) => volume.startsWith(`${path}/`)))
+  for (const { path, origin } of mounts) {
+    if (origin !== "root" && volumes.some((volume) => volume.startsWith(`${path}/`)))
       violations.push({ code: "MOUNT_RESERVED", path, because: "volume" });
   }
 }

@@ -25,9 +25,10 @@ export interface SourceIdentity {
 
 /**
  * Where a planned mount comes from: the derived sandbox, an attachment, or Corral itself (the gate and the socket). An `anchor` is a
- * folder of another mount, mounted over itself: it adds nothing, and the worker cannot move it away with the mount inside of it.
+ * folder of another mount, mounted over itself: it adds nothing, and the worker cannot move it away with the mount inside of it. `root`: a
+ * directory of the image, as the worker writes it: what it writes is the run's, and never comes back.
  */
-export type MountOrigin = "sandbox" | "attachment" | "corral" | "anchor";
+export type MountOrigin = "sandbox" | "attachment" | "corral" | "anchor" | "root";
 
 /** One bind mount of a cell. `path` is absolute in the cell, `host` on the host. */
 export interface PlannedMount {

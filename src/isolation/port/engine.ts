@@ -43,12 +43,22 @@ export interface EnginePort {
   ofProject(driver: DriverChoice | undefined): EnginePort;
   /** What was unpacked of images for cells that are made without the engine. */
   readonly unpacked: {
+    /** Unpacks one, if it is not yet, and uses it; null if the engine does not have it. Rejects with `EngineTrouble`. */
+    use(imageId: string): Promise<UnpackedImage | null>;
     measure(): Promise<{ readonly count: number; readonly bytes: number }>;
     /** Removes images of which no living process has a cell. They stay at the engine. */
     letGo(request: LetGoRequest): Promise<LetGo>;
   };
   /** Where the engine is and which setting says so, in one line for people. */
   readonly description: string;
+}
+
+/** In use until it is disposed of. */
+export interface UnpackedImage extends Disposable {
+  /** Absolute: where the layers are. */
+  readonly dir: string;
+  /** Names of directories in `dir` that an overlay takes as its lower layers, the uppermost first. None has a comma, a colon or a backslash. */
+  readonly layers: readonly string[];
 }
 
 export interface LetGoRequest {

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { RootTrees } from "../../changes/layers/root-trees.ts";
 import { type SnapshotRecord, SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import { isOfFailedRun } from "../../changes/store/record.ts";
 import { IMAGES_DIR } from "../../declarations/place/package-root.ts";
@@ -264,6 +265,20 @@ const STORED_KINDS: readonly StoredKind[] = [
     },
   },
   {
+    name: "roots",
+    unit: "roots",
+    one: "root",
+    rule: "images as workers with a writable root begin with them; what none used for 30 days; made again",
+    async measure(machine) {
+      return { ...(await rootTrees(machine).measure()), complete: true };
+    },
+    async collect(machine, options) {
+      const usedBefore = options.nowMs - (options.olderThanMs ?? DEFAULT_KEEP.days * DAY_MS);
+      const gone = await rootTrees(machine).letGo({ usedBefore, dryRun: options.dryRun });
+      return gone.map(({ image, bytes }) => ({ what: image, bytes, why: ageText(options) }));
+    },
+  },
+  {
     name: "other",
     unit: "entries",
     one: "entry",
@@ -274,7 +289,12 @@ const STORED_KINDS: readonly StoredKind[] = [
 ];
 
 /** What no other kind is. */
-const OTHER = /^(?!(?:runs|fleets|changes|transcripts|snapshots|audit|live|git|compiled|environments|runc)$)/;
+const OTHER = /^(?!(?:runs|fleets|changes|transcripts|snapshots|audit|live|git|compiled|environments|roots|runc)$)/;
+
+function rootTrees({ stateDir }: MachinePlace): RootTrees {
+  const { roots, live } = statePaths(stateDir);
+  return new RootTrees(roots, live);
+}
 
 /** For a directory whose entries Corral makes again when it needs them. */
 function madeAgain(place: "compiled" | "sharedNames"): Pick<StoredKind, "measure" | "collect"> {

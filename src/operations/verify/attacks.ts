@@ -70,10 +70,9 @@ const MIB = 1024 ** 2;
 
 export function attacksOn(host: Host, policy: Policy): Attack[] {
   const { folder, canary, port, otherPort } = host;
-  const { rootUser, readOnlyRoot, noNewPrivileges, capabilities, seccomp, tmpExec } = policy.hardening;
+  const { rootUser, noNewPrivileges, capabilities, seccomp, tmpExec } = policy.hardening;
   const allows = Object.entries({
     root_user: rootUser,
-    root_file_system: !readOnlyRoot,
     new_privileges: !noNewPrivileges,
     capabilities: capabilities.length > 0,
     seccomp: seccomp === "engine",

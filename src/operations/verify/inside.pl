@@ -115,7 +115,6 @@ sub read_only {
   }
   my ($docs) = grep { (split / /)[4] eq '/docs' } @mounts;
   told('write', 'have a folder given read-only mounted otherwise', (split / /, $docs)[5] !~ /^ro/, 'it is mounted so');
-  return if $allows{root_file_system};
   my ($root) = grep { (split / /)[4] eq '/' } @mounts;
   told('write', 'have a root file system that can be written', (split / /, $root)[5] =~ /^rw/, 'it is mounted so');
   for (grep { -d } qw(/ /etc /usr/bin /usr/lib /root /var/lib /opt /.corral)) {

@@ -24,7 +24,7 @@ import { type CellHost, Disposables, type Records } from "../model/environment.t
 import type { CellUse, RunIdentity } from "../model/events.ts";
 import type { StopReason } from "../model/result.ts";
 import { type BrokerService, openBroker } from "./broker.ts";
-import { type PlannedJob, type Plumbing, prepare } from "./prepare.ts";
+import { type PlannedJob, type Plumbing, prepare, type StagedPaths } from "./prepare.ts";
 import type { CellServices, RunNetwork } from "./run-network.ts";
 
 /** How long a worker that was asked to end may take before it is ended. */
@@ -362,7 +362,7 @@ function refused(violations: readonly Violation[]): CellOpening<never> {
 }
 
 /** The views of a run: which of its mounts are views, and the directories on the host that hold what is written to them. */
-type StagedViews = { readonly paths: ReadonlySet<string>; readonly written: readonly string[] };
+type StagedViews = StagedPaths & { readonly written: readonly string[] };
 
 /** What differs between the kinds of cells. Everything else is the same for all of them (`openCell`). */
 export interface CellKind<C extends Cell> {

@@ -8,7 +8,14 @@ import {
   type PlannedSource,
   sandboxAnchors,
 } from "../../isolation/plan/mounts.ts";
-import { ATTACHMENTS_PATH, environmentSources, type Plan, SECRETS_PATH } from "../../isolation/plan/plan.ts";
+import {
+  ATTACHMENTS_PATH,
+  environmentSources,
+  type Plan,
+  type PlannedMount,
+  type PlannedUser,
+  SECRETS_PATH,
+} from "../../isolation/plan/plan.ts";
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
 import { holdHostExecuted, partlyNote } from "../../isolation/sources/host-executed.ts";
 import { misplacedMounts, type PinRefusal, type Pins, pinSources } from "../../isolation/sources/pin.ts";
@@ -19,7 +26,7 @@ import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { counted, formatBytes } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
-import type { CellHost } from "../model/environment.ts";
+import { type CellHost, Disposables } from "../model/environment.ts";
 import { type Attachment, inCell, inputEnvironment, type Job } from "../model/job.ts";
 import { type MakeAsk, type ShownEnvironment, unmadeViolation } from "../model/worker-images.ts";
 
@@ -29,6 +36,16 @@ export type Preparation = AsyncDisposable &
     | { readonly ok: true; readonly plan: Plan; readonly pins: Pins; readonly notes: readonly string[] }
     | { readonly ok: false; readonly violations: readonly Violation[] }
   );
+
+/** Which mounts are views; and the directories of a writable root, or why there are none. */
+export interface StagedPaths {
+  readonly paths: ReadonlySet<string>;
+  readonly rootFolders?: (
+    image: string,
+    user: PlannedUser,
+    points: readonly string[],
+  ) => Promise<readonly Pick<PlannedMount, "path" | "host">[] | string>;
+}
 
 /** Corral's own mounts of a cell: its socket, if it has one, and what its kind needs. */
 export interface Plumbing {
@@ -45,7 +62,7 @@ export interface Plumbing {
   /** Directories of Corral's own that the sandbox mounts: only those in which packages are prepared. */
   readonly filled?: readonly string[];
   /** Which mounts of the sandbox are views; `would-be` if nothing runs: those that would have to be. */
-  readonly views: { readonly paths: ReadonlySet<string> } | "would-be";
+  readonly views: StagedPaths | "would-be";
   /** If nothing runs: what does not exist yet, by the host path that it will have. */
   readonly wouldBe?: ReadonlyMap<string, PlannedSource>;
   /** If nothing runs: the owners of copies that would be mounted in place of these host paths. */
@@ -90,17 +107,19 @@ export async function prepare(
   if (!pinning.ok)
     return refused(pinning.refusals.flatMap((refusal) => sourceViolations(refusal, sandbox, anchors, job.attachments)));
   const { pins } = pinning;
-  const planning = await plannedWith(pins, job, { image, sandbox, plumbing, environments }, env).catch(
-    async (error: unknown) => {
-      await pins[Symbol.asyncDispose]();
-      throw error;
-    },
-  );
-  const misplaced = planning.ok ? misplacedMounts(planning.plan.mounts, pins) : [];
+  const parts = { image, sandbox, plumbing, environments };
+  const held = new Disposables();
+  held.use(pins);
+  const { planning, pins: all } = await withRoot(pins, job, parts, env, held).catch(async (error: unknown) => {
+    await held[Symbol.asyncDispose]();
+    throw error;
+  });
+  const misplaced = planning.ok ? misplacedMounts(planning.plan.mounts, all) : [];
   const notes = holding.partly.map(partlyNote);
+  const close = () => held[Symbol.asyncDispose]();
   if (planning.ok && misplaced.length === 0)
-    return { ok: true, plan: planning.plan, pins, notes, [Symbol.asyncDispose]: () => pins[Symbol.asyncDispose]() };
-  await pins[Symbol.asyncDispose]();
+    return { ok: true, plan: planning.plan, pins: all, notes, [Symbol.asyncDispose]: close };
+  await close();
   return refused(planning.ok ? misplaced : planning.violations);
 }
 
@@ -109,12 +128,46 @@ interface PlanParts {
   readonly sandbox: Sandbox;
   readonly plumbing: Plumbing;
   readonly environments: readonly ShownEnvironment[];
+  /** The directories of a writable root. */
+  readonly root?: readonly Pick<PlannedMount, "path" | "host">[];
+}
+
+/** The init of the Engine is a file in that root. */
+const NOT_ITS_FIRST =
+  "only a container of a session has it, or of an agent's commands, under a policy with Corral's own seccomp profile, no other runtime and no capabilities";
+
+/** The plan; with a writable root if the sandbox has one, which needs the image and the user of the plan. */
+async function withRoot(
+  pins: Pins,
+  job: PlannedJob,
+  parts: PlanParts,
+  env: CellHost,
+  held: Disposables,
+): Promise<{ readonly planning: Planning; readonly pins: Pins }> {
+  const without = await plannedWith(pins, job, parts, env);
+  const { sandbox, plumbing } = parts;
+  if (!sandbox.writableRoot || !without.ok || plumbing.views === "would-be") return { planning: without, pins };
+  const refusedRoot = (reason: string): Planning => ({
+    ok: false,
+    violations: [{ code: "ROOT_NOT_ENFORCEABLE", reason }],
+  });
+  const { image, user, tmpfs, startsCommands } = without.plan;
+  if (!startsCommands) return { planning: refusedRoot(NOT_ITS_FIRST), pins };
+  const points = tmpfs.map(({ path }) => path);
+  const folders = (await plumbing.views.rootFolders?.(image.id, user, points)) ?? "its cells have none";
+  if (typeof folders === "string") return { planning: refusedRoot(folders), pins };
+  const hosts = folders.map(({ host }) => host);
+  const pinning = await pinSources([], env.refusedSources, hosts);
+  if (!pinning.ok) return { planning: refusedRoot(pinning.refusals.map(({ reason }) => reason).join("; ")), pins };
+  held.use(pinning.pins);
+  const both = { ...pins, sources: new Map([...pins.sources, ...pinning.pins.sources]) };
+  return { planning: await plannedWith(both, job, { ...parts, root: folders }, env), pins: both };
 }
 
 async function plannedWith(
   pins: Pins,
   job: PlannedJob,
-  { image, sandbox, plumbing, environments }: PlanParts,
+  { image, sandbox, plumbing, environments, root }: PlanParts,
   env: CellHost,
 ): Promise<Planning> {
   const violations = attachmentViolations(job, pins);
@@ -144,7 +197,7 @@ async function plannedWith(
       files,
       services,
       ...(socket === undefined ? {} : { socket: socket.path }),
-      ...present({ output: outputDir, commands: commandsDir, items }),
+      ...present({ output: outputDir, commands: commandsDir, items, root }),
       environments,
     },
     orchestratorUid: process.getuid?.() ?? 0,

@@ -1,7 +1,9 @@
 import { join } from "node:path";
 import { Stage, type StagingResult } from "../../changes/stage.ts";
 import { CannotStage, lendFiles } from "../../changes/view/base-tree.ts";
+import type { HostUser } from "../../changes/view/lending.ts";
 import type { FrozenView } from "../../changes/view/view.ts";
+import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
 import { ASK } from "../../sandbox/approval.ts";
 import { deliveryOf } from "../../sandbox/expand.ts";
@@ -74,14 +76,35 @@ export async function openStage(
   const viewed = sandbox.mounts.filter((mount) => deliveryOf(mount) === "view");
   const violations = refusedMounts({ mounts: viewed }, env);
   if (violations.length > 0) return { ok: false, violations };
+  const dir = join(env.ownerDir, `${job.run}.stage`);
   return await Stage.open({
     sandbox,
-    dir: join(env.ownerDir, `${job.run}.stage`),
+    dir,
     maxBytes: sandbox.limits.diskBytes ?? sandbox.policy.maxLimits.diskBytes,
     overlays: env.overlays,
     isRefused: (host) => refusalOf(host, env.refusedSources) !== null,
     from,
+    rootTree: (image, user) => rootTree(image, user, job, env, dir),
     signal: job.signal,
     ...present({ makesBelow: job.makesBelow }),
   });
+}
+
+async function rootTree(
+  image: string,
+  user: HostUser,
+  { signal }: Job,
+  { roots }: CellHost,
+  stageDir: string,
+): Promise<{ readonly dir: string } | string> {
+  if (roots === undefined) return "images are not unpacked here";
+  try {
+    const layers = () => roots.layers(image);
+    const dir = await roots.trees.use({ image, user, layers, stageDir, signal });
+    return dir === null ? "the image is gone" : { dir };
+  } catch (error) {
+    if (error instanceof CannotStage) return `its image cannot be copied for its user: ${error.message}`;
+    if (error instanceof EngineTrouble) return error.message;
+    throw error;
+  }
 }

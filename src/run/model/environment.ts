@@ -2,6 +2,7 @@ import type { ModelSources } from "../../agent/open-model.ts";
 import type { Transcripts } from "../../agent/transcript.ts";
 import type { Approver } from "../../approval/approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
+import type { ImageLayers, RootTrees } from "../../changes/layers/root-trees.ts";
 import type { SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import type { Changeset } from "../../changes/model/changeset.ts";
 import type { Project } from "../../declarations/project.ts";
@@ -70,6 +71,8 @@ export interface CellHost {
   readonly refusedSources: RefusedSources;
   /** False: views are copies, even if the host has overlays. */
   readonly overlays: boolean;
+  /** What writable roots show at first, and the image's layers that it is made of. Absent: there is none. */
+  readonly roots?: { readonly trees: RootTrees; readonly layers: (image: string) => Promise<ImageLayers | null> };
   /** The value of a secret that a worker has inside of its cell, by its name in `secrets` of `corral.yaml`. Read for each cell. */
   readonly secretInside: SecretOf;
 }

@@ -106,7 +106,8 @@ async function narrowed(
   caller: Sandbox,
   env: Declared,
 ): Promise<Derivation> {
-  const asked = { ...narrow, inherit: true, network: sandbox.network, secrets: sandbox.secrets ?? [] };
+  const { network, secrets = [], writableRoot } = sandbox;
+  const asked = { ...narrow, inherit: true, network, secrets, ...present({ writableRoot }) };
   const resolution = await resolveNeeds(asked, { projectDir: env.project.dir, parent: sandbox });
   if (!resolution.ok) return resolution;
   const by = `${caller.chain.at(-1)} (calling ${name})`;

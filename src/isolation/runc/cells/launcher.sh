@@ -31,7 +31,7 @@ place() {
     fd=$((fd + 1))
   done
   exec 2>> "$memory/$1/log"
-  IFS=' ' read -r run id root || exit
+  IFS=' ' read -r run id || exit
   (
     bundle=$memory/$1
     set -- $3 $4 $intact "$runtime" $options --root "$state" --log "$bundle/log" --log-format json run --keep --bundle "$bundle" "$id"
@@ -39,20 +39,10 @@ place() {
     exec > /proc/self/fd/$1 2> /proc/self/fd/$2
     eval "exec $1>&- $2>&-"
     shift 2
-    if [ "$root" != writable ]; then
-      "$gate" mount -o remount,bind,ro,nodev "$bundle/root" && exec "$@"
-      exit
-    fi
-    export gate bundle
-    exec "$gate" unshare --mount "$gate" sh -c "$writable" "$gate" "$@"
+    "$gate" mount -o remount,bind,ro,nodev "$bundle/root" && exec "$@"
   )
   echo $1 $?
 }
-
-writable='
-"$gate" mkdir -m 755 over/upper over/work &&
-"$gate" mount -t overlay -o "nodev,volatile,lowerdir=$bundle/root,upperdir=over/upper,workdir=over/work" corral "$bundle/root" &&
-unset gate bundle && exec "$@"'
 
 "$gate" mount -t tmpfs -o size=16m,mode=0700 corral "$memory" && (prepared) || exit
 fd=3

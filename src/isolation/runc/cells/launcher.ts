@@ -53,7 +53,6 @@ export interface LaunchPlace {
 export interface PlaceRequest {
   readonly run: string;
   readonly id: string;
-  readonly root: "read-only" | "writable";
   /** Of the bundle, in which the root file system is `root`. */
   readonly config: string;
   readonly mountPoints: readonly MountPoint[];
@@ -158,7 +157,7 @@ export class Launcher {
     // By its own process the mounts are seen; the id is not that of another while it was not waited for.
     const seen = `/proc/${this.#child.pid}/root${join(memory, String(at))}`;
     return {
-      start: async ({ run, id, root, config, mountPoints, signal }) => {
+      start: async ({ run, id, config, mountPoints, signal }) => {
         this.#use(1);
         try {
           await this.#mounted(signal);
@@ -172,7 +171,7 @@ export class Launcher {
         // Held open, since the launcher may end with its last cell.
         const log = await open(join(seen, "log"), "a+", 0o600);
         const streams = this.#streams(at);
-        streams.stdin.write(`${run} ${id} ${root}\n`);
+        streams.stdin.write(`${run} ${id}\n`);
         const end = ended.then(async (code) => {
           await using _ = log;
           return code === null ? null : { code, log: await log.readFile("utf8") };

@@ -153,7 +153,7 @@ export function ociMounts(plan: Plan, { pins, names, init, by, unified }: MountS
     ...OF_THE_KERNEL,
     ...mounts.map((mount) => (outer.includes(mount) ? { ...mount, options: [...mount.options, "ro"] } : mount)),
     ...outer.map((mount) => ({ ...mount, options: [...mount.options, "remount"] })),
-    ...(by === "crun" ? againForCrun(plan, names, unified) : []),
+    ...(by === "crun" ? againForCrun(names, unified) : []),
   ];
 }
 
@@ -181,7 +181,7 @@ export function maskedPaths(by: OciRuntime["kind"]): readonly string[] {
 /**
  * crun forgets what the mount of the root forbids, and leaves control groups of version 1 writable.
  */
-function againForCrun({ hardening }: Plan, names: NameFiles, unified: boolean): OciMount[] {
+function againForCrun(names: NameFiles, unified: boolean): OciMount[] {
   const again = (destination: string, options: readonly string[]): OciMount => ({
     destination,
     type: "bind",
@@ -197,7 +197,7 @@ function againForCrun({ hardening }: Plan, names: NameFiles, unified: boolean): 
   return [
     ...hidden,
     ...(unified ? [] : [again("/sys/fs/cgroup", ["ro", "nosuid", "nodev", "noexec"])]),
-    again("/", ["nodev", ...(hardening.readOnlyRoot ? ["ro"] : [])]),
+    again("/", ["nodev", "ro"]),
   ];
 }
 

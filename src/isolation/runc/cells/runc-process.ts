@@ -37,7 +37,6 @@ export interface LaunchRequest {
   /** The directory of the cell, in which only runc works. */
   readonly dir: string;
   /** Whether the plan lets the worker write in it. */
-  readonly root: "read-only" | "writable";
   /** What runc reads. */
   readonly config: string;
   readonly mountPoints: PlaceRequest["mountPoints"];
@@ -52,14 +51,13 @@ export async function startRunc({
   run,
   id,
   dir,
-  root,
   config,
   mountPoints,
   signal,
   ...request
 }: LaunchRequest): Promise<RuncProcess> {
   const streams = new GateStreams(request.onOutput);
-  const started = await place.start({ run, id, root, config, mountPoints, signal }).catch((error: unknown) => {
+  const started = await place.start({ run, id, config, mountPoints, signal }).catch((error: unknown) => {
     place.letGo();
     throw error;
   });

@@ -57,7 +57,6 @@ function makeCellFolder(paths: RuncPaths, maker: Maker, plan: Plan): CellPaths {
   try {
     const labels = labelsFor(maker, "cell", cellId(maker.sealKey, plan.run), plan);
     fs.writeFileSync(draft.labels, JSON.stringify(labels), { mode: 0o600 });
-    if (!plan.hardening.readOnlyRoot) fs.mkdirSync(draft.over, { mode: 0o700 });
     fs.renameSync(draft.dir, cell.dir);
     return cell;
   } catch (error) {
@@ -232,7 +231,6 @@ async function startOnce(
     dir: folder.dir,
     config: JSON.stringify(config),
     mountPoints: mountPointsOf(plan, hasInit(plan) ? [{ path: INIT_PATH, kind: "file" }] : []),
-    root: plan.hardening.readOnlyRoot ? "read-only" : "writable",
     input,
     onOutput: request.onOutput,
     signal,

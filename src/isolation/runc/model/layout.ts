@@ -47,8 +47,6 @@ export function cellPaths(dir: string) {
     dir,
     /** The sealed labels, as `port/labels.ts` makes them with the kind `cell` and the name {@link cellId}. */
     labels: join(dir, "labels.json"),
-    /** What is written over the image, if the worker may write there; otherwise that is in memory, unseen by this machine, and this is not there. */
-    over: join(dir, "over"),
   };
 }
 

@@ -87,7 +87,7 @@ export async function removeCell(paths: RuncPaths, id: string, dir: string, hasE
   if (!hasEnded) await killCell(id);
   await removeGroups(id);
   const state = join(paths.state, id);
-  const { labels, over } = cellPaths(dir);
+  const { labels } = cellPaths(dir);
   if (!removedAtOnce(state, NOTES)) await rm(state, { recursive: true, force: true });
   if (removedAtOnce(dir, [basename(labels)])) return;
   const names = await readdir(dir).catch((error: unknown) => {
@@ -95,19 +95,8 @@ export async function removeCell(paths: RuncPaths, id: string, dir: string, hasE
     throw error;
   });
   const others = names.map((name) => join(dir, name)).filter((path) => path !== labels);
-  // A worker that may write over its image can make a tree there that is deeper than a path can be long.
-  const isWritten = (path: string): Promise<boolean> =>
-    readdir(path).then(
-      (inside) => inside.length > 0,
-      () => true,
-    );
-  await Promise.all(
-    others.map(async (path) =>
-      path === over && (await isWritten(path))
-        ? await removeTree(path)
-        : await rm(path, { recursive: true, force: true }),
-    ),
-  );
+  // A cell of an earlier version could write over its image, a tree that is deeper than a path can be long.
+  await Promise.all(others.map(removeTree));
   await rm(labels, { force: true });
   await rmdir(dir).catch((error: unknown) => {
     if (!hasCode(error, "ENOENT")) throw error;
