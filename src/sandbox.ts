@@ -1,6 +1,6 @@
 /* `corral/sandbox`: the permission model by itself, and guarded files. It needs no Engine and no project, and loads no client of one. */
 
-export type { BackendEntry, FileBackend } from "./files/backend/backend.ts";
+export type { BackendEntry, FileBackend } from "./files/backend/backend-files.ts";
 export type {
   Edit,
   EntryType,

@@ -6,7 +6,6 @@ import { createServer } from "../platform/http.ts";
 import { type DeniedTraffic, judgeRequest, type NetworkReport } from "../sandbox/network/judge.ts";
 import type { Rewrite } from "../sandbox/network/package-environment.ts";
 import type { AllowedNetwork, NetworkLimits, NetworkPlace } from "../sandbox/network/rule.ts";
-import { alertBytes, closeWith } from "./carry/down-flow.ts";
 import { dial, judgedAddresses } from "./dial/dial.ts";
 import { bytesUntilVerdict, HANDSHAKE_RECORD } from "./first/client-hello.ts";
 import { HttpConnection, type HttpParts } from "./http/connection.ts";
@@ -22,7 +21,7 @@ import {
   tunnels,
   type Visit,
 } from "./model/outlet.ts";
-import { Meter, Traffic } from "./traffic/traffic.ts";
+import { alertBytes, closeWith, Meter, Traffic } from "./traffic/traffic.ts";
 import { tunnel } from "./tunnel/tunnel.ts";
 
 /** Decides what a new connection of a cell is: a tunnel, HTTP that is looked into, or refused. */

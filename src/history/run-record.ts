@@ -3,7 +3,6 @@ import { lstat, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../platform/errno.ts";
 import { openRegular } from "../platform/write-file.ts";
-import { PIECE_BYTES, pieceNumbers, type StreamName } from "./kept-stream.ts";
 import {
   type AttachmentEntry,
   type BeginEntry,
@@ -12,9 +11,12 @@ import {
   type HeldEntry,
   type HistoryEntry,
   MAX_RECORD_BYTES,
+  PIECE_BYTES,
   parseEntry,
+  pieceNumbers,
   RECORD_FILE,
   type StartedEntry,
+  type StreamName,
 } from "./recording.ts";
 
 /** Room for the last line, which is written even if the others have filled the record. */

@@ -1,6 +1,5 @@
 import posix from "node:path/posix";
-import { type FileBackend, memoryBackend } from "../files/backend/backend.ts";
-import { openBackendFiles } from "../files/backend/backend-files.ts";
+import { type FileBackend, memoryBackend, openBackendFiles } from "../files/backend/backend-files.ts";
 import type { ConsentNeed } from "../files/checked-access.ts";
 import { type GuardedFiles, guarded } from "../files/guarded.ts";
 import { openHostFiles } from "../files/host/host-files.ts";

@@ -2,7 +2,7 @@ import type { SealedRecord } from "../audit/seal.ts";
 import type { Verdict } from "../audit/verify.ts";
 import type { ItemResult } from "../fleet/model/item.ts";
 import type { FleetEvent, FleetSummary } from "../fleet/running/events.ts";
-import type { StreamName } from "../history/kept-stream.ts";
+import type { StreamName } from "../history/recording.ts";
 import type { RunRecord } from "../history/run-record.ts";
 import {
   type AddedGrant,

@@ -1,7 +1,7 @@
 import { dynamicTool, jsonSchema } from "ai";
 import type { z } from "zod";
-import { modelOutput } from "../agent/continued.ts";
 import type { AgentTool, AgentToolAnswer } from "../agent/events.ts";
+import { modelOutput } from "../agent/loop.ts";
 import { TOOL_NAMES, type ToolName } from "../declarations/worker/tool-names.ts";
 import type { OnOutput } from "../run/session/exec-command.ts";
 import type { Session } from "../run/session/session.ts";

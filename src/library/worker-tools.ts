@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import { refusedError } from "../operations/request-error.ts";
-import { agentTools } from "../run/agent/agent-tools.ts";
+import { agentTools } from "../run/agent/agent-run.ts";
 import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../run/open-session.ts";

@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { archiveOf, GitRefusal } from "../git/tree-archive.ts";
-import { keptPieces, type StreamName } from "../history/kept-stream.ts";
-import { projectFolders, type RunFolder, removeRunFolder, runFolders, serviceDir } from "../history/recording.ts";
+import {
+  keptPieces,
+  projectFolders,
+  type RunFolder,
+  removeRunFolder,
+  runFolders,
+  type StreamName,
+  serviceDir,
+} from "../history/recording.ts";
 import { type RunRecord, readBegin, readRun } from "../history/run-record.ts";
 import { stopLiveRun } from "../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../state/owner.ts";

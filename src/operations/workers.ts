@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import type { ModelMessage } from "ai";
-import { MAX_CONTINUED, transcriptFrom } from "../agent/continued.ts";
+import { MAX_CONTINUED, transcriptFrom } from "../agent/loop.ts";
 import type { Transcripts } from "../agent/transcript.ts";
 import { loadProject, type Project, ProjectError } from "../declarations/project.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";

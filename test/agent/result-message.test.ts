@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type AnsweredCall, resultMessages } from "../../src/agent/continued.ts";
 import type { AgentToolAnswer } from "../../src/agent/events.ts";
+import { type AnsweredCall, resultMessages } from "../../src/agent/loop.ts";
 
 const answered = (id: string, answer: Partial<AgentToolAnswer>): AnsweredCall => ({
   call: { id, tool: "read_file", input: {}, fault: null },

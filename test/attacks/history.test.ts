@@ -4,7 +4,7 @@ import { PassThrough } from "node:stream";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { main } from "../../src/cli/program.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
-import { MAX_STREAMS_BYTES } from "../../src/history/kept-stream.ts";
+import { MAX_STREAMS_BYTES } from "../../src/history/recording.ts";
 import { readRun } from "../../src/history/run-record.ts";
 import { openProject, type ProjectFixture, sh } from "../run/project-fixture.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { MAX_STREAMS_BYTES } from "../../src/history/kept-stream.ts";
+import { MAX_STREAMS_BYTES } from "../../src/history/recording.ts";
 import { runOutput } from "../../src/operations/runs.ts";
 import { openProject, type ProjectFixture, sh } from "../run/project-fixture.ts";
 

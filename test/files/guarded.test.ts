@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { memoryBackend } from "../../src/files/backend/backend.ts";
-import { openBackendFiles } from "../../src/files/backend/backend-files.ts";
+import { memoryBackend, openBackendFiles } from "../../src/files/backend/backend-files.ts";
 import { type GuardedFiles, guarded } from "../../src/files/guarded.ts";
 import { openHostFiles } from "../../src/files/host/host-files.ts";
 import { SandboxError } from "../../src/sandbox/errors.ts";

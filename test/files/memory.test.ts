@@ -1,6 +1,5 @@
 import { describe } from "vitest";
-import { memoryBackend } from "../../src/files/backend/backend.ts";
-import { openBackendFiles } from "../../src/files/backend/backend-files.ts";
+import { memoryBackend, openBackendFiles } from "../../src/files/backend/backend-files.ts";
 import { contractMounts, filesContract } from "./files.contract.ts";
 
 describe("files in memory", () => {

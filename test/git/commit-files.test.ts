@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { CommitFiles } from "../../src/git/commit-files.ts";
+import { CommitFiles } from "../../src/git/stage.ts";
 import { bareRemote, type Remote } from "./remote.ts";
 import { never } from "./worker-side.ts";
 

@@ -4,8 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { keptPieces, MAX_STREAMS_BYTES, PIECE_BYTES } from "../../src/history/kept-stream.ts";
-import { type BeginEntry, type EndedEntry, RECORD_FILE, Recording } from "../../src/history/recording.ts";
+import {
+  type BeginEntry,
+  type EndedEntry,
+  keptPieces,
+  MAX_STREAMS_BYTES,
+  PIECE_BYTES,
+  RECORD_FILE,
+  Recording,
+} from "../../src/history/recording.ts";
 import { readRun } from "../../src/history/run-record.ts";
 
 const RUN = "0123456789ab";

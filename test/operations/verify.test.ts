@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { PACKAGE_ROOT } from "../../src/declarations/place/package-root.ts";
 import { loadPolicy } from "../../src/declarations/policy/policy.ts";
-import { isRunning, ThrowAwayFolder } from "../../src/files/host/throw-away-folder.ts";
+import { isRunning, ThrowAwayFolder } from "../../src/files/host/results-folder.ts";
 import { ownNamespaces } from "../../src/isolation/gate/verify.ts";
 import { attacksOn, attemptIn, THREATS, type Threat, untriedIn } from "../../src/operations/verify/attacks.ts";
 import { verifyHtml } from "../../src/operations/verify/report.ts";

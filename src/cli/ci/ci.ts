@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { CI_FILE } from "../../declarations/ci/ci-yaml.ts";
-import { CommitFiles } from "../../git/commit-files.ts";
+import { CommitFiles } from "../../git/stage.ts";
 import { type CiEnd, type CiStepEnd, isGood } from "../../operations/ci/ci-end.ts";
 import { type CiTotals, ciTotals, findingsIn } from "../../operations/ci/findings.ts";
 import { type CiSelection, type CiStep, fetcherOf, imageOf, planCi } from "../../operations/ci/plan-ci.ts";

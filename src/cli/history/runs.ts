@@ -1,5 +1,5 @@
 import { confirm } from "@clack/prompts";
-import type { StreamName } from "../../history/kept-stream.ts";
+import type { StreamName } from "../../history/recording.ts";
 import type { RecordedCall, RecordedStream, RunRecord } from "../../history/run-record.ts";
 import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import type { RunsToRemove } from "../../operations/runs.ts";

@@ -1,4 +1,4 @@
-import type { StreamName } from "../../history/kept-stream.ts";
+import type { StreamName } from "../../history/recording.ts";
 import type { RunRecord } from "../../history/run-record.ts";
 import type { CellUsageNow } from "../../isolation/port/cell.ts";
 import type { ListedRuns, OutputPiece, RunFilter, StoppedRun } from "../../operations/runs.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { nobodyAsks, QuestionRoutes } from "../../mcp/connection/client-approver.ts";
 import { McpConnection } from "../../mcp/connection/connection.ts";
-import { serveOnStdio } from "../../mcp/stdio.ts";
+import { serveOnStdio } from "../../mcp/protocol-server.ts";
 import { deniedLine } from "../../operations/wording/question-text.ts";
 import { workerSandbox } from "../../operations/workers.ts";
 import { openCorralLater } from "../../run/open/corral.ts";

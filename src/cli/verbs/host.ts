@@ -6,7 +6,7 @@ export function addLogin({ does, terminal, verb }: Frame): void {
     .option("--name <name>", "call it so in --host and in corral context (the name of the host)")
     .option("--plain-http", "send the token to http: at another machine, where others on the way can read it")
     .addHelpText("after", LOGIN_HELP)
-    .action(does(async (url, options) => (await import("../host/login.ts")).loginVerb(url, options, terminal)));
+    .action(does(async (url, options) => (await import("../host/at-service.ts")).loginVerb(url, options, terminal)));
 }
 
 const LOGIN_HELP = `
@@ -21,13 +21,13 @@ export function addContext({ does, group, terminal }: Frame): void {
   context
     .verb("ls", "List the services that you logged in to, and which one is in use.", { isDefault: true })
     .addOption(json())
-    .action(does(async (options) => (await import("../host/login.ts")).listContextsVerb(options, terminal)));
+    .action(does(async (options) => (await import("../host/at-service.ts")).listContextsVerb(options, terminal)));
   context
     .verb("use <name>", "Send commands to this service from now on; local is this machine.")
-    .action(does(async (name) => (await import("../host/login.ts")).useContextVerb(name, terminal)));
+    .action(does(async (name) => (await import("../host/at-service.ts")).useContextVerb(name, terminal)));
   context
     .verb("rm <name>", "Forget a service and its token.")
-    .action(does(async (name) => (await import("../host/login.ts")).removeContextVerb(name, terminal)));
+    .action(does(async (name) => (await import("../host/at-service.ts")).removeContextVerb(name, terminal)));
 }
 
 export function addUp({ does, terminal, verb }: Frame): void {

@@ -72,18 +72,20 @@ export function addImages({ does, group, terminal }: Frame): void {
       "after",
       examples("corral images build", "corral images build python", "corral images build images/ocr"),
     )
-    .action(does(async (names, options) => (await import("../machine/images.ts")).buildVerb(names, options, terminal)));
+    .action(
+      does(async (names, options) => (await import("../machine/machine.ts")).buildVerb(names, options, terminal)),
+    );
   images
     .verb("ls", "List the images, whether each exists and is up to date, and which workers use it.")
     .addOption(project())
     .addOption(json())
-    .action(does(async (options) => (await import("../machine/images.ts")).listImagesVerb(options, terminal)));
+    .action(does(async (options) => (await import("../machine/machine.ts")).listImagesVerb(options, terminal)));
   images
     .verb("pull <image>", "Fetch an image from its registry, and print what to write into a worker's file.")
     .addOption(project())
     .addOption(json())
     .addHelpText("after", examples("corral images pull python:3.13-slim"))
-    .action(does(async (name, options) => (await import("../machine/images.ts")).pullVerb(name, options, terminal)));
+    .action(does(async (name, options) => (await import("../machine/machine.ts")).pullVerb(name, options, terminal)));
   images
     .verb(
       "rm [names...]",
@@ -95,6 +97,8 @@ export function addImages({ does, group, terminal }: Frame): void {
     .addOption(json())
     .addHelpText("after", examples("corral images rm images/ocr", "corral images rm --unused --yes"))
     .action(
-      does(async (names, options) => (await import("../machine/images.ts")).removeImagesVerb(names, options, terminal)),
+      does(async (names, options) =>
+        (await import("../machine/machine.ts")).removeImagesVerb(names, options, terminal),
+      ),
     );
 }

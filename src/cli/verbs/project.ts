@@ -42,7 +42,7 @@ export function addCheck({ does, terminal, verb }: Frame): void {
       "after",
       `\nExit status: 0 if every path would run, otherwise 1.\n${examples("corral check --project inbox")}`,
     )
-    .action(does(async (options) => (await import("../project/check.ts")).checkVerb(options, terminal)));
+    .action(does(async (options) => (await import("../project/explain.ts")).checkVerb(options, terminal)));
 }
 
 export function addExplain({ does, terminal, verb }: Frame): void {
@@ -74,7 +74,7 @@ export function addWorkers({ does, group, terminal }: Frame): void {
       "after",
       `\nExit status: 0, or 1 if a file has a mistake.\n${examples("corral workers ls", "corral workers ls --json | jq -r '.workers[].name'")}`,
     )
-    .action(does(async (options) => (await import("../project/check.ts")).listWorkersVerb(options, terminal)));
+    .action(does(async (options) => (await import("../project/explain.ts")).listWorkersVerb(options, terminal)));
 }
 
 export function addSchema({ does, terminal, verb }: Frame): void {

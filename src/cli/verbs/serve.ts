@@ -30,18 +30,18 @@ export function addServe({ does, group, terminal }: Frame): void {
     .addOption(repeatable("--role <role>", "let it read, decide, run, all of that (admin), or metrics", "read"))
     .addOption(json())
     .addHelpText("after", examples("corral serve token create --name ci --role run"))
-    .action(does(async (options) => (await import("../service/tokens.ts")).createVerb(options, terminal)));
+    .action(does(async (options) => (await import("../service/serve.ts")).createVerb(options, terminal)));
   token
     .command("ls")
     .description("List the tokens, without their values.")
     .helpOption("-h, --help", "print this help")
     .addOption(json())
-    .action(does(async (options) => (await import("../service/tokens.ts")).listTokensVerb(options, terminal)));
+    .action(does(async (options) => (await import("../service/serve.ts")).listTokensVerb(options, terminal)));
   token
     .command("rm <id>")
     .description("Remove a token. A running service refuses it from now on.")
     .helpOption("-h, --help", "print this help")
-    .action(does(async (id) => (await import("../service/tokens.ts")).removeTokenVerb(id, terminal)));
+    .action(does(async (id) => (await import("../service/serve.ts")).removeTokenVerb(id, terminal)));
 }
 
 const LEVELS = ["trace", "debug", "info", "warn", "error", "silent"];

@@ -4,8 +4,8 @@ import { request as requestOf } from "../../platform/http.ts";
 import { pathMatches } from "../../sandbox/network/path-glob.ts";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Redactor } from "../../secrets/read-secret.ts";
-import { pump } from "../carry/down-flow.ts";
 import { BOUNDS, type HostTraffic, targetText } from "../model/outlet.ts";
+import { pump } from "../traffic/traffic.ts";
 import {
   endToEnd,
   Faulty,

@@ -2,7 +2,6 @@ import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import type { NetworkRule } from "../../sandbox/network/rule.ts";
-import { type Alert, alertBytes, closeWith, DownFlow, pump } from "../carry/down-flow.ts";
 import { addressStillAllowed } from "../dial/dial.ts";
 import {
   beforeSecondHello,
@@ -21,6 +20,7 @@ import {
   targetText,
   type Visit,
 } from "../model/outlet.ts";
+import { type Alert, alertBytes, closeWith, DownFlow, pump } from "../traffic/traffic.ts";
 
 /** A tunnel whose host is connected. Bytes of the host flow at once, those of the client after `admit`. */
 class OpenTunnel {

@@ -35,11 +35,11 @@ import {
   forgetEnded,
   hasOwnerEnded,
   isUnsettled,
+  loadItems,
   newStoreOwner,
   recordReview,
   rowOf,
 } from "./fleets.ts";
-import { loadItems } from "./load.ts";
 import { PERSISTENCE } from "./lost-connection.ts";
 import { migrate } from "./migrate.ts";
 import { BegunLog, PostgresQueue, StreamBudget } from "./postgres-queue.ts";

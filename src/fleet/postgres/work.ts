@@ -20,8 +20,7 @@ import {
 import { ACTIVE } from "../stored/fleet-reads.ts";
 import { boundedResult, msOf } from "../stored/rows.ts";
 import type { Scope } from "./connection.ts";
-import { idOf } from "./fleets.ts";
-import { replaceFailed } from "./load.ts";
+import { idOf, replaceFailed } from "./fleets.ts";
 import { answerTo, foreignJson, PostgresMembership, questionsOf, textsOf } from "./membership.ts";
 
 /** Deliveries that are read at once; a larger one alone. A hostile machine's have 9 MiB each, and JSON takes many times its bytes in memory. */

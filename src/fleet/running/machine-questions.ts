@@ -11,7 +11,7 @@ import { consentOf } from "../../sandbox/approval.ts";
 import { type Sandbox, withheldAt } from "../../sandbox/sandbox.ts";
 import { type FleetJob, itemJob } from "../items/item-job.ts";
 import type { AskedElsewhere, QuestionName, UnreadQuestion, WorkStore } from "../model/work.ts";
-import { answerText, parsedQuestion, type WireQuestion } from "../stored/question-wire.ts";
+import { answerText, parsedQuestion, type WireQuestion } from "../stored/rows.ts";
 
 /** One run of the chain from the item's own run to the one that asks, as it would be here. */
 interface Level {

@@ -9,7 +9,7 @@ import {
   type QuestionName,
   type WorkStore,
 } from "../model/work.ts";
-import { parsedAnswer, questionJson } from "../stored/question-wire.ts";
+import { parsedAnswer, questionJson } from "../stored/rows.ts";
 
 /** The first pause between two attempts. Each is twice as long as the one before, up to the longest. */
 const FIRST_PAUSE_MS = 1000;

@@ -16,8 +16,7 @@ import { printable } from "../../text/visible.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import { type ClientExchange, ClientToolUse, type Round, Slots } from "./call.ts";
 import { ClientApprover, type ClientApproverOptions, ClientRoots, type QuestionRoutes } from "./client-approver.ts";
-import { STARTED_TOOLS } from "./started-tools.ts";
-import { type OfferedTool, offeredTools, refusedAnswer } from "./tool-answer.ts";
+import { type OfferedTool, offeredTools, refusedAnswer, STARTED_TOOLS } from "./started-tools.ts";
 
 export interface SandboxSessionOptions {
   readonly worker: WorkerDefinition;

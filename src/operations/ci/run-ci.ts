@@ -17,7 +17,7 @@ import {
 } from "../../files/host/ci-folder.ts";
 import { isRoot } from "../../files/host/descriptor.ts";
 import { jsonLine } from "../../fleet/report/results-export.ts";
-import { CommitFiles } from "../../git/commit-files.ts";
+import { CommitFiles } from "../../git/stage.ts";
 import { GitRefusal } from "../../git/tree-archive.ts";
 import type { Emit } from "../../run/model/events.ts";
 import { openCorralFor } from "../../run/open/corral.ts";

@@ -1,4 +1,4 @@
-import { isRunning, type ThrowAwayFolder } from "../../files/host/throw-away-folder.ts";
+import { isRunning, type ThrowAwayFolder } from "../../files/host/results-folder.ts";
 import { textBeside } from "../../platform/text-beside.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { Policy } from "../../sandbox/policy.ts";

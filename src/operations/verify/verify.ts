@@ -5,7 +5,7 @@ import { networkInterfaces } from "node:os";
 import PQueue from "p-queue";
 import { stringify } from "yaml";
 import { loadPolicy } from "../../declarations/policy/policy.ts";
-import { ThrowAwayFolder } from "../../files/host/throw-away-folder.ts";
+import { ThrowAwayFolder } from "../../files/host/results-folder.ts";
 import { ownNamespaces } from "../../isolation/gate/verify.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { type Corral, openCorral } from "../../run/open/corral.ts";

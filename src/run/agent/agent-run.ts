@@ -1,12 +1,14 @@
 import { posix } from "node:path";
 import type { OnAsking } from "../../agent/asked-again.ts";
-import { ModelFailure } from "../../agent/events.ts";
+import { type AgentTool, type AgentToolAnswer, ModelFailure } from "../../agent/events.ts";
 import { type AgentEnding, runAgent } from "../../agent/loop.ts";
 import { openModel } from "../../agent/open-model.ts";
 import { Spending } from "../../agent/spending.ts";
 import { Transcript } from "../../agent/transcript.ts";
 import type { Stage } from "../../changes/stage.ts";
+import type { ToolName } from "../../declarations/worker/tool-names.ts";
 import type { AgentDefinition, WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { toolNameOf } from "../../declarations/worker/worker-yaml.ts";
 import type { Meter } from "../../egress/traffic/traffic.ts";
 import { ATTACHMENTS_PATH, SECRETS_PATH } from "../../isolation/plan/plan.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
@@ -18,6 +20,9 @@ import { currentOwner, formatOwner } from "../../state/owner.ts";
 import { formatBytes, formatDuration } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { shownOnly } from "../../tools/exec-hints.ts";
+import type { CallToolRequest } from "../../tools/hands.ts";
+import { inputSchemaOf, type Tool, type ToolResult } from "../../tools/tool.ts";
+import { TOOLS } from "../../tools/toolbox.ts";
 import { Calls, type Perform } from "../calls/calls.ts";
 import { pinAttachments } from "../cell/prepare.ts";
 import { refusedMounts } from "../changes/lent-attachments.ts";
@@ -25,7 +30,8 @@ import type { RunEnvironment } from "../model/environment.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { BoundedOutput, identityOf, type Job } from "../model/job.ts";
 import { type AgentReport, type RunError, type RunResult, refusedResult, unstartedResult } from "../model/result.ts";
-import { agentTools, type ToolSession } from "./agent-tools.ts";
+import type { OnOutput } from "../session/exec-command.ts";
+import { usefulTools } from "../session/offered-tools.ts";
 
 /** The system prompt: the worker's instructions, and what it can reach. */
 export function systemPrompt({ worker, attachments }: Pick<Job, "worker" | "attachments">, sandbox: Sandbox): string {
@@ -301,4 +307,81 @@ function startOf({ worker, attachments }: Job, { sandbox }: AgentSession) {
 /** Output that people read ends with a newline. */
 function printed(text: string): string {
   return text === "" || text.endsWith("\n") ? text : `${text}\n`;
+}
+
+/** Whose tools they are: all that a model's call needs of a session. */
+interface ToolSession {
+  readonly sandbox?: Sandbox;
+  runTool(name: string, rawInput: unknown, signal: AbortSignal, onOutput?: OnOutput): Promise<ToolResult>;
+  callWorker(request: CallToolRequest, signal: AbortSignal): Promise<ToolResult>;
+}
+
+/** What an agent's model can call: the tools that its file names, and each worker that it may call as a tool of its own. */
+export function agentTools(
+  worker: WorkerDefinition,
+  workers: ReadonlyMap<string, WorkerDefinition>,
+  session: ToolSession,
+): AgentTool[] {
+  const tools = usefulTools(worker, session.sandbox).flatMap((name) => sandboxTool(name, session) ?? []);
+  const callees = worker.calls.flatMap((name) => workers.get(name) ?? []);
+  return [...tools, ...callees.map((callee) => workerTool(callee, session))];
+}
+
+function sandboxTool(name: ToolName, session: ToolSession): AgentTool | null {
+  const tool: Tool | undefined = TOOLS.get(name);
+  if (tool === undefined) return null;
+  return {
+    name,
+    description: tool.description,
+    inputSchema: inputSchemaOf(tool),
+    parallel: tool.effects.readOnly,
+    hasOutput: name === "exec",
+    run: async (input, signal, onOutput) => answerOf(await session.runTool(name, input, signal, onOutput)),
+  };
+}
+
+/** The worker's input schema is below `input`, since the call itself also has attachments. */
+function workerTool({ name, description, inputSchema = {} }: WorkerDefinition, session: ToolSession): AgentTool {
+  const { $defs, definitions, ...own } = inputSchema;
+  const does = description === "" ? "" : ` ${description}`;
+  return {
+    name: toolNameOf(name),
+    description: `Calls the worker ${name} and waits for its answer.${does}\nIt runs in a container of its own and gets at most what you have.`,
+    inputSchema: {
+      type: "object",
+      properties: {
+        input: { description: "What it is given; any JSON.", ...own },
+        attachments: {
+          type: "array",
+          items: { type: "string" },
+          description: "Paths of files that it may read, each as /attachments/NAME.",
+        },
+      },
+      required: "type" in inputSchema ? ["input"] : [],
+      additionalProperties: false,
+      // What its parts point to is looked for from the top of the whole schema.
+      ...present({ $defs, definitions }),
+    },
+    parallel: true,
+    async run(raw, signal) {
+      const call = typeof raw === "object" && raw !== null ? raw : {};
+      return called(await session.callWorker({ attachments: [], ...call, worker: name }, signal));
+    },
+  };
+}
+
+const MAX_SHOWN_CHARACTERS = 4000;
+
+/** Of a worker that failed, also the end of what it printed for people: it says why. */
+function called(result: ToolResult): AgentToolAnswer {
+  const answer = answerOf(result);
+  const { stderr } = result.data;
+  if (answer.ok || typeof stderr !== "string" || stderr === "") return answer;
+  const shown = stderr.slice(-MAX_SHOWN_CHARACTERS).toWellFormed();
+  return { ...answer, text: `${answer.text}\n[Its standard error, at the end]\n${shown}` };
+}
+
+function answerOf(result: ToolResult): AgentToolAnswer {
+  if (!result.ok) return { ok: false, code: result.code, text: result.message };
+  return { ok: true, code: null, text: result.text, ...present({ image: result.image }) };
 }

@@ -12,8 +12,8 @@ import {
 } from "../../sandbox/network/rule.ts";
 import { grantedRules, networkWith } from "../../sandbox/sandbox.ts";
 import type { ExecToolRequest } from "../../tools/hands.ts";
+import { surroundingsOf } from "../grants/access-request.ts";
 import { asksByConnection } from "../grants/request-host.ts";
-import { surroundingsOf } from "../grants/surroundings.ts";
 import type { CellHost, Declared, NetworkHost, Records, RunConsent } from "../model/environment.ts";
 import type { Grantee } from "../model/grantee.ts";
 import { identityOf, type Job } from "../model/job.ts";

@@ -1,9 +1,9 @@
 import { auditKey } from "../../audit/seal.ts";
 import { TrailFile } from "../../audit/trail.ts";
-import { MAX_STREAMS_BYTES } from "../../history/kept-stream.ts";
 import {
   type EndedEntry,
   type HeldEntry,
+  MAX_STREAMS_BYTES,
   Recording,
   runFolderName,
   type StartedEntry,

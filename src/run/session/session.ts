@@ -15,8 +15,7 @@ import type { CallToolRequest, ExecToolAnswer, ExecToolRequest } from "../../too
 import { ToolRefusal, type ToolResult } from "../../tools/tool.ts";
 import type { BrokerService } from "../cell/broker.ts";
 import { sandboxView } from "../cell/prepare.ts";
-import { requestAccess } from "../grants/access-request.ts";
-import { surroundingsOf } from "../grants/surroundings.ts";
+import { requestAccess, surroundingsOf } from "../grants/access-request.ts";
 import type { Records } from "../model/environment.ts";
 import { identityOf, type Job } from "../model/job.ts";
 import { CommandCell, ENDING_MS, type OpenSessionCell } from "./command-cell.ts";

@@ -3,11 +3,11 @@ import { conversionOperations } from "../../operations/contract/conversions.ts";
 import type { AnswerOf, Given } from "../../operations/contract/table.ts";
 import { folderOfFile } from "../../operations/convert/layout.ts";
 import { present } from "../../text/present.ts";
+import { tarOf } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm } from "../http/multipart.ts";
 import { checkedInput, type Handlers } from "../http/router.ts";
 import { ownerOf } from "../http/shares.ts";
-import { tarOf } from "../http/tar.ts";
 import { refuseStopping, type Served, waited } from "./owned.ts";
 
 type Order = Given<"conversions.start", "body">;

@@ -17,11 +17,11 @@ import { listRuns, runOutput, showRun, stopRun } from "../../operations/runs.ts"
 import type { RunResult } from "../../run/model/result.ts";
 import type { LiveGrant } from "../../state/live-grants.ts";
 import { present } from "../../text/present.ts";
+import { tarOf } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
 import { checkedInput, type Handlers } from "../http/router.ts";
 import { ownerOf } from "../http/shares.ts";
-import { tarOf } from "../http/tar.ts";
 import { eventsOf, ownedRun, refusePolicy, refuseStopping, type Served, waited } from "./owned.ts";
 
 type Order = Given<"runs.start", "body">;

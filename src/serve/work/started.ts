@@ -10,8 +10,7 @@ import { runWorker, withArguments, workerNamed } from "../../operations/workers.
 import type { RunEvent } from "../../run/model/events.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import type { Corral } from "../../run/open/corral.ts";
-import type { EventLog, EventLogs } from "../../state/service/event-log.ts";
-import type { StartedFleets as FleetRecord } from "../../state/service/started-fleets.ts";
+import type { EventLog, EventLogs, StartedFleets as FleetRecord } from "../../state/service/event-log.ts";
 import { present } from "../../text/present.ts";
 import { type HidePaths, hiddenIn } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";

@@ -9,10 +9,10 @@ import {
   writeFileSync,
   writeSync,
 } from "node:fs";
-import { mkdir, readdir, readFile, stat } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../../platform/errno.ts";
-import { statePaths } from "../state-paths.ts";
+import { projectMark, statePaths } from "../state-paths.ts";
 
 /** One event, as JSON; `type` names it. */
 export interface LoggedEvent {
@@ -301,4 +301,39 @@ function split(piece: Buffer, start: number): EventLine[] {
 /** Only of a line that was cut by the end of its process is that not known. */
 function isJson(text: string): boolean {
   return text.startsWith("{") && text.endsWith("}");
+}
+
+const FLEET_FILE = /^([0-9a-f]{16})-([0-9a-f]{12})$/;
+
+/** Which fleets a service has started and not ended, so that the next one continues them: an empty file for each. */
+export class StartedFleets {
+  readonly #dir: string;
+
+  constructor(stateDir: string) {
+    this.#dir = join(statePaths(stateDir).service, "fleets");
+  }
+
+  async add(projectDir: string, fleet: string): Promise<void> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await writeFile(this.#path(projectDir, fleet), "", { mode: 0o600 });
+  }
+
+  async remove(projectDir: string, fleet: string): Promise<void> {
+    await rm(this.#path(projectDir, fleet), { force: true });
+  }
+
+  /** Of this project. */
+  async list(projectDir: string): Promise<string[]> {
+    const names = (await readdir(this.#dir).catch(nullFor("ENOENT"))) ?? [];
+    return names.flatMap((name) => {
+      const [, mark, fleet = ""] = FLEET_FILE.exec(name) ?? [];
+      return mark === projectMark(projectDir) ? [fleet] : [];
+    });
+  }
+
+  #path(projectDir: string, fleet: string): string {
+    const name = `${projectMark(projectDir)}-${fleet}`;
+    if (!FLEET_FILE.test(name)) throw new RangeError("that is not the id of a fleet");
+    return join(this.#dir, name);
+  }
 }

@@ -4,7 +4,7 @@ import type { ItemRequest } from "../../../src/fleet/model/item.ts";
 import type { AskedElsewhere } from "../../../src/fleet/model/work.ts";
 import { fleetPermission } from "../../../src/fleet/running/fleet-parts.ts";
 import { decidedHere, judgedQuestion } from "../../../src/fleet/running/machine-questions.ts";
-import { answerText, parsedAnswer } from "../../../src/fleet/stored/question-wire.ts";
+import { answerText, parsedAnswer } from "../../../src/fleet/stored/rows.ts";
 import { SPEC } from "../../fleet/fleet-fixture.ts";
 import { personWho } from "../../run/grants/person.ts";
 import { memoryEngine } from "../../run/memory-engine.ts";

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { DownFlow } from "../../../src/egress/carry/down-flow.ts";
 import { BOUNDS } from "../../../src/egress/model/outlet.ts";
+import { DownFlow } from "../../../src/egress/traffic/traffic.ts";
 
 const BYTES = 24 * 1024 ** 2;
 

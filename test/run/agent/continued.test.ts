@@ -1,7 +1,7 @@
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { transcriptFrom } from "../../../src/agent/continued.ts";
+import { transcriptFrom } from "../../../src/agent/loop.ts";
 import { runWorker } from "../../../src/operations/workers.ts";
 import { projectPaths } from "../../../src/state/state-paths.ts";
 import { APIS } from "../../agent/provider-apis.ts";
