@@ -68,7 +68,7 @@ describe("corral session", () => {
     expect(shell).toMatchObject({ status: 3, stdout: "/out\n" });
     const id = (await on("exec", "dev", "--background", "--", "sh", "-c", "echo up; sleep 4761")).stdout.trim();
     await expect.poll(async () => (await on("logs", "dev", id)).stdout).toBe("up\n");
-    const bound = await on("exec", "dev", "--timeout", "1m", "--", "sh", "-c", "kill -TERM $$");
+    const bound = await on("exec", "dev", "--timeout", "90s", "--", "sh", "-c", "kill -TERM $$");
     expect(bound.status).toBe(143);
     expect(JSON.parse((await on("ls", "dev", "--json")).stdout)).toEqual(
       expect.arrayContaining([expect.objectContaining({ id, status: "running" })]),

@@ -2,7 +2,7 @@ import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import { ApiError, ServiceClient } from "../../client/client.ts";
 import { transportTo } from "../../client/node.ts";
-import { parseSize } from "../../declarations/yaml/shape.ts";
+import { parseDuration, parseSize } from "../../declarations/yaml/shape.ts";
 import { SIGNALS } from "../../operations/contract/sessions.ts";
 import type { AnswerOf, AskOf, EventOf } from "../../operations/contract/table.ts";
 import { shellWord } from "../../platform/shell-word.ts";
@@ -10,7 +10,7 @@ import { written } from "../../platform/written.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { ageOf, portOf, UsageError } from "../terminal/arguments.ts";
+import { portOf, UsageError } from "../terminal/arguments.ts";
 import {
   type AtService,
   EXIT,
@@ -169,7 +169,8 @@ export async function execVerb(
   const { background = false, cwd, timeout, tty = false, interactive = tty, raw = false } = options;
   if (words.length === 0) throw new UsageError("name a command after --");
   if (background && interactive) throw new UsageError("use either --background, or -i or -t");
-  const timeoutMs = timeout === undefined ? undefined : ageOf("--timeout", timeout);
+  const timeoutMs = timeout === undefined ? undefined : parseDuration(timeout);
+  if (timeoutMs === null) throw new UsageError("--timeout must be a duration such as 30s, 5m or 1h");
   const command = words.map(shellWord).join(" ");
   return await using(name, terminal, async ({ client, session, isOwner }) => {
     const order = { command, ...asOwner(isOwner), ...present({ cwd, timeoutMs }) };

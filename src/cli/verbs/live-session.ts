@@ -49,7 +49,7 @@ export function addSession({ does, group, terminal }: Frame): void {
     .option("-t, --tty", "run it at a terminal; implies -i")
     .option("--background", "print its id, and do not wait for it")
     .option("--cwd <dir>", "run it in this directory of the session")
-    .option("--timeout <age>", "end it after so long")
+    .option("--timeout <time>", "end it after so long, such as 30s")
     .addOption(raw())
     .addHelpText("after", EXEC_HELP)
     .action(does(async (name, words, options) => (await held()).execVerb(name, words, options, terminal)));
