@@ -19,7 +19,13 @@ export async function engineRun(
 ): Promise<void> {
   const identity = { device: "0", inode: "0" };
   const mounts = binds.map((bind) => ({ ...bind, origin: "sandbox" as const, identity }));
-  const config = containerConfig({ ...plan, mounts }, "", {}, { volumes: new Map(), names: null }, seccomp);
+  const config = containerConfig(
+    { ...plan, mounts },
+    "",
+    {},
+    { volumes: new Map(), names: null, runtime: null },
+    seccomp,
+  );
   const { name: _name, ...rest } = config;
   const still = { OpenStdin: false, StdinOnce: false, AttachStdin: false, AttachStdout: false, AttachStderr: false };
   const apart = { NetworkDisabled: network === "disabled" };

@@ -37,7 +37,7 @@ export async function startScript(
   network: string,
   args: readonly string[],
 ): Promise<SideContainer> {
-  const sources = { volumes: new Map(), names: null };
+  const sources = { volumes: new Map(), names: null, runtime: null };
   // The limits and the hardening of a cell: the network is the only difference.
   const { name: _name, ...rest } = containerConfig({ ...plan, mounts: [] }, "", { [LABEL]: "" }, sources, seccomp);
   const container = await docker.createContainer({

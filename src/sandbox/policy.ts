@@ -16,7 +16,10 @@ export type HardeningRow = {
   | { readonly kind: "capabilities"; readonly strictest: readonly string[] }
   /** From the loosest to the strictest. */
   | { readonly kind: "level"; readonly levels: readonly string[]; readonly strictest: string }
-  /** The name of an Engine runtime. Any name is stricter than none, and two names cannot be compared. */
+  /**
+   * The name of an Engine runtime, or several, of which the first counts that the Engine has. Any is stricter than none. Only the first
+   * ones of a list are known to be no weaker than the list.
+   */
   | { readonly kind: "runtime"; readonly strictest?: undefined }
   /** Any is stricter than `auto`, which is as none. */
   | { readonly kind: "driver"; readonly choices: readonly DriverChoice[]; readonly strictest?: undefined }
@@ -99,7 +102,8 @@ export const HARDENING = {
     key: "runtime",
     kind: "runtime",
     weaker: "uses another container runtime",
-    meaning: "the Engine runtime, such as `runsc`; absent: the Engine's default",
+    meaning:
+      "the Engine runtime, such as `runsc`, or the first that the Engine has of a list, such as `[runsc, default]`; absent: the Engine's default",
   },
   driver: {
     key: "driver",
@@ -119,9 +123,11 @@ type ValueOf<Row> = Row extends { readonly levels: readonly (infer Level)[] }
     ? boolean
     : Row extends { readonly kind: "capabilities" }
       ? readonly string[]
-      : Row extends { readonly choices: readonly (infer Choice)[] }
-        ? Choice
-        : string;
+      : Row extends { readonly kind: "runtime" }
+        ? string | readonly string[]
+        : Row extends { readonly choices: readonly (infer Choice)[] }
+          ? Choice
+          : string;
 
 /** The lines that a policy may leave open, since their strictest value is not one value. */
 type OpenLine = {
@@ -189,8 +195,10 @@ function isWeaker(row: HardeningRow, asked: Value, has: Value): boolean {
       return (asked as readonly string[]).some((one) => !(has as readonly string[]).includes(one));
     case "level":
       return row.levels.indexOf(asked as string) < row.levels.indexOf(has as string);
-    case "runtime":
-      return has !== undefined && asked !== has;
+    case "runtime": {
+      const [wanted, allowed] = [asked, has].map((value) => (value === undefined ? [] : [value as string].flat()));
+      return has !== undefined && (asked === undefined || wanted?.some((one, at) => one !== allowed?.[at]) === true);
+    }
     case "driver": {
       const choice = (asked ?? "auto") as DriverChoice;
       return driverOfBoth(choice, (has ?? "auto") as DriverChoice) !== choice;

@@ -134,7 +134,7 @@ describe("the attacks of corral verify", () => {
     ]);
     expect(limited).toEqual([]);
     expect(memory).toEqual(["memory: use 256 MiB, four times its limit"]);
-    expect(processes).toEqual(["processes: start 64, twice its limit"]);
+    expect(processes).toEqual(["processes: start 64, more than its limit"]);
   });
 });
 
@@ -165,7 +165,7 @@ describe("corral verify", () => {
     const policy = await loadPolicy("default", { dirs: [] });
     const host = { canary: { name: "c", text: "t" }, addresses: [], port: 1, otherPort: 2, abstract: "a" };
     const result = { status: "failed", stdout: "", calls: [] } as unknown as RunResult;
-    for (const attack of attacksOn({ ...host, folder, namespaces: {} }, policy)) {
+    for (const attack of attacksOn({ ...host, folder, namespaces: {}, kernel: "" }, policy)) {
       const judged = attack.saysEnd === true ? [] : ((await attack.judge?.(result)) ?? []);
       expect([attack.name, judged.filter(({ threat, saw }) => saw === null && threat !== "calls")]).toEqual([
         attack.name,

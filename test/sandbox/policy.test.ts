@@ -36,6 +36,10 @@ describe("policyWeaknesses", () => {
     expect(weaknesses({ runtime: "runsc" })).toEqual([]);
     expect(weaknesses({}, { runtime: "runsc" })).toEqual(["runtime"]);
     expect(weaknesses({ runtime: "kata" }, { runtime: "runsc" })).toEqual(["runtime"]);
+    expect(weaknesses({ runtime: "runsc" }, { runtime: ["runsc", "default"] })).toEqual([]);
+    expect(weaknesses({ runtime: ["runsc", "default"] }, { runtime: ["runsc", "default"] })).toEqual([]);
+    expect(weaknesses({ runtime: ["runsc", "default"] }, { runtime: "runsc" })).toEqual(["runtime"]);
+    expect(weaknesses({ runtime: "default" }, { runtime: ["runsc", "default"] })).toEqual(["runtime"]);
     expect(weaknesses({}, { driver: "runc" })).toEqual(["driver"]);
     expect(weaknesses({ driver: "engine" }, { driver: "prefer-runc" })).toEqual(["driver"]);
     expect(weaknesses({ driver: "prefer-runc" }, { driver: "runc" })).toEqual(["driver"]);

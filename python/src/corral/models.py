@@ -888,6 +888,7 @@ class Enforcement:
     requested: dict[str, str]
     actual: dict[str, str]
     socket_memory: str | None = None
+    kernel: str | None = None
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
 
@@ -899,6 +900,7 @@ class Enforcement:
             requested=d.map_of(d.as_text)(o.get("requested"), "Enforcement.requested"),
             actual=d.map_of(d.as_text)(o.get("actual"), "Enforcement.actual"),
             socket_memory=d.optional(d.as_text)(o.get("socketMemory"), "Enforcement.socketMemory"),
+            kernel=d.optional(d.as_text)(o.get("kernel"), "Enforcement.kernel"),
             raw=o,
         )
 

@@ -252,6 +252,17 @@ const CAPABILITIES = z
   .max(41)
   .transform((kept) => [...new Set(kept)].toSorted());
 const RUNTIME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, "must be the name of an Engine runtime");
+const RUNTIMES = byKind(
+  {
+    text: RUNTIME,
+    list: z
+      .array(RUNTIME)
+      .min(1)
+      .max(8)
+      .refine((names) => !names.slice(0, -1).includes("default"), "`default` must be the last: every Engine has one"),
+  },
+  "must be the name of an Engine runtime, or a list of names",
+);
 
 function lineOf(name: HardeningLine, parent: Parent): z.ZodType {
   const row = hardeningRow(name);
@@ -270,7 +281,7 @@ function lineOf(name: HardeningLine, parent: Parent): z.ZodType {
     case "level":
       return line<unknown>(z.enum(row.levels.toReversed()), { baseline, inherited });
     case "runtime":
-      return inheriting<unknown>(RUNTIME.optional(), inherited);
+      return inheriting<unknown>(RUNTIMES.optional(), inherited);
     case "driver":
       return inheriting<unknown>(z.enum(row.choices).optional(), inherited);
   }

@@ -20,7 +20,7 @@ import type { Pins } from "../sources/pin.ts";
 import { asked } from "./answers/asked.ts";
 
 /** Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither place, as with an Engine that runs in a container. */
-function controlGroupOf(container: string): ControlGroup | null {
+export function controlGroupOf(container: string): ControlGroup | null {
   return findControlGroup([`docker/${container}`, `system.slice/docker-${container}.scope`]);
 }
 
@@ -83,6 +83,8 @@ export interface ContainerSources {
   readonly volumes: ReadonlyMap<PlannedMount, PinnedVolume>;
   /** Of a cell that has a loopback device and nothing else; else null. */
   readonly names: NameFiles | null;
+  /** Of the Engine; null: its default. */
+  readonly runtime: string | null;
 }
 
 /** Seccomp profiles by the policy's names, as JSON text; `engine` needs none. */
@@ -98,7 +100,7 @@ export function containerConfig(
   plan: Plan,
   name: string,
   labels: Record<string, string>,
-  { volumes, names }: ContainerSources,
+  { volumes, names, runtime }: ContainerSources,
   seccomp: SeccompProfiles,
 ): Docker.ContainerCreateOptions {
   const { hardening, limits, keeper: first = plan.user } = plan;
@@ -136,7 +138,7 @@ export function containerConfig(
       // A first process of the worker's user is its own init: the worker could signal any other process of its user.
       Init: plan.serves !== true && plan.startsCommands !== true,
       IpcMode: "private",
-      ...present({ Runtime: hardening.runtime }),
+      ...present({ Runtime: runtime ?? undefined }),
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,
       // Not `NanoCpus`: the Engine rejects a value above the number of processors of the machine.
@@ -151,7 +153,7 @@ export function containerConfig(
         ...(hardening.seccomp === "corral" ? [{ Name: "msgqueue", Soft: 0, Hard: 0 }] : []),
       ],
       Tmpfs: Object.fromEntries(plan.tmpfs.map((tmpfs) => [tmpfs.path, tmpfsOptions(tmpfs, plan)])),
-      Mounts: [...nameMounts(plan, names), ...plan.mounts.map((mount) => mountConfig(mount, volumes))],
+      Mounts: [...nameMounts(plan, names), ...plan.mounts.map((mount) => mountConfig(mount, volumes, runtime))],
       // Output is read from the attached streams alone: a flood must not fill the Engine's disk with a log.
       LogConfig: { Type: "none", Config: {} },
       RestartPolicy: { Name: "no" },
@@ -167,7 +169,11 @@ function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
 }
 
 /** Never recursive: a file system that is mounted below a source is not part of what was granted. */
-function mountConfig(mount: PlannedMount, volumes: ContainerSources["volumes"]): Docker.MountSettings {
+function mountConfig(
+  mount: PlannedMount,
+  volumes: ContainerSources["volumes"],
+  runtime: string | null,
+): Docker.MountSettings {
   const volume = volumes.get(mount);
   if (volume === undefined) return bindConfig(mount.host, mount.path, mount.mode);
   // Read-only by its own mount, as the cell's report shows it. To a writable one the Engine gives no flags of its own.
@@ -177,6 +183,8 @@ function mountConfig(mount: PlannedMount, volumes: ContainerSources["volumes"]):
     Target: mount.path,
     Type: "volume",
     Source: volume.name,
+    // A runtime with a kernel of its own does not show the flags of the source.
+    ...(runtime === null ? {} : { ReadOnly: mount.mode === "ro" }),
     VolumeOptions: { NoCopy: true, Labels: volume.labels, DriverConfig: { Name: "local", Options: options } },
   };
 }

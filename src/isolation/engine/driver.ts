@@ -35,9 +35,17 @@ import { type AttachedStreams, attach } from "./attachment.ts";
 import { capabilities } from "./capabilities.ts";
 import { dockerCell, type EngineExec, execIn, type RawExit } from "./cell.ts";
 import { CellRemains, StartedContainers, Unremoved } from "./cell-remains.ts";
-import { containerConfig, pinnedVolumes, type SeccompProfiles, socketMemoryOf, usageNow } from "./container-config.ts";
+import {
+  containerConfig,
+  controlGroupOf,
+  pinnedVolumes,
+  type SeccompProfiles,
+  socketMemoryOf,
+  usageNow,
+} from "./container-config.ts";
 import { imageFacts } from "./images/catalog.ts";
 import { enterByContainer } from "./listening-container.ts";
+import { chosenRuntime, notForRuntime, planWithKernel, seenFromOutside } from "./own-kernel.ts";
 import { listEngineCells, type ReapScope, reap } from "./reap.ts";
 import { startSteward } from "./steward.ts";
 
@@ -287,10 +295,15 @@ async function startVerified(
   input: Input,
   remains: CellRemains,
 ): Promise<StartedCell<VerifiedParts>> {
-  const { plan, signal } = request;
-  const name = containerName(plan);
+  const { signal } = request;
+  const name = containerName(request.plan);
   signal.throwIfAborted();
+  const runtime = await chosenRuntime(docker, request.plan);
+  const missing = notForRuntime(request.plan, runtime);
+  if (missing.length > 0) return { ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing }] };
+  const plan = planWithKernel(request.plan, runtime);
   const sources = {
+    runtime: runtime.name,
     volumes: pinnedVolumes(plan, request.pins, maker),
     names: plan.network === "open" ? null : await nameFiles.files(),
   };
@@ -323,7 +336,10 @@ async function startVerified(
   );
   remains.network = network;
   if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
-  const report = parseGateReport(await reportWithin(attachment.report, signal));
+  const group = controlGroupOf(container.id);
+  const pid = () => pidOf(container);
+  const told = parseGateReport(await reportWithin(attachment.report, signal));
+  const report = await seenFromOutside(told, { plan, group, runtime, pid });
 
   const verified = verifyCell(plan, report, "engine");
   const refusals = [...verified.violations, ...misplacedMounts(plan.mounts, request.pins)];

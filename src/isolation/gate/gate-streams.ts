@@ -214,6 +214,11 @@ export async function knownClosedGate(gate: string): Promise<string | null> {
   return closed?.isFile() && (closed.mode & 0o777) === 0o111 && closed.size === original.size ? path : null;
 }
 
+/** The gate that {@link closedGate} copied, which everyone can read. */
+export function originalOf(closed: string): string {
+  return join(dirname(dirname(closed)), basename(closed));
+}
+
 function closedPath(gate: string): string {
   return join(dirname(gate), "closed", basename(gate));
 }

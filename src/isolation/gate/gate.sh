@@ -1,10 +1,12 @@
 (
 gate=$0
-"$gate" head -v -n 100000 /proc/self/mountinfo /proc/self/status /proc/self/limits /proc/net/dev /proc/meminfo
+"$gate" head -v -n 100000 /proc/self/mountinfo /proc/self/status /proc/self/limits /proc/net/dev /proc/meminfo /proc/version
 echo '== cgroup'
 for file in memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory.max memory.swap.max pids.max cpu.max; do
   [ -r "/sys/fs/cgroup/$file" ] && read -r value < "/sys/fs/cgroup/$file" && echo "$file $value"
 done
+# A kernel that is not Linux has these elsewhere, if at all.
+[ -e /proc/self/limits ] || { echo '== ulimits'; ulimit -Sn; ulimit -Hn; ulimit -Sf; ulimit -Hf; "$gate" setpriv --dump | "$gate" grep no_new_privs; }
 echo '== namespaces'
 "$gate" stat -L -c '%i %n' /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/net
 echo '== identities'; set -f; IFS='

@@ -85,6 +85,10 @@ export interface GateReport {
   readonly mounts: readonly ReportedMount[];
   /** Fields of /proc/self/status, by name. */
   readonly status: ReadonlyMap<string, string>;
+  /** What /proc/version has. */
+  readonly kernel: string;
+  /** True if that is not this machine's, and the parts that its kernel cannot show were seen from outside. */
+  readonly ownKernel?: true;
   /** Limits of /proc/self/limits, by the kernel's names; both values if the soft one, which a process may raise, differs. */
   readonly limits: ReadonlyMap<string, string>;
   readonly interfaces: readonly string[];
@@ -141,8 +145,9 @@ export function parseGateReport(text: string): GateReport {
   const section = (name: string): readonly string[] => sections.get(name) ?? [];
   return {
     mounts: section("mountinfo").map(parseMount),
-    status: new Map(section("status").map((line) => splitAt(line, ":"))),
-    limits: new Map(section("limits").slice(1).map(parseLimit)),
+    status: new Map([...section("status").map((line) => splitAt(line, ":")), ...privilegesIn(section("ulimits"))]),
+    kernel: section("version").join("\n"),
+    limits: new Map([...section("limits").slice(1).map(parseLimit), ...limitsIn(section("ulimits"))]),
     interfaces: section("dev")
       .slice(2)
       .map((line) => splitAt(line, ":")[0]),
@@ -169,7 +174,7 @@ export function parseGateReport(text: string): GateReport {
 }
 
 const SECTIONS: ReadonlySet<string> = new Set(
-  "mountinfo status limits dev meminfo cgroup namespaces identities directory command interpreter secrets end".split(
+  "mountinfo status limits dev meminfo version cgroup ulimits namespaces identities directory command interpreter secrets end".split(
     " ",
   ),
 );
@@ -184,6 +189,30 @@ function titleOf(line: string): string | null {
 function swapOf(meminfo: readonly string[]): number | null {
   const told = meminfo.map((line) => /^SwapTotal:\s+(\d+) kB$/.exec(line)?.[1]).find((found) => found !== undefined);
   return told === undefined ? null : Number(told);
+}
+
+/** Mounts as a file `mountinfo` of the kernel lists them. */
+export function parseMounts(text: string): ReportedMount[] {
+  return text.split("\n").flatMap((line) => (line === "" ? [] : parseMount(line)));
+}
+
+const BLOCK_BYTES = 512;
+
+/** What the shell itself says of its limits, in lines: soft and hard, of open files and of the size of a file, which it has in blocks. */
+function limitsIn([softFiles, hardFiles, softSize, hardSize]: readonly string[]): [string, string][] {
+  if (softFiles === undefined || softSize === undefined) return [];
+  const bytes = (blocks = ""): string => (/^\d+$/.test(blocks) ? String(Number(blocks) * BLOCK_BYTES) : blocks);
+  return [
+    ["Max open files", softFiles === hardFiles ? softFiles : `${softFiles}, at most ${hardFiles}`],
+    ["Max file size", softSize === hardSize ? bytes(softSize) : `${bytes(softSize)}, at most ${bytes(hardSize)}`],
+  ];
+}
+
+function privilegesIn(ulimits: readonly string[]): [string, string][] {
+  return ulimits.flatMap((line) => {
+    const is = /^no_new_privs: ([01])$/.exec(line)?.[1];
+    return is === undefined ? [] : [["NoNewPrivs", is] as [string, string]];
+  });
 }
 
 /** `36 35 98:0 /root /mount/point ro,noatime master:1 - ext4 /dev/vda rw` (proc(5)). */

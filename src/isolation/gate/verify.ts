@@ -29,14 +29,15 @@ export function verifyCell(
   const missing = (Object.keys(requested) as EnforcementLine[])
     .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
     .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
-  missing.push(...hostNamespaces(plan, report));
+  missing.push(...hostNamespaces(report));
   missing.push(...mountFlags(plan, report, driver));
   // Parts of a report that the gate does not write may hide what it wrote.
   missing.push(...report.flaws.map((flaw) => `report: planned the gate's own, found ${flaw}`));
   if (missing.length > 0) violations.push({ code: "ENFORCEMENT_MISSING", missing });
   if (!report.directoryEntered) violations.push({ code: "WORKING_DIR_MISSING", path: plan.workingDir });
   if (report.command === "" || report.interpreter !== null) violations.push(commandNotFound(plan, report));
-  return { enforcement: { driver, requested, actual }, violations };
+  const kernel = report.ownKernel ? { kernel: report.kernel } : {};
+  return { enforcement: { driver, requested, actual, ...kernel }, violations };
 }
 
 function commandNotFound(plan: Plan, { interpreter }: GateReport): Violation {
@@ -58,11 +59,11 @@ const OF_THE_HOST = new Map([
   ["/proc/self/ns/uts", "4026531838"],
 ]);
 
-/** A stronger runtime has a kernel of its own, which may not number them. */
-function hostNamespaces({ hardening }: Plan, { namespaces }: GateReport): string[] {
+/** No process of a cell with a kernel of its own has any of this machine's. */
+function hostNamespaces({ namespaces, ownKernel }: GateReport): string[] {
+  if (ownKernel) return [];
   return [...OF_THE_HOST].flatMap(([path, ofTheHost]) => {
     const own = namespaces.get(path);
-    if (own === undefined && hardening.runtime !== undefined) return [];
     const found = own === undefined ? "unknown" : "the host's";
     return own === undefined || own === ofTheHost
       ? [`namespace ${path.slice(-3)}: planned its own, found ${found}`]
@@ -72,10 +73,10 @@ function hostNamespaces({ hardening }: Plan, { namespaces }: GateReport): string
 
 /**
  * No device of a granted directory can be opened, and no file of it gives the rights of its owner. To a single file, and to a directory that is
- * writable, the Engine gives only what the source's own mount has. A stronger runtime has mounts of its own.
+ * writable, the Engine gives only what the source's own mount has. A kernel of its own (gVisor) has none of this machine's devices, and programs get no rights.
  */
-function mountFlags({ mounts, hardening }: Plan, report: GateReport, driver: Enforcement["driver"]): string[] {
-  if (hardening.runtime !== undefined) return [];
+function mountFlags({ mounts }: Plan, report: GateReport, driver: Enforcement["driver"]): string[] {
+  if (report.ownKernel) return [];
   const flagged = mounts.filter(
     (mount) =>
       isInPlace(mount, report) &&
@@ -119,7 +120,7 @@ function requestedLines(plan: Plan): EnforcementLines {
 }
 
 function actualLines(plan: Plan, report: GateReport, inPlace: number): EnforcementLines {
-  const strangers = report.mounts.filter((mount) => !isExpected(mount, plan)).map((mount) => mount.path);
+  const strangers = report.mounts.filter((mount) => !isExpected(mount, plan, report)).map((mount) => mount.path);
   const missing = plan.tmpfs.filter(({ path }) => !report.mounts.some((mount) => mount.path === path));
   const others = [
     strangers.length === 0 ? "no others" : `and also ${strangers.join(" ")}`,
@@ -143,8 +144,14 @@ function actualLines(plan: Plan, report: GateReport, inPlace: number): Enforceme
     pids: report.cgroup.get("pids/pids.max") ?? report.cgroup.get("pids.max") ?? "unknown",
     cpus: cpus(report),
     openFiles: report.limits.get("Max open files") ?? "unknown",
-    fileSize: report.limits.get("Max file size") ?? "unknown",
+    fileSize: fileSize(plan, report),
   };
+}
+
+/** A shell counts blocks of 512 bytes, and so does not show the last of these. */
+function fileSize({ limits: { diskBytes } }: Plan, { limits, ownKernel }: GateReport): string {
+  const size = limits.get("Max file size") ?? "unknown";
+  return ownKernel && size === String(diskBytes - (diskBytes % 512)) ? String(diskBytes) : size;
 }
 
 /** True if no mount that was made later is at a directory around it: the kernel lists mounts in their order. */
@@ -175,11 +182,11 @@ const ENGINE_MOUNTS = new Set([
 ]);
 const KERNEL_TYPES = new Set(["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"]);
 
-function isExpected(mount: ReportedMount, plan: Plan): boolean {
+function isExpected(mount: ReportedMount, plan: Plan, { ownKernel }: GateReport): boolean {
   if (ENGINE_MOUNTS.has(mount.path)) return true;
   if (plan.mounts.some((planned) => planned.path === mount.path)) return true;
   const tmpfs = plan.tmpfs.find((planned) => planned.path === mount.path);
-  if (tmpfs !== undefined) return isPlannedTmpfs(mount, tmpfs);
+  if (tmpfs !== undefined) return ownKernel ? isOwnTmpfs(mount, tmpfs) : isPlannedTmpfs(mount, tmpfs);
   // crun hides a file behind this machine's null device, and runc behind the cell's own.
   if (mount.path.startsWith("/proc/") && mount.type === "devtmpfs") return mount.root === "/null";
   return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
@@ -196,6 +203,12 @@ function isPlannedTmpfs(mount: ReportedMount, planned: PlannedTmpfs): boolean {
   );
 }
 
+/** As it was asked for. */
+function isOwnTmpfs(mount: ReportedMount, { exec, bytes }: PlannedTmpfs): boolean {
+  const size = `size=${bytes}`;
+  return mount.type === "tmpfs" && (exec || mount.options.includes("noexec")) && mount.superOptions.includes(size);
+}
+
 function rootMount(report: GateReport): ReportedMount | undefined {
   return report.mounts.findLast((mount) => mount.path === "/");
 }
@@ -205,6 +218,8 @@ function capabilities(report: GateReport): string {
   let held = 0n;
   for (const field of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
     const value = report.status.get(field);
+    // gVisor has no ambient ones.
+    if (value === undefined && field === "CapAmb" && report.ownKernel) continue;
     if (value === undefined || !/^[0-9a-f]+$/.test(value)) return "unknown";
     held |= BigInt(`0x${value}`);
   }

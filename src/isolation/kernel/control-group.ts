@@ -19,6 +19,8 @@ export interface ControlGroup {
    * counts it as memory. Words for the report: what holds now.
    */
   boundSockets(maxBytes: number): SocketMemory;
+  /** Its limits as a cell sees them, by their names below `/sys/fs/cgroup` there. */
+  limits(): ReadonlyMap<string, string>;
   /** How many processes of it the kernel has killed for memory; null if that is not known. */
   oomKills(): number | null;
 }
@@ -51,6 +53,7 @@ function version1(place: string, root: string): ControlGroup {
       return numberIn(file) === maxBytes ? "counted" : "not counted";
     },
     oomKills: () => fieldIn(`${root}/memory/${place}/memory.oom_control`, "oom_kill"),
+    limits: () => limitsIn((name) => `${root}/${name.replace("/", `/${place}/`)}`, LIMITS_OF_VERSION_1),
     memoryBytes: () => heldIn(`${root}/memory/${place}`, "memory.usage_in_bytes", "total_inactive_file"),
     usage() {
       const nanoseconds = numberIn(`${root}/cpuacct/${place}/cpuacct.usage`);
@@ -67,6 +70,7 @@ function version2(dir: string): ControlGroup {
     processes: () => numbersOf(`${dir}/cgroup.procs`),
     boundSockets: () => "counted",
     oomKills: () => fieldIn(`${dir}/memory.events`, "oom_kill"),
+    limits: () => limitsIn((name) => `${dir}/${name}`, ["memory.max", "memory.swap.max", "pids.max", "cpu.max"]),
     memoryBytes: () => heldIn(dir, "memory.current", "inactive_file"),
     usage() {
       const microseconds = fieldIn(`${dir}/cpu.stat`, "usage_usec");
@@ -75,6 +79,23 @@ function version2(dir: string): ControlGroup {
       return { cpuMs: Math.round(microseconds / 1000), memoryBytesPeak };
     },
   };
+}
+
+const LIMITS_OF_VERSION_1 = [
+  "memory/memory.limit_in_bytes",
+  "memory/memory.memsw.limit_in_bytes",
+  "pids/pids.max",
+  "cpu/cpu.cfs_quota_us",
+  "cpu/cpu.cfs_period_us",
+];
+
+function limitsIn(fileOf: (name: string) => string, names: readonly string[]): ReadonlyMap<string, string> {
+  return new Map(
+    names.flatMap((name) => {
+      const text = kernelText(fileOf(name))?.trim();
+      return text === undefined ? [] : [[name, text]];
+    }),
+  );
 }
 
 function heldIn(dir: string, whole: string, unneeded: string): number | null {

@@ -33,4 +33,6 @@ export interface Enforcement {
    * only root can set. Absent: not known.
    */
   readonly socketMemory?: SocketMemory;
+  /** Absent: the cell's is this machine's. */
+  readonly kernel?: string;
 }

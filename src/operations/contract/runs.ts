@@ -121,6 +121,7 @@ const enforcement = answer({
   requested: lines,
   actual: lines,
   socketMemory: z.string().optional(),
+  kernel: z.string().optional(),
 })
   .meta({ id: "Enforcement" })
   .nullable()

@@ -48,6 +48,8 @@ export interface Host {
   /** A name in the abstract namespace of Unix sockets, where one listens. */
   readonly abstract: string;
   readonly namespaces: Readonly<Record<string, string>>;
+  /** What its /proc/version has. */
+  readonly kernel: string;
 }
 
 /** One cell, and how what came of it is judged. */
@@ -86,17 +88,21 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
     hosts: host.addresses.join(","),
     port: String(port),
     abstract: host.abstract,
+    kernel: host.kernel,
     ...Object.fromEntries(Object.entries(host.namespaces).map(([kind, id]) => [`ns_${kind}`, id])),
   };
   const docs = { name: "docs" };
   const mark = `endless-${canary.text.slice(0, 12)}`;
+  // Threads of a runtime may count beside those of the worker.
+  const pids = policy.hardening.runtime === undefined ? {} : { pids: 256 };
   const worker = (
     mode: string,
     values: Readonly<Record<string, string | number>>,
-    more: Readonly<Record<string, unknown>> = {},
+    { limits, ...more }: Readonly<Record<string, unknown>> & { readonly limits?: object } = {},
   ) => ({
     image: "corral/base",
     command: ["perl", "-e", PROGRAM, mode, ...Object.entries(values).map(([name, value]) => `${name}=${value}`)],
+    limits: { ...limits, ...pids },
     ...more,
   });
   const out = (name: string) => ({ sandbox: { zones: [{ name, mode: "rw", approval: "pre_approved" }] } });
@@ -124,7 +130,13 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
     {
       name: "processes",
       threats: ["processes"],
-      worker: worker("processes", { count: 64 }, { limits: { pids: 32 } }),
+      worker: worker("processes", { count: 512 }, { limits: { pids: 32 } }),
+      judge({ status, stdout }) {
+        if (!stdout.startsWith("begun") || stdout.endsWith("end\n") || status === "succeeded") return [];
+        return [
+          { threat: "processes", what: `start more than its limit, which ended all of them (${status})`, saw: null },
+        ];
+      },
     },
     {
       name: "disk",
@@ -181,6 +193,7 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
       threats: ["calls"],
       worker: {
         image: "corral/base",
+        limits: pids,
         command: ["sh", "-c", "corral-call child; corral-call other; exit 0"],
         calls: ["child"],
         sandbox: { zones: [docs] },

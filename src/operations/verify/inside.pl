@@ -15,6 +15,8 @@ my ($mode, @given) = @ARGV;
 my %given = map { split /=/, $_, 2 } @given;
 my $out = $given{out} // '/tmp';
 my %allows = map { $_ => 1 } split /,/, ($given{allows} // '');
+# A kernel that is not the host's has files and devices of its own, and shows other things of itself.
+my $has_own_kernel = defined $given{kernel} && text_of('/proc/version') ne "$given{kernel}\n";
 my $is_arm = (POSIX::uname())[4] eq 'aarch64';
 
 # Its prototype takes a list, or a match, for whether there was one.
@@ -130,7 +132,7 @@ sub kernel_files {
   for (grep { -e } @settings, qw(/proc/sysrq-trigger /sys/kernel/uevent_helper /sys/fs/cgroup/release_agent)) {
     told('kernel-files', "open $_ for writing", opens($_, O_WRONLY));
   }
-  told('kernel-files', 'have /proc/sys writable', !grep({ (split / /)[4] eq '/proc/sys' } @mounts), 'it is mounted so');
+  told('kernel-files', 'have /proc/sys writable', !$has_own_kernel && !grep({ (split / /)[4] eq '/proc/sys' } @mounts), 'it is mounted so');
   my @secret = qw(/proc/kcore /proc/keys /proc/timer_list /proc/sched_debug /sys/firmware/dmi /sys/kernel/debug);
   told('kernel-files', "read $_", has_content($_), 'it has content') for grep { -e } @secret, qw(/dev/mem /dev/kmsg);
 }
@@ -141,7 +143,8 @@ sub privileges {
     last if $allows{capabilities};
     told('privileges', "have capabilities ($_)", $status{$_} =~ /[1-9a-f]/, "0x$status{$_}");
   }
-  told('privileges', 'gain rights by a setuid program', $status{NoNewPrivs} != 1, 'no_new_privs is not set')
+  my $no_new = syscall($is_arm ? 167 : 157, 39, 0, 0, 0, 0);
+  told('privileges', 'gain rights by a setuid program', $no_new != 1, 'no_new_privs is not set')
     if !$allows{new_privileges};
   told('privileges', 'be user 0', $< == 0, 'is user 0') if !$allows{root_user};
   my @groups = grep { $_ != 0 && $_ != $( + 0 } split ' ', $status{Groups};
@@ -188,7 +191,7 @@ sub kernel_calls {
 
 sub devices {
   my @usual = qw(console core fd full mqueue null ptmx pts random shm stderr stdin stdout tty urandom zero);
-  my %usual = map { $_ => 1 } @usual;
+  my %usual = map { $_ => 1 } @usual, $has_own_kernel ? 'fuse' : ();
   opendir(my $dir, '/dev') or return;
   my @more = grep { !/^\.\.?$/ && !$usual{$_} } readdir $dir;
   told('devices', 'see one of the host in /dev', @more > 0, "sees $more[0] and " . $#more . ' more');
@@ -264,6 +267,7 @@ sub memory {
 
 sub processes {
   my @pids;
+  print "begun\n";
   while (@pids < $given{count}) {
     my $pid = fork() // last;
     if ($pid == 0) { sleep 60; POSIX::_exit(0) }
@@ -271,7 +275,7 @@ sub processes {
   }
   kill 9, @pids;
   my $count = @pids;
-  told('processes', "start $given{count}, twice its limit", $count == $given{count}, "$count were started");
+  told('processes', "start $given{count}, more than its limit", $count == $given{count}, "$count were started");
 }
 
 sub disk {

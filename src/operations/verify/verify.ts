@@ -7,9 +7,11 @@ import { stringify } from "yaml";
 import { loadPolicy } from "../../declarations/policy/policy.ts";
 import { ThrowAwayFolder } from "../../files/host/results-folder.ts";
 import { ownNamespaces } from "../../isolation/gate/verify.ts";
+import { kernelText } from "../../isolation/kernel/control-group.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { type Corral, openCorral } from "../../run/open/corral.ts";
 import type { DriverChoice } from "../../sandbox/driver-choice.ts";
+import { present } from "../../text/present.ts";
 import { examineMachine, type Finding } from "../machine.ts";
 import { mapItems } from "../run-fleet.ts";
 import { runWorker, workerNamed } from "../workers.ts";
@@ -181,7 +183,16 @@ async function watchedHost(folder: ThrowAwayFolder, place: AsyncDisposableStack)
     (each ?? []).flatMap(({ family, address }) => (family === "IPv4" ? [address] : [])),
   );
   const canary = { name, text };
-  return { folder, canary, addresses: addresses.slice(0, 4), port, otherPort, abstract, namespaces: ownNamespaces() };
+  return {
+    folder,
+    canary,
+    addresses: addresses.slice(0, 4),
+    port,
+    otherPort,
+    abstract,
+    namespaces: ownNamespaces(),
+    kernel: kernelText("/proc/version")?.trim() ?? "",
+  };
 }
 
 /** Answers with its port, 0 for one without. */
@@ -197,7 +208,11 @@ async function listening(place: AsyncDisposableStack, where: { port: number } | 
 async function prepare({ policy, policiesDir, runtime }: VerifyRequest, host: Host): Promise<Attack[]> {
   const { folder, canary, port } = host;
   const loaded = await loadPolicy(policy, { dirs: policiesDir === null ? [] : [policiesDir] });
-  const attacks = attacksOn(host, loaded);
+  const { hardening } = loaded;
+  const attacks = attacksOn(host, {
+    ...loaded,
+    hardening: { ...hardening, ...present({ runtime: runtime ?? undefined }) },
+  });
   const writable = ["inside", "disk"];
   const zones = Object.fromEntries([
     ["docs", { path: "docs", mode: "ro" }],

@@ -117,6 +117,8 @@ describe("a policy file", () => {
     expect(
       policy("{ runtime: runsc, root_user: false, capabilities: [] }", "network: { allow: [] }").hardening.runtime,
     ).toBe("runsc");
+    expect(policy("{ runtime: [runsc, default] }").hardening.runtime).toEqual(["runsc", "default"]);
+    expect(problemsIn(() => policy("{ runtime: [default, runsc] }"))[0]).toMatch(/`default` must be the last/);
   });
 
   it.each([

@@ -27,6 +27,7 @@ export function soundReport(plan: Plan, pins: Pins, command: string): GateReport
       ["NoNewPrivs", hardening.noNewPrivileges ? "1" : "0"],
       ["Seccomp", "2"],
     ]),
+    kernel: "Linux version 6.1",
     limits: new Map([
       ["Max open files", String(limits.nofile)],
       ["Max file size", String(limits.diskBytes)],

@@ -73,7 +73,8 @@ export function runtimeWords(kind: OciRuntime["kind"]): string[] {
 /** Why such a plan is for the Engine and not for this driver, in words for people; null if this driver enforces all of it. */
 export function notForRunc({ network, hardening }: Pick<Plan, "network" | "hardening">): string | null {
   if (network === "open") return "it has the open network, which is the Engine's own";
-  if (hardening.runtime !== undefined) return `it runs under ${hardening.runtime}, a runtime of the Engine's`;
+  if (hardening.runtime !== undefined)
+    return `it runs under ${[hardening.runtime].flat().join(" or ")}, a runtime of the Engine's`;
   if (hardening.seccomp !== "corral") return "it has the Engine's own seccomp profile";
   return null;
 }
