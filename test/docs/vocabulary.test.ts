@@ -39,7 +39,9 @@ describe("the pages", () => {
     const sources = await Promise.all(
       (
         await Array.fromAsync(
-          glob(["src/**/*.ts", "images/base/*", "python/src/**/*.py", "test/hosts/*.ts"], { cwd: ROOT }),
+          glob(["src/**/*.ts", "templates/g*/*", "images/base/*", "python/src/**/*.py", "test/hosts/*.ts"], {
+            cwd: ROOT,
+          }),
         )
       ).map(read),
     );
