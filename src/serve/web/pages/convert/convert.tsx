@@ -146,13 +146,18 @@ function Conversions() {
       columns={[
         { title: "Files", cell: ({ counts, to }) => `${counted(counts.total, "file")} to ${to}` },
         { title: "State", cell: (one) => <FleetBadge state={one.state} failed={unconverted(one)} /> },
-        { title: "Done", kind: "number", cell: ({ counts }) => countText(counts.done) },
-        { title: "Not possible", kind: "number", cell: ({ counts }) => countText(counts.notPossible) },
-        { title: "Refused", kind: "number", isExtra: true, cell: ({ counts }) => countText(counts.refused) },
+        { title: "Done", kind: "number", cell: ({ counts }) => named(counts.done, "done") },
+        { title: "Not possible", kind: "number", cell: ({ counts }) => named(counts.notPossible, "not possible") },
+        { title: "Refused", kind: "number", isExtra: true, cell: ({ counts }) => named(counts.refused, "refused") },
         { title: "Began", kind: "number", cell: ({ startedAt }) => <Ago at={startedAt} now={now} /> },
       ]}
     />
   );
+}
+
+/** A narrow window has no heads of columns. */
+function named(count: number, word: string): string {
+  return count === 0 ? "" : `${countText(count)} ${word}`;
 }
 
 function ConversionView({ id }: { readonly id: string }) {
