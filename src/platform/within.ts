@@ -20,3 +20,11 @@ export function onAbort(signal: AbortSignal, act: () => void): Disposable {
   if (signal.aborted) act();
   return { [Symbol.dispose]: () => signal.removeEventListener("abort", act) };
 }
+
+/** Settles when the signal is aborted. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -1,3 +1,4 @@
+import { Terminal } from "@xterm/headless";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { workerTextTo } from "../../src/cli/terminal/worker-text.ts";
@@ -102,3 +103,107 @@ it("bytes are exact where there is no terminal, and with --raw", () => {
   const raw = workerTextTo(TERMINAL, { raw: true });
   expect([raw.piece(bytes), raw.end()]).toEqual([bytes, RESET]);
 });
+
+describe("what a program that has the whole terminal draws", () => {
+  const NOTHING = `${ESC}\\`;
+
+  function drawn(...pieces: readonly (string | Uint8Array)[]): string {
+    const screen = workerTextTo(TERMINAL, { isScreen: true });
+    return pieces.map((piece) => screen.piece(piece)).join("");
+  }
+
+  it.each([
+    [
+      "colours, another screen, moved cursors and the mouse",
+      `${ESC}[?1049h${ESC}[2J${ESC}[3;4H${ESC}[38;5;1mé${ESC}[?1003h`,
+    ],
+    ["where the cursor is, and what kind of terminal it is", `${ESC}[6n${ESC}[c${ESC}[>c`],
+    ["another character set, a saved cursor, a reset", `${ESC}(0\u000eq\u000f${ESC}7${ESC}8${ESC}c`],
+  ])("has %s", (_, sequence) => {
+    expect(drawn(`a${sequence}b`)).toBe(`a${sequence}b`);
+  });
+
+  it.each([
+    ["a title", `${ESC}]0;title\u0007`],
+    ["the clipboard", `${ESC}]52;c;aGk=${ESC}\\`],
+    ["a string that another sequence ends", `${ESC}]52;c;aGk=${ESC}[0m`],
+    ["strings of a device", `${ESC}P$qm${ESC}\\${ESC}P+q544e${ESC}\\`],
+    ["strings of other kinds", `${ESC}_x${ESC}\\${ESC}^x${ESC}\\${ESC}Xx${ESC}\\${ESC}kx${ESC}\\`],
+    ["the same by control characters of 8 bits", "\u009d0;x\u009c\u0090$qm\u009c"],
+    ["a question after its title, and a window that moves", `${ESC}[21t${ESC}[3;0;0t\u009b20t`],
+    ["a question after its name", "\u0005"],
+    ["another encoding", `${ESC}%@`],
+    ["a sequence with control characters within", `${ESC}\u0000]0;x\u0007${ESC}[2\u00001t`],
+    ["one that another one cuts", `${ESC}[2${ESC}]0;x\u00071t`],
+  ])("lacks %s, however it is cut", (_, sequence) => {
+    const bytes = Buffer.from(`a${sequence}b`);
+    const whole = drawn(bytes);
+    expect(reached(whole)).toEqual([]);
+    expect(whole.replaceAll(NOTHING, "")).toMatch(/^a.*b$/s);
+    for (let at = 1; at < bytes.length; at += 1) expect(drawn(bytes.subarray(0, at), bytes.subarray(at))).toBe(whole);
+  });
+
+  it("is tried with a terminal that would take these for itself", () => {
+    expect(reached(`${ESC}]52;c;aGk=\u0007${ESC}P$qm${ESC}\\${ESC}[21t`)).toEqual(["string", "device", "window"]);
+  });
+
+  it("reaches nothing beyond the screen of a real terminal, whatever is printed", () => {
+    const bits = [
+      ESC,
+      "[",
+      "]",
+      "P",
+      "_",
+      "k",
+      "%",
+      "@",
+      "2",
+      "1",
+      ";",
+      "t",
+      "c",
+      "52",
+      "\\",
+      "\u0007",
+      "\u0000",
+      "\u0018",
+      "\u009b",
+      "\u009d",
+      "\u009c",
+      "é",
+    ];
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...bits), { maxLength: 40 }), fc.nat(40), (parts, at) => {
+        const bytes = Buffer.from(parts.join(""));
+        expect(reached(drawn(bytes.subarray(0, at), bytes.subarray(at)))).toEqual([]);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("ends a sequence without end, and leaves no mode behind", () => {
+    expect(drawn(`${ESC}[${"1".repeat(300)}`, "t")).toBe(`${NOTHING}t`);
+    expect(workerTextTo(TERMINAL, { isScreen: true }).end()).toContain(`${ESC}[?1003l`);
+  });
+});
+
+/** What of a text a terminal would take for itself. */
+function reached(text: string): string[] {
+  const windowOptions = { getWinTitle: true, getIconTitle: true, setWinPosition: true, minimizeWin: true };
+  const terminal = new Terminal({ cols: 80, rows: 24, allowProposedApi: true, logLevel: "off", windowOptions });
+  const found: string[] = [];
+  const told = (what: string) => (): boolean => {
+    found.push(what);
+    return true;
+  };
+  for (const id of [0, 1, 2, 4, 8, 9, 10, 11, 12, 52, 5252, 521])
+    terminal.parser.registerOscHandler(id, told("string"));
+  for (const final of ["q", "t", "c", "P"])
+    for (const intermediates of ["", "$", "+"])
+      terminal.parser.registerDcsHandler({ intermediates, final }, told("device"));
+  terminal.parser.registerCsiHandler({ final: "t" }, told("window"));
+  // Written at once, so that the parser has seen it when this returns.
+  (terminal as unknown as { _core: { writeSync(text: string): void } })._core.writeSync(text);
+  terminal.dispose();
+  return found;
+}

@@ -185,7 +185,15 @@ export async function heldShellVerb(name: string, terminal: Terminal): Promise<n
   const tty = terminal.stdin.isTTY === true && terminal.stdout.isTTY === true;
   const command = `if command -v bash > /dev/null; then exec bash ${tty ? "-i" : ""}; else exec sh ${tty ? "-i" : ""}; fi`;
   return await using(name, terminal, ({ client, session, isOwner }) =>
-    followed({ client, session, order: { command, ...asOwner(isOwner) }, tty, interactive: true, raw: tty, terminal }),
+    followed({
+      client,
+      session,
+      order: { command, ...asOwner(isOwner) },
+      tty,
+      interactive: true,
+      raw: false,
+      terminal,
+    }),
   );
 }
 
@@ -216,7 +224,8 @@ async function followed({ client, session, order, tty, interactive, raw, termina
   let ending: Disposable | null = null;
   try {
     const status = await printed(events, {
-      raw: raw || isRaw,
+      raw,
+      isScreen: isRaw,
       terminal,
       onStarted: (command) => {
         if (interactive) ending = sentInput({ client, session, command, isRaw, sizeOf, terminal });
@@ -234,6 +243,8 @@ async function followed({ client, session, order, tty, interactive, raw, termina
 
 interface Printing {
   readonly raw: boolean;
+  /** A program has the whole terminal. */
+  readonly isScreen?: boolean;
   readonly terminal: Terminal;
   readonly onStarted?: (command: string) => void;
 }
@@ -241,10 +252,10 @@ interface Printing {
 /** The exit status of the command; null if its end does not come. */
 async function printed(
   events: AsyncIterable<EventOf<"sessions.exec">>,
-  { raw, terminal, onStarted }: Printing,
+  { raw, isScreen = false, terminal, onStarted }: Printing,
 ): Promise<number | null> {
   const { stdout, stderr } = terminal;
-  const texts = { stdout: workerTextTo(stdout, { raw }), stderr: workerTextTo(stderr, { raw }) };
+  const texts = { stdout: workerTextTo(stdout, { raw, isScreen }), stderr: workerTextTo(stderr, { raw }) };
   let status: number | null = null;
   for await (const event of events) {
     if (event.type === "started") onStarted?.(event.command);

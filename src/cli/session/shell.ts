@@ -23,9 +23,8 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal, raw: bo
   const { cell, plan } = await session.cell(stop.signal);
   const { stdin, stdout, stderr } = terminal;
   const interactive = stdin.isTTY === true && stdout.isTTY === true;
-  // Editors and pagers need the whole terminal. Only a person who typed at this shell is behind it.
-  const how = { raw: raw || interactive };
-  const texts = { stdout: workerTextTo(stdout, how), stderr: workerTextTo(stderr, how) };
+  // Editors and pagers need the whole terminal.
+  const texts = { stdout: workerTextTo(stdout, { raw, isScreen: interactive }), stderr: workerTextTo(stderr, { raw }) };
   const exec = await cell.exec({
     argv: [
       "sh",
@@ -44,7 +43,7 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal, raw: bo
     stop.signal.addEventListener("abort", () => resolve(null), { once: true });
   });
   const exit = await Promise.race([exec.exit, cancelled]);
-  stdout.write(interactive ? LEFT : texts.stdout.end());
+  stdout.write(texts.stdout.end());
   stderr.write(texts.stderr.end());
   if (exit === null) return EXIT.cancelled;
   if (exit.kind === "lost") {
@@ -54,10 +53,6 @@ async function inShell(session: Session, stop: Stop, terminal: Terminal, raw: bo
   const usage = { cpuMs: null, memoryBytesPeak: null };
   return exitStatusOf(endingOf({ kind: "exited", code: exit.code, outOfMemory: false, usage }, null));
 }
-
-/** Whatever a program of the shell left switched on: another screen, pasting and the mouse as input, colours, a hidden cursor. */
-const LEFT =
-  "\u001b[?1047l\u001b[?2004l\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[!p\u001b[0m\u001b[?25h";
 
 /** This terminal's keys and size are the shell's; Ctrl-C is a key that goes to it like any other. */
 function connected(exec: Exec, interactive: boolean, { stdin, stdout }: Terminal): Disposable {

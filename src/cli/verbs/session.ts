@@ -49,11 +49,12 @@ export function addShell({ does, terminal, verb }: Frame): void {
 }
 
 const SHELL_HELP = `
-At a terminal, programs of the shell have it whole, as editors
-need: they can also change its title, and in some terminals
-the clipboard. Its modes are reset at the end. For output that
-you do not trust, use \`corral run\`, or give the commands on
-standard input: then control sequences are shown as text.
+At a terminal, programs of the shell draw on the whole of it,
+as editors need. They reach neither its title nor the
+clipboard, unless with --raw. Its modes are reset at the end.
+For output that you do not trust, use \`corral run\`, or give
+the commands on standard input: then control sequences are
+shown as text.
 
 Exit status: the shell's own.
 `;

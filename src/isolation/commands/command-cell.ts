@@ -118,11 +118,16 @@ export const SCRIPT_MS = 5000;
 export const SIGNAL_ALL_SCRIPT = textBeside(import.meta.url, "signal-all.sh");
 
 /** The same for what one command has started, whose signal, process and start are the arguments. */
-const SIGNAL_ONE_SCRIPT = `corral_gate=$0\n${END_COMMAND}corral_end_all "$1" "$2" "$3" '' ''\n[ "$corral_left" = no ]\n`;
+const SIGNAL_ONE_SCRIPT = `corral_gate=$0\n${END_COMMAND}corral_end_all "$1" "$2" "$3" "$4" ''\n[ "$corral_left" = no ]\n`;
 
-/** The argument list of what signals a command that was started from outside of the cell. */
-export function signalArguments(signal: NodeJS.Signals, { pid, start }: CellProcess): string[] {
-  return [GATE_PATH, "sh", "-c", SIGNAL_ONE_SCRIPT, GATE_PATH, signal.replace(/^SIG/, ""), String(pid), String(start)];
+/** The argument list of what signals a command that was started from outside of the cell. `others`: sessions of commands that were not. */
+export function signalArguments(
+  signal: NodeJS.Signals,
+  { pid, start }: CellProcess,
+  others: readonly number[],
+): string[] {
+  const words = [signal.replace(/^SIG/, ""), String(pid), String(start), others.join(" ")];
+  return [GATE_PATH, "sh", "-c", SIGNAL_ONE_SCRIPT, GATE_PATH, ...words];
 }
 
 /** A process of this host as its cell knows it; null if it has ended or cannot be seen. */
@@ -139,20 +144,27 @@ export async function processInCell(hostPid: number): Promise<CellProcess | null
 const KNOWN_MS = 2000;
 const LOOK_MS = 20;
 
-/** The process of a command that was started from outside of its cell, which is known a moment later. Null if it has ended, or cannot be seen. */
-export async function knownProcess({
+/**
+ * The process of a command that was started from outside of its cell, which is known a moment later, and stays so: what it has started may
+ * outlive it. Null if it ended before, or cannot be seen.
+ */
+export function knownProcess({
   process,
   exit,
-}: Pick<OutsideExec, "process" | "exit">): Promise<CellProcess | null> {
+}: Pick<OutsideExec, "process" | "exit">): () => Promise<CellProcess | null> {
+  let known: CellProcess | null = null;
   let isOver = false;
   const over = (): void => {
     isOver = true;
   };
   exit.then(over, over);
-  for (const end = Date.now() + KNOWN_MS; ; await pause(LOOK_MS)) {
-    const known = await process().catch(() => null);
-    if (known !== null || isOver || Date.now() > end) return known;
-  }
+  return async () => {
+    for (const end = Date.now() + KNOWN_MS; known === null; await pause(LOOK_MS)) {
+      known = await process().catch(() => null);
+      if (isOver || Date.now() > end) break;
+    }
+    return known;
+  };
 }
 
 interface OutsideExec {

@@ -213,8 +213,7 @@ export class CommandServer implements AsyncDisposable {
       await before;
       const process = await command.process;
       if (process === null) return true;
-      await within(Promise.allSettled([...this.#commands.values()].map(({ begun }) => begun)), BEGIN_MS);
-      const others = this.#sessions.filter((session) => session !== process.pid);
+      const others = (await this.sessions()).filter((session) => session !== process.pid);
       const answer = await this.#ask((name) =>
         endRequest(name, signal, { ...process, of: command.name }, { others, isPaused: this.#isPaused }),
       );
@@ -222,6 +221,12 @@ export class CommandServer implements AsyncDisposable {
     })();
     this.#signalling = signalled.catch(() => {});
     return signalled;
+  }
+
+  /** Those of its commands, also of what these left: by them the processes of one are told from those of others. */
+  async sessions(): Promise<readonly number[]> {
+    await within(Promise.allSettled([...this.#commands.values()].map(({ begun }) => begun)), BEGIN_MS);
+    return this.#sessions;
   }
 
   /** How many processes the kernel has killed for memory so far, if that is known. Null if there is no answer. */

@@ -91,16 +91,25 @@ async function execAtTerminal(
   request: ExecRequest,
 ): Promise<Exec> {
   const exec = await execIn(container, user, request);
-  const signal = signalOf(exec, (argv) => scripted(container, user, argv));
+  const signal = signalOf(
+    exec,
+    (argv) => scripted(container, user, argv),
+    () => server.sessions(),
+  );
   return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, () => server.oomKills())) };
 }
 
 /** A command can stop a script of its own user before that does anything: false then. */
-function signalOf(exec: EngineExec, script: (argv: string[]) => Promise<ScriptEnd>): Exec["signal"] {
+function signalOf(
+  exec: EngineExec,
+  script: (argv: string[]) => Promise<ScriptEnd>,
+  others: () => Promise<readonly number[]> = async () => [],
+): Exec["signal"] {
+  const known = knownProcess(exec);
   return async (signal) => {
-    const process = await knownProcess(exec);
+    const process = await known();
     if (process === null) return false;
-    return (await within(script(signalArguments(signal, process)), SCRIPT_MS))?.code === 0;
+    return (await within(script(signalArguments(signal, process, await others())), SCRIPT_MS))?.code === 0;
   };
 }
 

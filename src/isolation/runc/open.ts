@@ -301,7 +301,13 @@ function startServer(options: StartOptions, request: StartRequest): Promise<Star
   return startCommandCell(request, {
     start: (asked) => startVerified(options, asked, "lasting"),
     write: ({ process }, text) => process.write(text),
-    execAtTerminal: ({ cell, place, first }) => runcSession(cell, place, () => first.isAlive()).exec,
+    execAtTerminal: ({ cell, place, first }, server) =>
+      runcSession(
+        cell,
+        place,
+        () => first.isAlive(),
+        () => server.sessions(),
+      ).exec,
   });
 }
 
@@ -314,7 +320,12 @@ function startServing(options: StartOptions, request: Omit<StartRequest, "onOutp
 }
 
 /** A cell whose first process only waits, and in which commands run one after another as the worker's user. */
-function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): SessionCell {
+function runcSession(
+  cell: Cell,
+  place: CommandPlace,
+  isAlive: () => boolean,
+  others: () => Promise<readonly number[]> = async () => [],
+): SessionCell {
   const { user } = place.plan;
   let commands = 0;
   const started = (request: ExecRequest) => {
@@ -336,9 +347,10 @@ function runcSession(cell: Cell, place: CommandPlace, isAlive: () => boolean): S
     [Symbol.asyncDispose]: () => cell[Symbol.asyncDispose](),
     async exec(request) {
       const exec = await started(request);
+      const known = knownProcess(exec);
       const signal: Exec["signal"] = async (signal) => {
-        const process = await knownProcess(exec);
-        return process !== null && (await script(signalArguments(signal, process))) === 0;
+        const process = await known();
+        return process !== null && (await script(signalArguments(signal, process, await others()))) === 0;
       };
       return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, place, isAlive)) };
     },

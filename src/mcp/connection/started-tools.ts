@@ -2,6 +2,7 @@ import type { CallToolResult, Tool as ToolDescription } from "@modelcontextproto
 import { z } from "zod";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { charactersIn } from "../../json/parse-json.ts";
+import { aborted } from "../../platform/within.ts";
 import { describedFor, usefulTools } from "../../run/session/offered-tools.ts";
 import type { Session } from "../../run/session/session.ts";
 import type { StartedCommand } from "../../run/session/started-commands.ts";
@@ -154,13 +155,6 @@ function wholeLength(bytes: Buffer): number {
     return needed > back ? bytes.length - back : bytes.length;
   }
   return bytes.length;
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }
 
 /** The SDK's client ends its stdio connection at a message of 10 MiB. */

@@ -206,13 +206,13 @@ export const sessionOperations = {
   }),
   "sessions.input": operation("sessions.input", {
     summary:
-      "Write the body to the input of a command. `end`: there is no more. Answers when the command has room for it.",
+      "Write the body to the input of a command. `end`: there is no more. Answers when the command has read it. That of a command that no rule judges needs the role admin.",
     params: ofCommand,
     query: z.strictObject({ end: flag.optional() }),
     takesBytes: { contentType: "application/octet-stream", description: "At most 1 MiB" },
     isLasting: true,
     output: answer({ bytes: z.int() }),
-    faults: [404, 413, 415],
+    faults: [404, 413, 415, 422],
   }),
   "sessions.signal": operation("sessions.signal", {
     summary: "Send a signal to a command and all that it has started, and to nothing else.",

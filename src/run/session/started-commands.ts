@@ -14,6 +14,9 @@ const SMALL_BYTES = 4096;
 /** Commands of a session that run, and those that have ended and are still known. */
 const MAX_STARTED = 16;
 const MAX_ENDED = 64;
+/** Input of one command that it has not read, and what each piece of it costs beside its bytes. */
+const MAX_INPUT_BYTES = 4 * 1024 ** 2;
+const PIECE_BYTES = 1024;
 /** How long a command that was asked to end may take. */
 const GRACE_MS = 250;
 /** How long the end of one that was killed may take to be reported. */
@@ -78,10 +81,18 @@ export class KeptOutput {
     this.#room.resolve();
   }
 
-  /** From a place on; with `follow` until all was printed. Empty after `idleMs` without any, so that a reader knows that it is alive. */
+  /**
+   * From a place on; with `follow` until all was printed. Empty after `idleMs` without any, so that a reader knows that it is alive. `takes`: it is
+   * the reader for whom the command waits. Others look on: what they read is not lost for that one.
+   */
   async *read(
     from: number,
-    { follow, idleMs, signal }: { readonly follow: boolean; readonly idleMs: number; readonly signal: AbortSignal },
+    {
+      follow,
+      idleMs,
+      signal,
+      takes = false,
+    }: { readonly follow: boolean; readonly idleMs: number; readonly signal: AbortSignal; readonly takes?: boolean },
   ): AsyncGenerator<PrintedPiece | null, void, undefined> {
     const left = Promise.withResolvers<boolean>();
     using _ = onAbort(signal, () => left.resolve(true));
@@ -94,7 +105,7 @@ export class KeptOutput {
         const missingBytes = Math.max(0, begins - at);
         yield { stream, bytes: bytes.subarray(Math.max(0, at - begins)), end, missingBytes };
         at = end;
-        if (this.#waits) this.#taken(at);
+        if (this.#waits && takes) this.#taken(at);
         continue;
       }
       if (this.#isOver || !follow) return;
@@ -141,6 +152,8 @@ export class StartedCommand {
   readonly #onOver = Promise.withResolvers<ExecExit | null>();
   #stopped: StopReason | null = null;
   #timer: NodeJS.Timeout | undefined;
+  #unreadBytes = 0;
+  #writing = Promise.resolve<void>(undefined);
 
   constructor(
     { command, isBackground, tty }: CommandStart,
@@ -163,8 +176,19 @@ export class StartedCommand {
     });
   }
 
-  write(chunk: Uint8Array): Promise<void> | undefined {
-    return this.ending === null ? this.#exec.write(chunk) : undefined;
+  /** In the order of the calls. Settles when the command has read it, or has ended. @throws ToolRefusal INPUT_NOT_READ */
+  async write(chunk: Uint8Array): Promise<void> {
+    if (this.ending !== null) return;
+    const bytes = chunk.length + PIECE_BYTES;
+    if (this.#unreadBytes + bytes > MAX_INPUT_BYTES)
+      throw new ToolRefusal(
+        "INPUT_NOT_READ",
+        "The command does not read the input that it has already: wait, or end it.",
+      );
+    this.#unreadBytes += bytes;
+    this.#writing = this.#writing.then(() => (this.ending === null ? this.#exec.write(chunk) : undefined));
+    await this.#writing;
+    this.#unreadBytes -= bytes;
   }
 
   closeInput(): void {

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { AnswerOf, EventOf, Given } from "../../operations/contract/table.ts";
+import { aborted } from "../../platform/within.ts";
 import type { Session } from "../../run/session/session.ts";
 import type { CommandStart, StartedCommand } from "../../run/session/started-commands.ts";
 import type { EventLine } from "../../state/service/event-log.ts";
@@ -18,13 +19,18 @@ export function sessionHandlers({
   over,
 }: Pick<Served, "projects" | "sessions" | "over">): Handlers<"sessions"> {
   const within = <T>(id: string, act: (session: Session) => Promise<T>): Promise<T> => sessions.within(id, act);
+  /** No rule judged them: who types there owns the session. */
+  const owned = new WeakSet<StartedCommand>();
   const started = async (id: string, order: Order, isBackground: boolean, caller: ServiceCaller, gone: AbortSignal) => {
     refuseStopping(over);
     const isAdmin = permits(caller, "admin");
     if (order.asOwner === true && !isAdmin)
       throw new ServiceFault(403, "FORBIDDEN", "a command that no rule judges needs a token with the role admin");
     const isOwn = isAdmin && (order.asOwner === true || order.terminal !== undefined);
-    return await within(id, async (session) => await session.start(startRequest(order, isBackground), isOwn, gone));
+    const request = startRequest(order, isBackground);
+    const command = await within(id, (session) => session.start(request, isOwn, gone));
+    if (isOwn) owned.add(command);
+    return command;
   };
   const commandOf = ({ session, command }: { session: string; command: string }): Promise<StartedCommand> =>
     within(session, async ({ started: commands }) => commands.find(command));
@@ -58,7 +64,7 @@ export function sessionHandlers({
       ended.catch(() => {});
       async function* lines(): AsyncGenerator<EventLine[]> {
         yield [lineOf(0, { type: "started", at: command.startedAt, command: command.id })];
-        yield* linesOf(command, 0, { follow: true, signal });
+        yield* linesOf(command, 0, { follow: true, signal, takes: true });
       }
       return { pieces: eventStream(lines()) };
     },
@@ -82,12 +88,19 @@ export function sessionHandlers({
       if (from === null)
         throw new ServiceFault(400, "WRONG_REQUEST", "Last-Event-ID is the id of no event of this stream");
       if (command.ending !== null && from > command.output.end) return null;
-      return { pieces: eventStream(linesOf(command, from, { follow, signal: AbortSignal.any([gone, over]) })) };
+      const signal = AbortSignal.any([gone, over]);
+      return { pieces: eventStream(linesOf(command, from, { follow, signal, takes: false })) };
     },
-    async "sessions.input"({ params, query: { end = false }, request }) {
+    async "sessions.input"({ params, query: { end = false }, request, caller, gone }) {
       const command = await commandOf(params);
+      if (owned.has(command) && !permits(caller, "admin"))
+        throw new ServiceFault(
+          403,
+          "FORBIDDEN",
+          "no rule judges this command: what it reads needs a token with the role admin",
+        );
       const chunk = await bytesOf(request);
-      if (chunk.length > 0) await Promise.race([command.write(chunk), command.ended]);
+      if (chunk.length > 0) await Promise.race([command.write(chunk), command.ended, aborted(gone)]);
       if (end) command.closeInput();
       return { bytes: chunk.length };
     },
@@ -177,9 +190,9 @@ function lineOf(id: number, event: EventOf<"sessions.exec">): EventLine {
 async function* linesOf(
   command: StartedCommand,
   from: number,
-  { follow, signal }: { readonly follow: boolean; readonly signal: AbortSignal },
+  { follow, signal, takes }: { readonly follow: boolean; readonly signal: AbortSignal; readonly takes: boolean },
 ): AsyncGenerator<EventLine[]> {
-  for await (const piece of command.output.read(from, { follow, signal, idleMs: HEARTBEAT_MS })) {
+  for await (const piece of command.output.read(from, { follow, signal, takes, idleMs: HEARTBEAT_MS })) {
     if (piece === null) {
       yield [];
       continue;

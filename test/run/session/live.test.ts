@@ -27,7 +27,7 @@ async function textOf(pieces: AsyncIterable<PrintedPiece | null>): Promise<strin
   return text;
 }
 
-const all = { follow: true, idleMs: 60_000, signal: never };
+const all = { follow: true, idleMs: 60_000, signal: never, takes: true };
 
 describe("a command that is started", () => {
   it("runs in the background: its output is read at any time, it takes input, a signal and a second reader", async () => {
