@@ -3,7 +3,7 @@ import type { ModelMessage } from "ai";
 import { MAX_CONTINUED, transcriptFrom } from "../agent/loop.ts";
 import type { Transcripts } from "../agent/transcript.ts";
 import { loadProject, type Project, ProjectError } from "../declarations/project.ts";
-import type { WorkerDefinition } from "../declarations/worker/worker.ts";
+import { isOnlyForSessions, type WorkerDefinition } from "../declarations/worker/worker.ts";
 import { DeclarationError, describeProblem } from "../declarations/yaml/problem.ts";
 import { attachedFile } from "../run/attached-file.ts";
 import { type Explanation, explain } from "../run/explain/explain.ts";
@@ -31,7 +31,7 @@ async function continuedRun(asked: string, worker: WorkerDefinition, transcripts
   const refused = (why: string): RequestError =>
     new RequestError("CONTINUE", asked, `cannot continue run ${shown}: ${why}`);
   if (worker.agent === undefined)
-    throw refused(`worker ${worker.name} is a command; only the run of an agent (\`model:\`) can be continued`);
+    throw refused(`worker ${worker.name} is no agent; only the run of an agent (\`model:\`) can be continued`);
   const unknown = () => {
     const message = `there is no transcript of a run ${shown}; \`corral transcripts ls\` lists them`;
     return new RequestError("UNKNOWN_TRANSCRIPT", asked, message);
@@ -174,6 +174,12 @@ export function withArguments(worker: WorkerDefinition, words: readonly string[]
   const { name, command, takesArguments = false } = worker;
   if (words.length === 0) return worker;
   const asked = words.join(" ");
+  if (isOnlyForSessions(worker))
+    throw new RequestError(
+      "ARGUMENTS",
+      asked,
+      `${name} has no command, to which they could be appended: it is only for sessions`,
+    );
   if (command === null)
     throw new RequestError("ARGUMENTS", asked, `${name} is an agent and takes no arguments; give it \`--input\``);
   if (!takesArguments)

@@ -182,6 +182,8 @@ type Refusal =
   /** The worker's own rules for its attachments and its input. */
   | { readonly code: "ATTACHMENTS_NOT_TAKEN"; readonly worker: string; readonly reason: string }
   | { readonly code: "INPUT_NOT_VALID"; readonly worker: string; readonly reason: string }
+  /** It is only for sessions. */
+  | { readonly code: "NOTHING_TO_RUN"; readonly worker: string }
   | { readonly code: "IMAGE_MISSING"; readonly image: string }
   /** An image or an environment of the worker's own. `get`: the command that makes it. */
   | { readonly code: "IMAGE_NOT_MADE"; readonly image: string; readonly reason: string; readonly get?: string }

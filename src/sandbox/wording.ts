@@ -109,6 +109,8 @@ const WORDS: Words = {
   ATTACHMENTS_NOT_TAKEN: (v) => `The worker ${quote(v.worker)} was not run: ${v.reason}.`,
   INPUT_NOT_VALID: (v) =>
     `The worker ${quote(v.worker)} was not run: its input does not match its schema: ${v.reason}.`,
+  NOTHING_TO_RUN: (v) =>
+    `The worker ${quote(v.worker)} has no \`command\` and no \`model\`: it is only for sessions. Use \`corral session start ${v.worker}\` or \`corral shell ${v.worker}\`, or add a \`command\` to its file.`,
   IMAGE_MISSING: (v) => `The image ${quote(v.image)} does not exist on this container engine. ${wayToImage(v.image)}`,
   IMAGE_REFUSED: (v) => `The image ${quote(v.image)} is refused: ${v.reason}. Remove that where the image is made.`,
   IMAGE_NOT_MADE: (v) =>

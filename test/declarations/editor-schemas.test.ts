@@ -132,7 +132,6 @@ describe("the schemas for editors", () => {
     ["project", { version: 1, sandbox: { zones: { a: { mode: "rwx" } } } }],
     ["project", { version: 1, sandbox: { network: { allow: "example.org:443" } } }],
     ["project", { version: 1, secrets: { a: { envv: "X" } } }],
-    ["worker", {}],
     ["worker", { command: "ls -l" }],
     ["worker", { command: ["ls"], model: "a/b" }],
     ["worker", { command: ["ls"], tools: ["exce"] }],

@@ -250,6 +250,17 @@ describe("problems of a project", () => {
     expect(await readdir(dir)).toEqual(["corral.yaml", "workers"]);
   });
 
+  it("has workers that are only for sessions, which no other calls or has as a service", async () => {
+    const dir = await project("version: 1\n", {
+      "workers/desk.worker": "---\n{}\n---\n",
+      "workers/b.worker": "---\ncommand: [ls]\ncalls: [desk]\nservices: { db: { worker: desk, ports: [80] } }\n---\n",
+    });
+    expect(await problemsIn(dir)).toEqual([
+      "workers/b.worker:3:9 calls.0 `b` cannot call `desk`, which has no `command` and is only for sessions",
+      "workers/b.worker:4:27 services.db.worker `desk` has no `command` and is only for sessions",
+    ]);
+  });
+
   it.each([
     ["{ zones: {}, paths: {} }", "`zones` and `paths` cannot be used together"],
     ["{ zones: {}, root: { root: . } }", "`zones` and `root` cannot be used together"],

@@ -134,7 +134,6 @@ sandbox:
 env: { CORRAL_SOCKET: x, 1A: y, OK: 5 }
 output: xml`;
     expect(problemsIn(text)).toEqual([
-      "2:1  needs a `command` (what to run) or a `model` (for an agent)",
       "2:7 name must be `w`, the name of its file",
       "3:1 comand unknown key `comand`, did you mean `command`?",
       "4:8 image must be the name of an image such as `corral/base`",

@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { fleetPermission } from "../../src/fleet/running/fleet-parts.ts";
+import { withArguments } from "../../src/operations/workers.ts";
 import { openSession } from "../../src/run/open-session.ts";
 import { run } from "../../src/run/run.ts";
+import { SPEC } from "../fleet/fleet-fixture.ts";
 import type { FakeProgram } from "../isolation/fake/program.ts";
 import { memoryEngine } from "./memory-engine.ts";
 import { openProject, type ProjectSpec } from "./project-fixture.ts";
@@ -49,6 +52,28 @@ async function opened(spec: Partial<ProjectSpec>, deviate?: Parameters<typeof me
   const project = await openProject({ workers: {}, ...spec }, { engine: engine.open });
   return { project, engine, [Symbol.asyncDispose]: () => project[Symbol.asyncDispose]() };
 }
+
+describe("a worker without a command and a model", () => {
+  it("has sessions, and no run, fleet or shared cell", async () => {
+    await using o = await opened({ workers: { desk: { shell_rules: { default: "pre_approved" } } } });
+    const { environment } = o.project.corral;
+    const worker = environment.project.workers.get("desk");
+    if (worker === undefined) throw new Error("there is no worker desk");
+    const { signal } = new AbortController();
+    const refused = await run({ worker, signal }, environment);
+    expect(refused).toMatchObject({ status: "refused", violations: [{ code: "NOTHING_TO_RUN" }] });
+    expect(JSON.stringify(refused)).toContain("it is only for sessions. Use `corral session start desk`");
+    for (const reuse of ["fresh", "scrubbed"] as const)
+      expect(await fleetPermission({ ...SPEC, reuse, worker: "desk" }, environment)).toEqual({
+        ok: false,
+        violations: [{ code: "NOTHING_TO_RUN", worker: "desk" }],
+      });
+    expect(() => withArguments(worker, ["a"])).toThrow("it is only for sessions");
+    const opening = await openSession({ worker, signal }, environment);
+    expect(opening.ok).toBe(true);
+    if (opening.ok) await opening[Symbol.asyncDispose]();
+  });
+});
 
 describe("a run", () => {
   it("that meets a bug rejects with it, leaves the report of it to its caller, and is recorded as lost", async () => {

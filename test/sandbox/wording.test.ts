@@ -93,6 +93,7 @@ const examples: { readonly [Code in ViolationCode]: Extract<Violation, { code: C
     worker: "writer",
     reason: "it takes at most 1 attachments, and was given 2",
   },
+  NOTHING_TO_RUN: { code: "NOTHING_TO_RUN", worker: "desk" },
   INPUT_NOT_VALID: { code: "INPUT_NOT_VALID", worker: "writer", reason: "/lang must be string" },
   ENFORCEMENT_MISSING: { code: "ENFORCEMENT_MISSING", missing: ["seccomp"] },
 };

@@ -361,7 +361,7 @@ const SCHEMAS: Readonly<Record<SchemaKind, () => z.ZodType>> = {
 /** What holds for several keys together. */
 const WHOLE_FILE: Readonly<Record<SchemaKind, JsonLook>> = {
   project: {},
-  worker: { oneOf: [{ required: ["command"] }, { required: ["model"] }] },
+  worker: { not: { required: ["command", "model"] } },
   fleet: { oneOf: [{ required: ["over"] }, { required: ["manifest"] }] },
   policy: { anyOf: [{ required: ["extends"] }, { required: ["hardening", "limits", "tmp", "home", "nofile"] }] },
 };

@@ -35,7 +35,7 @@ export interface WorkerDefinition {
   readonly imageFrom?: ImageSource;
   /** Packages that are prepared for it once; absent: none. */
   readonly environment?: Environment;
-  /** A command worker's program and arguments; null for an agent worker. Exactly one of `command` and `model` is set. */
+  /** A command worker's program and arguments; null for an agent worker, and for one that is only for sessions, which has no `model` either. */
   readonly command: readonly string[] | null;
   /** True: who runs it may append arguments to its command. Absent: it takes none. */
   readonly takesArguments?: true;
@@ -73,6 +73,11 @@ export interface WorkerDefinition {
   /** What its file says and Corral does not do, each at its place; absent: nothing. */
   readonly withoutEffect?: readonly Problem[];
   readonly env: Readonly<Record<string, string>>;
+}
+
+/** Nothing of it can be run: its commands come from who opens a session of it. */
+export function isOnlyForSessions({ command, agent }: Pick<WorkerDefinition, "command" | "agent">): boolean {
+  return command === null && agent === undefined;
 }
 
 export interface WorkerPort {
@@ -203,11 +208,8 @@ function identityProblems(document: YamlDocument, file: string): Problem[] {
       problemAt(["model"], "`command` and `model` cannot be used together; a worker is a command or an agent", "key"),
     );
   }
-  if ("arguments" in raw && "model" in raw)
+  if ("arguments" in raw && (!("command" in raw) || "model" in raw))
     problems.push(problemAt(["arguments"], "is only for a `command`, to which they are appended", "key"));
-  if (!("command" in raw) && !("model" in raw)) {
-    problems.push(problemAt([], "needs a `command` (what to run) or a `model` (for an agent)"));
-  }
   return [...problems, ...agentProblems(raw, problemAt)];
 }
 

@@ -10,7 +10,7 @@ import { type Checked, readDeclarationFile } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import { nearest } from "../yaml/shape.ts";
 import { exposureFault, writableFolders } from "./exposure.ts";
-import { readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from "./worker.ts";
+import { isOnlyForSessions, readWorker, type WorkerDefinition, type WorkerFile, workerNameOf } from "./worker.ts";
 
 const MAX_WORKERS = 1000;
 
@@ -62,8 +62,10 @@ async function checkedTogether(
     else problems.push(...worker.problems);
   }
   // A worker whose file is wrong still exists: its callers are not to blame.
-  problems.push(...read.flatMap((caller) => unknownCalls(caller, names)));
-  problems.push(...read.flatMap((file) => unknownServices(file, names)));
+  const notRun = read.map(({ worker }) => worker).filter(isOnlyForSessions);
+  const known = { names, notRun: new Set(notRun.map(({ name }) => name)) };
+  problems.push(...read.flatMap((caller) => unknownCalls(caller, known)));
+  problems.push(...read.flatMap((file) => unknownServices(file, known)));
   if (secrets !== null) problems.push(...read.flatMap((file) => unknownInside(file, secrets)));
   if (mounts !== null && problems.length === 0) problems.push(...misspeltZones(read, mounts));
   const value = new Map(read.map(({ worker }) => [worker.name, worker]));
@@ -101,11 +103,20 @@ async function schemaProblems({ worker, document }: WorkerFile): Promise<Problem
   return problems;
 }
 
-function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]): Problem[] {
+interface OtherWorkers {
+  readonly names: readonly string[];
+  readonly notRun: ReadonlySet<string>;
+}
+
+const NOT_RUN = "has no `command` and is only for sessions";
+
+function unknownCalls({ worker, document }: WorkerFile, { names, notRun }: OtherWorkers): Problem[] {
   const written = (document.raw as { calls?: readonly string[] }).calls ?? [];
   return written.flatMap((name, index) => {
-    if (known.includes(name)) return [];
-    const instead = nearest(name, known) ?? `; there are: ${known.join(", ")}`;
+    if (notRun.has(name))
+      return [document.problemAt(["calls", index], `\`${worker.name}\` cannot call \`${name}\`, which ${NOT_RUN}`)];
+    if (names.includes(name)) return [];
+    const instead = nearest(name, names) ?? `; there are: ${names.join(", ")}`;
     return [
       document.problemAt(
         ["calls", index],
@@ -115,11 +126,13 @@ function unknownCalls({ worker, document }: WorkerFile, known: readonly string[]
   });
 }
 
-function unknownServices({ worker: { services = [] }, document }: WorkerFile, known: readonly string[]): Problem[] {
-  return services.flatMap(({ name, worker }) => {
-    if (known.includes(worker)) return [];
-    const instead = nearest(worker, known) ?? `; there are: ${known.join(", ")}`;
-    return [document.problemAt(["services", name, "worker"], `there is no worker \`${worker}\`${instead}`)];
+function unknownServices({ worker: { services = [] }, document }: WorkerFile, { names, notRun }: OtherWorkers) {
+  return services.flatMap(({ name, worker }): Problem[] => {
+    const at = ["services", name, "worker"];
+    if (notRun.has(worker)) return [document.problemAt(at, `\`${worker}\` ${NOT_RUN}`)];
+    if (names.includes(worker)) return [];
+    const instead = nearest(worker, names) ?? `; there are: ${names.join(", ")}`;
+    return [document.problemAt(at, `there is no worker \`${worker}\`${instead}`)];
   });
 }
 

@@ -2,7 +2,7 @@ import { availableParallelism, freemem } from "node:os";
 import { dirname } from "node:path";
 import PQueue from "p-queue";
 import type { BlobStore } from "../../blobs/blob.ts";
-import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { isOnlyForSessions, type WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { attachedFile } from "../../run/attached-file.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { Emit } from "../../run/model/events.ts";
@@ -376,6 +376,8 @@ export type FleetPermission =
 export async function fleetPermission(spec: FleetSpec, run: RunEnvironment): Promise<FleetPermission> {
   const declared = run.project.workers.get(spec.worker);
   if (declared === undefined) return { ok: false, reason: `there is no worker ${spec.worker}` };
+  if (isOnlyForSessions(declared))
+    return { ok: false, violations: [{ code: "NOTHING_TO_RUN", worker: declared.name }] };
   const caller = await rootSandbox(run, spec.policy, declared);
   const own = await permissionOf(declared, caller, null, run);
   if (!own.ok) return own;

@@ -6,7 +6,7 @@ import type { Blob } from "../../blobs/blob.ts";
 import type { ChangedItem } from "../../changes/model/changeset.ts";
 import type { BoundedChecks } from "../../declarations/schema/bounded-mismatch.ts";
 import type { JsonSchema } from "../../declarations/schema/json-schema.ts";
-import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import { isOnlyForSessions, type WorkerDefinition } from "../../declarations/worker/worker.ts";
 import type { Meter } from "../../egress/traffic/traffic.ts";
 import { isTooDeep, MAX_JSON_DEPTH } from "../../json/parse-json.ts";
 import type { MountView } from "../../sandbox/mount.ts";
@@ -48,11 +48,12 @@ export async function outputError(
   return { code: "OUTPUT_NOT_VALID", message };
 }
 
-/** Why a worker does not take its input. An input that cannot be serialized is refused. */
+/** Why a worker cannot be run, or does not take its input. An input that cannot be serialized is refused. */
 export async function inputViolations(
   { worker, input }: Pick<Job, "worker" | "input">,
   schemas: SchemaChecks,
 ): Promise<Violation[]> {
+  if (isOnlyForSessions(worker)) return [{ code: "NOTHING_TO_RUN", worker: worker.name }];
   const refused = (reason: string): Violation[] => [{ code: "INPUT_NOT_VALID", worker: worker.name, reason }];
   if (isTooDeep(input)) return refused(`it is nested more than ${MAX_JSON_DEPTH} levels deep`);
   const reason = (await schemas.by(worker.inputSchema)?.(input)) ?? null;
