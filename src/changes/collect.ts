@@ -10,7 +10,7 @@ import { present } from "../text/present.ts";
 import { changesApart } from "./diff.ts";
 import { type Change, type ChangedMount, type Changeset, placesAbove } from "./model/changeset.ts";
 import { BytesBudget, type Draft, inOrderOfApplying, judged, scanView, TooManyChanges } from "./scan/scan.ts";
-import { digestAt, nameOf } from "./snapshot.ts";
+import { digestAt, nameOf, snapshotOf } from "./snapshot.ts";
 import type { View } from "./view/view.ts";
 
 const PIECE_BYTES = 1024 ** 2;
@@ -303,4 +303,12 @@ function changedMount(view: View): ChangedMount {
     closed: view.closed,
     ...(view.lent ? { lent: true as const } : {}),
   };
+}
+
+/** The same changes with copies of their content. */
+export async function copiedTo(dir: string, collected: Collected, signal: AbortSignal | undefined): Promise<Collected> {
+  const changeset = await snapshotOf(collected.changeset, dir, signal);
+  const taken = new Map(changeset.changes.map((change) => [change.index, change]));
+  const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
+  return { changeset, toAsk: asTaken(collected.toAsk), leftToCallers: asTaken(collected.leftToCallers) };
 }

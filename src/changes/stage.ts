@@ -1,5 +1,5 @@
 import { mkdir } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { isRoot } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
 import { type Hidden, MAX_EDIT_BYTES } from "../files/model/files.ts";
@@ -11,10 +11,19 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { Violation } from "../sandbox/violation.ts";
 import { below, covers, ROOT, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { SecretSearch } from "../secrets/read-secret.ts";
-import { Agreed, type ChangesOf, type Collected, collectChanges, withoutAgreed, withoutSecrets } from "./collect.ts";
+import {
+  Agreed,
+  type ChangesOf,
+  type Collected,
+  collectChanges,
+  copiedTo,
+  withoutAgreed,
+  withoutSecrets,
+} from "./collect.ts";
 import {
   differencesSince,
   freezeView,
+  frozenAs,
   NO_OVERLAYS,
   openFrozen,
   openRootView,
@@ -24,9 +33,10 @@ import {
   rootFoldersOf,
   rootOfImage,
 } from "./layers/layered-view.ts";
-import { type Change, type Changeset, nameText, pathBelow, rawNameOf } from "./model/changeset.ts";
+import type { GoingView } from "./layers/snapshot-store.ts";
+import { type Changeset, nameText, pathBelow, rawNameOf } from "./model/changeset.ts";
 import type { Draft } from "./scan/scan.ts";
-import { digestAt, snapshotOf } from "./snapshot.ts";
+import { digestAt } from "./snapshot.ts";
 import { CannotStage } from "./view/base-tree.ts";
 import { type HostUser, lendings } from "./view/lending.ts";
 import {
@@ -35,8 +45,11 @@ import {
   hiddenBelow,
   hiddenSizeAt,
   makeFolders,
+  namesInView,
   openNewFolder,
   openView,
+  partsBelowView,
+  partsInView,
   rebase,
   type View,
 } from "./view/view.ts";
@@ -57,6 +70,8 @@ export interface StageRequest {
   readonly from?: readonly FrozenView[];
   /** The directory that a writable root shows at first: of an image, by its id, as that of a user. A text: why there is none. Absent: there is none. */
   readonly rootTree?: (image: string, user: HostUser) => Promise<{ readonly dir: string } | string>;
+  /** Told of the writable views, and of the paths that are written directly, whenever these are others. */
+  readonly onViews?: (views: readonly GoingView[], direct: readonly VirtualPath[]) => Promise<void>;
   readonly signal?: AbortSignal;
 }
 
@@ -90,7 +105,10 @@ export class Stage implements AsyncDisposable {
     const stage = new Stage(request);
     try {
       const violations = [...stage.#unfit(request.from ?? []), ...(await stage.adopt(request.sandbox))];
-      if (violations.length === 0) return { ok: true, stage };
+      if (violations.length === 0) {
+        await stage.#told();
+        return { ok: true, stage };
+      }
       await stage[Symbol.asyncDispose]();
       return { ok: false, violations };
     } catch (error) {
@@ -188,7 +206,7 @@ export class Stage implements AsyncDisposable {
       if (view === null) return "it cannot be opened";
       // Where another view is mounted in this one, the cell needs a directory.
       for (const { path } of missing.filter((inner) => isBelow(mount.path, inner.path))) {
-        if (makeFolders(view.shown, partsBelow(view, path))) continue;
+        if (makeFolders(view.shown, partsBelowView(view, path))) continue;
         await view.close();
         return `there is something else in the place of the directory ${path}`;
       }
@@ -225,6 +243,7 @@ export class Stage implements AsyncDisposable {
     if (typeof view === "string") return view;
     this.#root = view;
     signal?.throwIfAborted();
+    if (before === null) await this.#told();
     return rootFoldersOf(view, sandbox, points);
   }
 
@@ -253,6 +272,14 @@ export class Stage implements AsyncDisposable {
     return this.#root === null ? views : [...views, this.#root];
   }
 
+  async #told(): Promise<void> {
+    const { onViews } = this.#request;
+    if (onViews === undefined) return;
+    const views = this.#writable.map((view) => ({ ...frozenAs(view), content: view.written[0] ?? null }));
+    const unopened = this.#root === null && this.#rootFrom !== undefined ? [{ ...this.#rootFrom, content: null }] : [];
+    await onViews([...views, ...unopened], this.writable.direct);
+  }
+
   #replace(view: View, next: View): void {
     if (view === this.#root) this.#root = next;
     this.#views = this.#views.map((one) => (one === view ? next : one));
@@ -279,6 +306,7 @@ export class Stage implements AsyncDisposable {
       if (frozen.frozen === null) throw new CannotStage(`${view.mount.path}: ${frozen.why}`);
       all.push(frozen.frozen);
     }
+    await this.#told();
     return this.#root === null && this.#rootFrom !== undefined ? [...all, this.#rootFrom] : all;
   }
 
@@ -300,6 +328,7 @@ export class Stage implements AsyncDisposable {
       this.#replace(view, next);
       if (why !== null) violations.push({ code: "MOUNT_SOURCE_REFUSED", path: view.mount.path, reason: why });
     }
+    await this.#told();
     if (violations.length > 0) return violations;
     // It was given for other content.
     this.#agreed = new Agreed();
@@ -342,14 +371,14 @@ export class Stage implements AsyncDisposable {
   readonly hidden: Hidden = {
     sizeAt: (path) => {
       const view = this.#viewAt(path);
-      return view === undefined ? null : hiddenSizeAt(view, namesAt(view, path));
+      return view === undefined ? null : hiddenSizeAt(view, namesInView(view, path));
     },
     below: (path, depth) =>
       this.#views.flatMap((view) => {
         const { mount } = view;
         if (covers(mount.path, path)) {
           const isOwn = this.#viewAt(path) === view;
-          return isOwn ? [...hiddenBelow(view, namesAt(view, path), depth)] : [];
+          return isOwn ? [...hiddenBelow(view, namesInView(view, path), depth)] : [];
         }
         const levels = covers(path, mount.path) ? (below(path, mount.path) ?? "").split("/").length : depth;
         return depth > levels ? [...hiddenBelow(view, [], depth - levels)] : [];
@@ -373,7 +402,7 @@ export class Stage implements AsyncDisposable {
     const view = this.#viewAt(path);
     if (view === undefined || this.#closed) return;
     const known = before === null || before === this.#agreed.contentAt(path)?.digest;
-    const parts = partsAt(view, path);
+    const parts = partsInView(view, path);
     if (known || before === (await digestAt(view.targetPath, parts, MAX_EDIT_BYTES)))
       this.#agreed.mayHold(path, { digest: after, mode });
   }
@@ -460,31 +489,9 @@ export class Stage implements AsyncDisposable {
   }
 }
 
-/** The same changes with copies of their content. */
-async function copiedTo(dir: string, collected: Collected, signal: AbortSignal | undefined): Promise<Collected> {
-  const changeset = await snapshotOf(collected.changeset, dir, signal);
-  const taken = new Map(changeset.changes.map((change) => [change.index, change]));
-  const asTaken = (changes: readonly Change[]) => changes.flatMap(({ index }) => taken.get(index) ?? []);
-  return { changeset, toAsk: asTaken(collected.toAsk), leftToCallers: asTaken(collected.leftToCallers) };
-}
-
 function seenThrough(mount: Mount, views: readonly View[]): Mount {
   const view = views.find((each) => each.mount.path === mount.path);
   return view === undefined ? mount : throughView(view.mount, view.host);
-}
-
-/** A mount of a single file is seen as its directory with that name only. */
-function partsAt(view: View, path: VirtualPath): string[] {
-  return path === view.mount.path ? [basename(view.mount.host)] : partsBelow(view, path);
-}
-
-function namesAt(view: View, path: VirtualPath): string[] {
-  return (view.single ? partsAt(view, path) : partsBelow(view, path)).map(rawNameOf);
-}
-
-/** The names that lead to it from the view's root. */
-function partsBelow({ mount, made }: View, path: VirtualPath): string[] {
-  return [...made, ...(below(mount.path, path) ?? "").split("/").filter((part) => part !== "")];
 }
 
 function isBelow(outer: VirtualPath, inner: VirtualPath): boolean {

@@ -1,3 +1,4 @@
+import type { StageRequest } from "../changes/stage.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Pins } from "../isolation/sources/pin.ts";
 import { bugText } from "../platform/errno.ts";
@@ -88,7 +89,10 @@ export async function openSession(
   opening.use({ [Symbol.dispose]: () => closed({ status: "cancelled", changeset: null, network: null }) });
   const asked = { run, worker, callerSandbox: project, signal };
   const job = { ...rootJob(asked, env.project.delegation), narrow };
-  const staging = await openStage(job, sandbox, env, origin?.views);
+  const about = { name: null, isLast: true, run, session: name ?? null, worker: worker.name, policy, sandbox };
+  const onViews: StageRequest["onViews"] = async (views, direct) =>
+    views.length === 0 ? undefined : await store?.prepare(ownerDir, { ...about, direct: [...direct] }, views);
+  const staging = await openStage(job, sandbox, env, origin?.views, keepsLast ? onViews : undefined);
   if (!staging.ok) return { ok: false, violations: describeAll(staging.violations) };
   const stage = opening.use(staging.stage);
   const grantee = new Grantee(job, stage);
@@ -122,14 +126,17 @@ export async function openSession(
     if (isOver) return null;
     isOver = true;
     let settled: SettledChanges | null = null;
+    let isKept = false;
     try {
       try {
         await calls.end();
       } finally {
-        if (unfit !== null && keepsLast && !isDiscarded) await session.snapshots?.takeLast().catch(reportTo(env, job));
+        if (unfit !== null && keepsLast && !isDiscarded)
+          isKept = (await session.snapshots?.takeLast().catch(reportTo(env, job))) === true;
         await session[Symbol.asyncDispose]();
       }
-      if (!isDiscarded) settled = await settleEnded(job, stage, env, unfit);
+      // The changes of a fork would be a copy of all layers below it, and its last snapshot has them.
+      if (!isDiscarded && !(isKept && origin !== null)) settled = await settleEnded(job, stage, env, unfit);
       return settled;
     } finally {
       const { network: used = null } = network.report();

@@ -1,10 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, type FSWatcher, mkdirSync, rmSync, watch, writeFileSync } from "node:fs";
-import { appendFile, mkdir, readdir, readFile, rm, rmdir, stat, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, readdir, readFile, rename, rm, rmdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { z } from "zod";
 import { detachMountsBelow } from "../files/host/descriptor.ts";
 import { removeTree } from "../files/host/remove-tree.ts";
+import { parseJson } from "../json/parse-json.ts";
 import { nullFor } from "../platform/errno.ts";
+import { writeAtomically } from "../platform/write-file.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "./owner.ts";
 
 /** A line that was cut by the end of its process, or by a full disk, has no line break of its own: one ends it, two follow a whole line. */
@@ -149,6 +152,35 @@ export interface ReapedDirs {
   readonly failed: readonly { readonly name: string; readonly error: unknown }[];
 }
 
+/** The end of the name of a file in an owner's directory: what is moved out of it if the owner dies. */
+const KEPT = ".keep";
+const Moves = z.array(z.tuple([z.string(), z.string()])).max(1000);
+
+/**
+ * Has directories moved out of that of an owner if it dies, in this order: from each first path to the second, both absolute and of Corral's own. Until
+ * {@link keepNothing}, or the next list of this name.
+ */
+export async function keepAfterDeath(ownerDir: string, name: string, moves: z.infer<typeof Moves>): Promise<void> {
+  await writeAtomically(join(ownerDir, `${name}${KEPT}`), JSON.stringify(moves));
+}
+
+export async function keepNothing(ownerDir: string, name: string): Promise<void> {
+  await rm(join(ownerDir, `${name}${KEPT}`), { force: true });
+}
+
+/** A list whose directories are not all there is broken off: what comes last says what the others are. */
+async function moveKept(dir: string): Promise<void> {
+  for (const name of (await readdir(dir)).filter((one) => one.endsWith(KEPT))) {
+    const parsed = parseJson(await readFile(join(dir, name), "utf8"));
+    const moves = parsed.ok ? (Moves.safeParse(parsed.value).data ?? []) : [];
+    for (const [from, to] of moves) {
+      // Another process may do the same.
+      const isMoved = await rename(from, to).then(() => true, nullFor("ENOENT", "ENOTEMPTY", "EEXIST"));
+      if (isMoved === null && (await stat(to).catch(nullFor("ENOENT"))) === null) break;
+    }
+  }
+}
+
 /** Removes the directories of owners that are certainly dead. One that cannot be removed does not stop the removal of the others. */
 export async function reapLiveDirs(liveDir: string, self: Owner): Promise<ReapedDirs> {
   const removed: string[] = [];
@@ -156,6 +188,8 @@ export async function reapLiveDirs(liveDir: string, self: Owner): Promise<Reaped
   for (const { name, owner } of await ownerDirs(liveDir)) {
     if (!isDead(owner, self)) continue;
     try {
+      // What is still mounted may still be written.
+      if (await detachMountsBelow(join(liveDir, name))) await moveKept(join(liveDir, name));
       await removeOwnerDir(join(liveDir, name));
       removed.push(name);
     } catch (error) {
@@ -163,6 +197,11 @@ export async function reapLiveDirs(liveDir: string, self: Owner): Promise<Reaped
     }
   }
   return { removed, failed };
+}
+
+/** The directories of all owners, of dead ones too. Absolute if `liveDir` is. */
+export async function allOwnerDirs(liveDir: string): Promise<string[]> {
+  return (await ownerDirs(liveDir)).map(({ name }) => join(liveDir, name));
 }
 
 /** The directories of owners that are not certainly dead. Absolute if `liveDir` is. */

@@ -4,10 +4,15 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { applyChangeset } from "../../src/changes/apply/application.ts";
 import type { ChangesOf } from "../../src/changes/collect.ts";
-import { Stage } from "../../src/changes/stage.ts";
+import { releaseLayers, SnapshotStore } from "../../src/changes/layers/snapshot-store.ts";
+import { Stage, type StageRequest } from "../../src/changes/stage.ts";
 import type { FrozenView } from "../../src/changes/view/view.ts";
+import { detachMountsBelow } from "../../src/files/host/descriptor.ts";
 import type { Mount } from "../../src/sandbox/mount.ts";
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
+import { makeOwnerDir, reapLiveDirs } from "../../src/state/live-dir.ts";
+import { currentOwner, formatOwner } from "../../src/state/owner.ts";
+import { present } from "../../src/text/present.ts";
 import { roomy } from "../sandbox/sandboxes.ts";
 import { byteTree, carryOut, operations, PLAIN_NAMES } from "./scan/byte-tree.ts";
 import { plant, treeAt } from "./staged-folder.ts";
@@ -26,11 +31,12 @@ interface Opening {
   readonly overlays: boolean;
   readonly mounts?: readonly Mount[];
   readonly from?: readonly FrozenView[];
+  readonly onViews?: StageRequest["onViews"];
 }
 
 async function openStage(
   places: ViewPlaces,
-  { overlays, mounts = [places.mount()], from = [] }: Opening,
+  { overlays, mounts = [places.mount()], from = [], onViews }: Opening,
 ): Promise<Stage> {
   const staging = await Stage.open({
     sandbox: { mounts } as unknown as Sandbox,
@@ -38,6 +44,7 @@ async function openStage(
     maxBytes: roomy.maxLimits.diskBytes,
     overlays,
     from,
+    ...present({ onViews }),
   });
   if (!staging.ok) throw new Error(JSON.stringify(staging.violations));
   return staging.stage;
@@ -198,4 +205,51 @@ describe("a frozen view", () => {
     expect(await stage.restore([first as FrozenView])).toEqual([]);
     expect(fs.readdirSync(hostOf(stage))).toEqual(["a"]);
   });
+});
+
+describe("a session whose process dies", () => {
+  it.each(KINDS)(
+    "leaves its last snapshot, as $kind, to the next process, and nothing if it has ended in order",
+    async ({ overlays, more }) => {
+      await using places = viewPlaces();
+      plant(places.target, { a: "old", "d/e": "e" });
+      const liveDir = join(places.path, "live");
+      const store = new SnapshotStore(join(places.path, "snapshots"), liveDir);
+      const mounts = [places.mount(more)];
+      const about = { name: null, isLast: true, session: "dev", worker: "w", policy: null, sandbox: {} };
+      const dies = async (run: string, from: readonly FrozenView[], edit: (host: string) => void, isEnded = false) => {
+        const ownerDir = await makeOwnerDir(liveDir, currentOwner());
+        const stage = await openStage(places, {
+          overlays,
+          mounts,
+          from,
+          onViews: (views, direct) => store.prepare(ownerDir, { ...about, run, direct: [...direct] }, views),
+        });
+        edit(hostOf(stage));
+        if (isEnded) await releaseLayers(ownerDir, run);
+        // Its views stay mounted, as those of a process that was killed.
+        fs.writeFileSync(join(ownerDir, "owner"), formatOwner({ ...currentOwner(), startTicks: "1" }));
+        // Another process looks for layers that nothing needs.
+        await store.remove(() => false);
+        await detachMountsBelow(places.path);
+        expect((await reapLiveDirs(liveDir, currentOwner())).failed).toEqual([]);
+      };
+      const first = "0123456789ab";
+      await dies(first, [], (host) => plant(host, { a: "first", "new/f": "f" }));
+      const live = await makeOwnerDir(liveDir, currentOwner());
+      const opened = await store.open("dev", live, "0123456789ac");
+      await dies("0123456789ad", opened.views, (host) => {
+        plant(host, { a: "second" });
+        fs.rmSync(join(host, "d"), { recursive: true });
+      });
+      const { record, views } = await store.open("dev", live, "0123456789ac");
+      expect(record).toMatchObject({ run: "0123456789ad", isLast: true, session: "dev" });
+      await using again = await openStage(places, { overlays, mounts, from: views });
+      expect(treeAt(hostOf(again))).toEqual({ a: "second", new: null, "new/f": "f" });
+      expect((await applied(places, again)).map(({ outcome }) => outcome)).not.toContain("conflict");
+      expect(fs.readFileSync(join(places.target, "a"), "utf8")).toBe("second");
+      await dies("0123456789ae", [], (host) => plant(host, { a: "third" }), true);
+      expect((await store.list()).map(({ run }) => run)).toEqual([first, "0123456789ad"]);
+    },
+  );
 });

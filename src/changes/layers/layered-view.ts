@@ -94,7 +94,8 @@ export async function restoreView(
   return { view: before, why };
 }
 
-function frozenAs({ mount, target, kind, lentTo, layers, base }: View): FrozenView {
+/** As it would be if it were frozen without what was written since the last time. */
+export function frozenAs({ mount, target, kind, lentTo, layers, base }: View): FrozenView {
   return { path: mount.path, host: mount.host, identity: target.identity(), kind, lentTo, layers, base };
 }
 

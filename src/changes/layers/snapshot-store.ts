@@ -8,8 +8,8 @@ import { nullFor } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
 import { holdFile } from "../../state/file-lock.ts";
-import { livingOwnerDirs } from "../../state/live-dir.ts";
-import { currentOwner, lockOwner } from "../../state/owner.ts";
+import { allOwnerDirs, keepAfterDeath, keepNothing } from "../../state/live-dir.ts";
+import { lockOwner } from "../../state/owner.ts";
 import type { BaseNode, BaseTree } from "../view/base-tree.ts";
 import type { FrozenView } from "../view/view.ts";
 
@@ -131,6 +131,28 @@ export class SnapshotStore {
     await writeFile(join(ownerDir, `${run}.${LAYERS}`), text, { mode: 0o600, flag: "a" });
   }
 
+  /**
+   * Has this become the last snapshot of the session if its process dies, by the next one that removes what that left. Nothing is frozen now: `content` is the
+   * directory that is written above the layers; null: nothing was.
+   */
+  async prepare(ownerDir: string, about: NewSnapshot, views: readonly GoingView[]): Promise<void> {
+    const { run } = about;
+    const id = randomBytes(6).toString("hex");
+    const making = join(ownerDir, `${run}.last-${id}`);
+    await mkdir(making, { mode: 0o700 });
+    const moves: [string, string][] = [];
+    const frozen: FrozenView[] = [];
+    for (const { content, ...view } of views) {
+      const layer = content === null ? null : await this.newLayer(ownerDir, run);
+      if (content !== null && layer !== null) moves.push([content, layer]);
+      frozen.push(layer === null ? view : { ...view, layers: [...view.layers, layer] });
+    }
+    await writeSnapshot(making, id, about, frozen);
+    await keepAfterDeath(ownerDir, run, [...moves, [making, join(this.#root, id)]]);
+    const old = (await readdir(ownerDir)).filter((name) => name.startsWith(`${run}.last-`) && !name.endsWith(id));
+    for (const name of old) await removeTree(join(ownerDir, name));
+  }
+
   /** @throws NoSnapshot */
   async add(about: NewSnapshot, views: readonly FrozenView[]): Promise<SnapshotRecord> {
     await mkdir(this.#root, { recursive: true, mode: 0o700 });
@@ -140,16 +162,9 @@ export class SnapshotStore {
       throw new NoSnapshot("TOO_MANY_SNAPSHOTS", `the project has ${MAX_SNAPSHOTS} snapshots; remove some`);
     this.#refuseTaken(all, about.name);
     const id = randomBytes(6).toString("hex");
-    const mounts = views.map(({ base: _base, layers, ...view }) => ({
-      ...view,
-      layers: layers.map((layer) => layer.slice(-16)),
-    }));
-    const added: SnapshotRecord = { version: 1, id, createdAt: new Date().toISOString(), ...about, mounts };
     const making = join(this.#root, `.new-${id}`);
     await mkdir(making, { mode: 0o700 });
-    for (const [index, { base }] of views.entries())
-      await writeFile(join(making, `base.${index}`), JSON.stringify(baseRows(base)), { mode: 0o600 });
-    await writeAtomically(join(making, RECORD), JSON.stringify(added));
+    const added = await writeSnapshot(making, id, about, views);
     await rename(making, join(this.#root, id));
     return added;
   }
@@ -216,7 +231,8 @@ export class SnapshotStore {
   }
 
   async #held(): Promise<string[]> {
-    const dirs = await livingOwnerDirs(this.#liveDir, currentOwner());
+    // What a dead process left may still become a snapshot.
+    const dirs = await allOwnerDirs(this.#liveDir);
     const texts = dirs.map(async (dir) => {
       const names = ((await readdir(dir).catch(nullFor("ENOENT"))) ?? []).filter((name) => name.endsWith(`.${LAYERS}`));
       return await Promise.all(names.map((name) => readFile(join(dir, name), "utf8").catch(() => "")));
@@ -232,8 +248,31 @@ export class SnapshotStore {
   }
 }
 
+/** What becomes of a view if the process of its session dies. */
+export type GoingView = FrozenView & { readonly content: string | null };
+
+async function writeSnapshot(
+  dir: string,
+  id: string,
+  about: NewSnapshot,
+  views: readonly FrozenView[],
+): Promise<SnapshotRecord> {
+  const mounts = views.map(({ path, host, identity, kind, lentTo, layers }) => ({
+    ...{ path, host, identity, kind, lentTo },
+    layers: layers.map((layer) => layer.slice(-16)),
+  }));
+  const record: SnapshotRecord = { version: 1, id, createdAt: new Date().toISOString(), ...about, mounts };
+  for (const [index, { base }] of views.entries())
+    await writeFile(join(dir, `base.${index}`), JSON.stringify(baseRows(base)), { mode: 0o600 });
+  await writeAtomically(join(dir, RECORD), JSON.stringify(record));
+  return record;
+}
+
 /** Of a session that has ended: nothing of it uses its layers any more. False: it had none. */
 export async function releaseLayers(ownerDir: string, run: string): Promise<boolean> {
+  await keepNothing(ownerDir, run);
+  for (const name of await readdir(ownerDir))
+    if (name.startsWith(`${run}.last-`)) await removeTree(join(ownerDir, name));
   return (await rm(join(ownerDir, `${run}.${LAYERS}`)).then(() => true, nullFor("ENOENT"))) ?? false;
 }
 

@@ -367,3 +367,17 @@ function deepest(around: Mount, names: readonly string[]): { folder: Descriptor;
 function namesBelow(around: Mount, path: VirtualPath): string[] {
   return (below(around.path, path) ?? "").split("/").filter((name) => name !== "");
 }
+
+/** A mount of a single file is seen as its directory with that name only. */
+export function partsInView(view: View, path: VirtualPath): string[] {
+  return path === view.mount.path ? [basename(view.mount.host)] : partsBelowView(view, path);
+}
+
+export function namesInView(view: View, path: VirtualPath): string[] {
+  return (view.single ? partsInView(view, path) : partsBelowView(view, path)).map(rawNameOf);
+}
+
+/** The names that lead to it from the view's root. */
+export function partsBelowView({ mount, made }: View, path: VirtualPath): string[] {
+  return [...made, ...(below(mount.path, path) ?? "").split("/").filter((part) => part !== "")];
+}

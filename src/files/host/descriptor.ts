@@ -187,14 +187,16 @@ export function pinned(host: string): Descriptor | null {
   return null;
 }
 
-/** Unmounts everything at or below a directory of Corral's own, innermost first, so that the directory can be removed. */
-export async function detachMountsBelow(dir: string): Promise<void> {
+/** Unmounts everything at or below a directory of Corral's own, innermost first, so that the directory can be removed. False: something of it is still used. */
+export async function detachMountsBelow(dir: string): Promise<boolean> {
   const text = await readFile("/proc/self/mountinfo", "utf8").catch(() => "");
   const below = text
     .split("\n")
     .map((line) => decodedMountField(line.split(" ")[4] ?? ""))
     .filter((path) => path === dir || path.startsWith(`${dir}/`));
-  for (const path of below.toReversed()) await detachMount(path);
+  let isWhole = true;
+  for (const path of below.toReversed()) isWhole = (await detachMount(path)) && isWhole;
+  return isWhole;
 }
 
 /** Unmounts one mount. One that is still in use is detached: it disappears now, and ends when its last user closes it; false then. */

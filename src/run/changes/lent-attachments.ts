@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { Stage, type StagingResult } from "../../changes/stage.ts";
+import { Stage, type StageRequest, type StagingResult } from "../../changes/stage.ts";
 import { CannotStage, lendFiles } from "../../changes/view/base-tree.ts";
 import type { HostUser } from "../../changes/view/lending.ts";
 import type { FrozenView } from "../../changes/view/view.ts";
@@ -71,6 +71,7 @@ export async function openStage(
   sandbox: Sandbox,
   env: CellHost,
   from: readonly FrozenView[] = [],
+  onViews?: StageRequest["onViews"],
 ): Promise<StagingResult> {
   // A view would show what no cell may be shown, and hide where it comes from.
   const viewed = sandbox.mounts.filter((mount) => deliveryOf(mount) === "view");
@@ -86,7 +87,7 @@ export async function openStage(
     from,
     rootTree: (image, user) => rootTree(image, user, job, env, dir),
     signal: job.signal,
-    ...present({ makesBelow: job.makesBelow }),
+    ...present({ makesBelow: job.makesBelow, onViews }),
   });
 }
 

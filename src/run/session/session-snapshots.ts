@@ -78,14 +78,15 @@ export class SessionSnapshots {
   }
 
   /** Of a session that ends, and can go on from it. It takes the place of an earlier one of the same session. */
-  async takeLast(): Promise<void> {
+  async takeLast(): Promise<boolean> {
     const { stage, store, session } = this.#parts;
-    if (stage.writable.staged.length === 0) return;
+    if (stage.writable.staged.length === 0) return false;
     const { id } = await this.#taken({ name: null, isLast: true });
     const isEarlier = (one: SnapshotRecord): boolean => one.session === session && session !== null;
     const all = (await store.list()).filter((one) => one.isLast && one.name === null && one.id !== id);
     const old = new Set(all.slice(0, Math.max(0, all.length - MAX_LAST)).map((one) => one.id));
     await store.remove((one) => one.isLast && one.id !== id && (isEarlier(one) || old.has(one.id)));
+    return true;
   }
 
   async #taken({ name, isLast }: Pick<SnapshotRecord, "name" | "isLast">): Promise<SnapshotRecord> {
