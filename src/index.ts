@@ -8,7 +8,7 @@ export type {
   Approver,
   Decision,
 } from "./approval/approver.ts";
-export { type ApprovalCallback, type CallbackAnswer, callbackApprover } from "./approval/callback-approver.ts";
+export { type ApprovalCallback, type CallbackAnswer, callbackApprover } from "./approval/queued-approver.ts";
 export type { SealedRecord } from "./audit/seal.ts";
 export type { Verdict } from "./audit/verify.ts";
 // Declarations, and the errors that name their places.

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { openFleetStore } from "../../src/fleet/fleet-stores.ts";
-import { transportBy } from "../../src/operations/work-place.ts";
+import { transportBy } from "../../src/operations/run-fleet.ts";
 import type { Bench } from "../bench.ts";
 import { runFleet, type Sharing } from "../contenders/fleet.ts";
 import { interleaved, rate } from "../measure.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ApprovalRequest } from "../../src/approval/approver.ts";
-import { type ApprovalCallback, callbackApprover } from "../../src/approval/callback-approver.ts";
+import { type ApprovalCallback, callbackApprover } from "../../src/approval/queued-approver.ts";
 
 const never = new AbortController().signal;
 const request = (run: string, path = "/out/a"): ApprovalRequest => {

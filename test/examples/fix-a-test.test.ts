@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import type { ApprovalRequest } from "../../src/approval/approver.ts";
-import { callbackApprover } from "../../src/approval/callback-approver.ts";
+import { callbackApprover } from "../../src/approval/queued-approver.ts";
 import { openProject } from "../../src/library/opened-project.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/fix-a-test");

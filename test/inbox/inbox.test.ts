@@ -4,8 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { ApprovalRequest, Approver, Decision } from "../../src/approval/approver.ts";
-import { callbackApprover } from "../../src/approval/callback-approver.ts";
-import { isShareable, QueuedApprover, type QueuedApproverOptions } from "../../src/approval/queued-approver.ts";
+import {
+  callbackApprover,
+  isShareable,
+  QueuedApprover,
+  type QueuedApproverOptions,
+} from "../../src/approval/queued-approver.ts";
 import { InboxBoard } from "../../src/inbox/inbox-board.ts";
 import { InboxFolder, withdrawn } from "../../src/inbox/inbox-folder.ts";
 import {

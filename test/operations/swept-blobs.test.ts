@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { putBytes } from "../../src/blobs/blob.ts";
-import { sweepBlobs } from "../../src/operations/work-place.ts";
+import { sweepBlobs } from "../../src/operations/run-fleet.ts";
 import { machinePair, NEVER } from "../blobs/machine-pair.ts";
 import { plant } from "../changes/staged-folder.ts";
 

@@ -77,7 +77,7 @@ async function prepareKept(unpacked: UnpackedImages): Promise<void> {
 }
 
 /** What the processes load that tests start and kill: a process that is killed leaves nothing in the cache of compiled code. */
-const LOADED_BY_KILLED = ["src/index.ts", "src/operations/run-fleet.ts", "src/operations/work-place.ts"];
+const LOADED_BY_KILLED = ["src/index.ts", "src/operations/run-fleet.ts"];
 
 /** Once for all projects of a run. */
 function build(): void {

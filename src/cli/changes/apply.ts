@@ -12,7 +12,7 @@ import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { personAt } from "../consent/person.ts";
-import { type ChangesOffer, openChangesets } from "../host/changesets.ts";
+import { type ChangesOffer, openChangesets } from "../host/decisions.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, printJson, printJsonLine, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 import {

@@ -8,7 +8,7 @@ import type {
 import { counted, countText, roughBytesText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { amountText } from "../consent/prompt.ts";
-import { type ChangesOffer, openChangesets } from "../host/changesets.ts";
+import { type ChangesOffer, openChangesets } from "../host/decisions.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
 import {
   colorsFor,

@@ -5,7 +5,7 @@ import { RequestError, type RequestErrorCode } from "../../operations/request-er
 import { type Colors, quotedLines } from "../../operations/wording/question-text.ts";
 import { counted, countText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
-import { type ChangesOffer, fleetChangesAt, openChangesets } from "../host/changesets.ts";
+import { type ChangesOffer, fleetChangesAt, openChangesets } from "../host/decisions.ts";
 import { type ProjectOptions, projectFolder, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import {
   columns,

@@ -6,7 +6,7 @@ import { LATEST } from "../../operations/request-error.ts";
 import { EVERYTHING, questionText, shortQuestion } from "../../operations/wording/question-text.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { type ConsentOffer, consentOffered } from "../host/approvals.ts";
+import { type ConsentOffer, consentOffered } from "../host/decisions.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import {
   colorsFor,

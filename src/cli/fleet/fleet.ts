@@ -8,7 +8,7 @@ import type { MachineOfFleet } from "../../operations/fleets.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { durationText } from "../../text/amounts.ts";
 import { printable, printableLine, toldApart } from "../../text/visible.ts";
-import { fleetsOffered, type SeenItem } from "../host/fleets.ts";
+import { fleetsOffered, type SeenItem } from "../host/runs.ts";
 import { countOf, dateOf, type ProjectOptions, UsageError } from "../terminal/arguments.ts";
 import {
   columns,

@@ -11,7 +11,7 @@ import type { FleetStart } from "../../operations/fleet-start.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { known } from "../host/at-service.ts";
-import { fleetMeant, jsonLinesOf } from "../host/fleets.ts";
+import { fleetMeant, jsonLinesOf } from "../host/runs.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { type AtService, say, type Terminal } from "../terminal/terminal.ts";
 import {

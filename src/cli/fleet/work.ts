@@ -8,7 +8,7 @@ import { isSuccess } from "../../fleet/report/measures/gathered.ts";
 import { whenThere } from "../../fleet/work/asking-coordinator.ts";
 import type { WorkEvent } from "../../fleet/work/hosted-fleets.ts";
 import { isEngineAway } from "../../isolation/port/engine.ts";
-import { coordinatorsOf, workOn } from "../../operations/work-place.ts";
+import { coordinatorsOf, workOn } from "../../operations/run-fleet.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted, countText, durationText, rateText } from "../../text/amounts.ts";

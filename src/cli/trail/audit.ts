@@ -4,7 +4,7 @@ import type { AuditFilter } from "../../operations/audit.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { type TrailOffer, trailOffered } from "../host/approvals.ts";
+import { type TrailOffer, trailOffered } from "../host/decisions.ts";
 import { dateOf, type ProjectOptions, projectPlaceOf, UsageError } from "../terminal/arguments.ts";
 import {
   columns,

@@ -12,8 +12,7 @@ import { ServiceFault } from "../http/fault.ts";
 import { permits, type Sent, type ServiceCaller } from "../http/router.ts";
 import type { Shares } from "../http/shares.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { CiRuns, Conversions, Fleets, Runs, Sessions } from "../model/work.ts";
-import type { ServedProject, ServedProjects } from "../projects/served-project.ts";
+import type { CiRuns, Conversions, Fleets, Runs, ServedProject, ServedProjects, Sessions } from "../model/served.ts";
 
 /* Ids of other projects of the same state directory are unknown here, as if there were no such thing. */
 

@@ -14,7 +14,7 @@ import { present } from "../../text/present.ts";
 import { hiddenIn, withoutHostPaths } from "../http/answer.ts";
 import { type Handlers, permits, type Route } from "../http/router.ts";
 import type { QueueSize } from "../metrics/metrics.ts";
-import type { ServedProject } from "../projects/served-project.ts";
+import type { ServedProject } from "../model/served.ts";
 import { ciHandlers } from "./ci.ts";
 import { conversionHandlers } from "./conversions.ts";
 import { fleetHandlers } from "./fleets.ts";

@@ -10,8 +10,7 @@ import type { HidePaths } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { CiOrder, CiRuns, ShownCi } from "../model/work.ts";
-import type { ServedProject } from "../projects/served-project.ts";
+import type { CiOrder, CiRuns, ServedProject, ShownCi } from "../model/served.ts";
 
 /** They share the machine. */
 const MAX_RUNNING = 4;

@@ -14,7 +14,7 @@ import type { HidePaths } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
 import type { MeasuredProject, Metrics } from "../metrics/metrics.ts";
-import type { ConversionOrder, Conversions, ShownConversion } from "../model/work.ts";
+import type { ConversionOrder, Conversions, ShownConversion } from "../model/served.ts";
 
 /** They share the machine: more would only wait for each other. */
 const MAX_RUNNING = 16;

@@ -13,8 +13,7 @@ import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
-import type { SessionOrder, Sessions } from "../model/work.ts";
-import type { ServedProject } from "../projects/served-project.ts";
+import type { ServedProject, SessionOrder, Sessions } from "../model/served.ts";
 
 /** Each may have a container. */
 const MAX_SESSIONS = 64;

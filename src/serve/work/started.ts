@@ -16,8 +16,7 @@ import { type HidePaths, hiddenIn } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import type { Fleets, RunOrder, Runs } from "../model/work.ts";
-import type { ServedProject } from "../projects/served-project.ts";
+import type { Fleets, RunOrder, Runs, ServedProject } from "../model/served.ts";
 
 /** An event of a run as clients get it: JSON, without host paths. */
 type SentEvent = EventOf<"runs.events">;

@@ -11,7 +11,7 @@ import { PERSISTENCE } from "../../../src/fleet/postgres/lost-connection.ts";
 import { machineRoleScript, stepsOf } from "../../../src/fleet/postgres/migrate.ts";
 import { examineQueue } from "../../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../../src/fleet/postgres/server.ts";
-import { openWorkPlace } from "../../../src/operations/work-place.ts";
+import { openWorkPlace } from "../../../src/operations/run-fleet.ts";
 import { sha256 } from "../../../src/platform/sha256.ts";
 import { temporaryFolder } from "../../files/temporary-folder.ts";
 import { attempts, items, noCollisions, SPEC, settlementOf } from "../journal/journal-fixture.ts";

@@ -2,7 +2,7 @@ import { chown, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Approver } from "../../../src/approval/approver.ts";
-import { callbackApprover } from "../../../src/approval/callback-approver.ts";
+import { callbackApprover } from "../../../src/approval/queued-approver.ts";
 import { openProject, type ProjectFixture, sh, WORKER_UID, type WorkerSpec } from "../project-fixture.ts";
 import { makeHostFolder } from "./host-folder.ts";
 import { personWho } from "./person.ts";
