@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { APPROVAL_MODES } from "../../src/sandbox/approval.ts";
 import { LIMITS, limitExcesses, meetLimits } from "../../src/sandbox/limits.ts";
 import { docTable } from "./doc-table.ts";
 
@@ -25,6 +26,14 @@ describe("the table of limits", () => {
     const written = { duration: "a duration", bytes: "a size", number: "a number", count: "a whole number" };
     expect(await docTable("docs/formats/limits.md", ["limit", "written as", "what it limits"])).toEqual(
       Object.values(LIMITS).map(({ key, unit, meaning }) => [`\`${key}\``, written[unit], meaning]),
+    );
+  });
+});
+
+describe("the table of approval modes", () => {
+  it("is the one in docs/formats/approvals.md, in its order", async () => {
+    expect(await docTable("docs/formats/approvals.md", ["mode", "if no rule matches"])).toEqual(
+      Object.entries(APPROVAL_MODES).map(([mode, { meaning }]) => [`\`${mode}\``, meaning]),
     );
   });
 });
