@@ -122,7 +122,7 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
 };
 
 /** The drivers, which do not know each other. */
-const DRIVERS = ["isolation/engine/", "isolation/runc/"];
+const DRIVERS = ["isolation/engine/", "isolation/runc/", "isolation/bwrap/"];
 /** The one file that knows which engines there are. */
 const ENGINE_CHOICE = "isolation/open-engine.ts";
 

@@ -78,7 +78,7 @@ async function firstRun(
 ): Promise<{ readonly plan: Plan; readonly by: "engine" | "runc" }> {
   const started: { readonly plan: Plan; readonly by: "engine" | "runc" }[] = [];
   using _ = ours.watch((event) => {
-    if (event.type === "started") started.push({ plan: event.plan, by: event.driver });
+    if (event.type === "started" && event.driver !== "bwrap") started.push({ plan: event.plan, by: event.driver });
   });
   await runFromLibrary(ours);
   const [first] = started;

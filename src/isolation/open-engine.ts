@@ -161,6 +161,8 @@ async function reapBoth(engine: Driver, other: OtherDriver): Promise<Reaped> {
 export async function openEngine(request: OpenEngineRequest): Promise<EnginePort> {
   const { stateDir, engineEnv, looksOnly = false, triesAgain = false } = request;
   const chosenHere = driverChoice(engineEnv);
+  // It needs no engine. It is loaded only then.
+  if (chosenHere === "bwrap") return await (await import("./bwrap/open.ts")).openBwrap(request);
   const made = looksOnly ? Promise.resolve() : makeStateDir(stateDir);
   const { ground, maker, seccomp, examined, ...engine } = await openDockerEngine(request, made);
   const needs: ProbeNeeds = {
@@ -175,6 +177,7 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
     const wish = wishOfBoth(own, policy);
     if (wish === null) return contradicting(own, policy);
     const { choice, setting } = wish;
+    if (choice === "bwrap") return beside(setting);
     if (choice === "engine")
       return { driving: { driver: "engine", why: `${setting} is engine` }, cells: null, demandedBy: setting };
     if (choice === "auto" && use === "runs") return BY_DEFAULT;
@@ -226,6 +229,12 @@ function wishOfBoth(own: DriverWish, policy: DriverChoice = "auto"): DriverWish 
 function contradicting({ choice, setting }: DriverWish, policy: DriverChoice | undefined): Chosen {
   const why = `${POLICY} is ${policy}, and ${setting} is ${choice}`;
   return { driving: { driver: null, why }, cells: null, demandedBy: POLICY };
+}
+
+/** It was asked for when the Engine was open already. */
+function beside(setting: string): Chosen {
+  const why = `${setting} is bwrap, whose cells need no Engine: start Corral with CORRAL_DRIVER=bwrap or --driver bwrap`;
+  return { driving: { driver: null, why, setting }, cells: null, demandedBy: setting };
 }
 
 const BY_DEFAULT: Chosen = {

@@ -98,6 +98,15 @@ export const HARDENING = {
     meaning:
       "what programs of the host execute by themselves (hooks, settings of editors, workflows of CI) is asked for apart; `allow`: like any file",
   },
+  limitScope: {
+    key: "limit_scope",
+    kind: "level",
+    levels: ["process", "cell"],
+    strictest: "cell",
+    weaker: "lets limits hold for each process alone",
+    meaning:
+      "memory and processors are limited for the whole cell; `process`: where a driver cannot do that (bwrap), each process has a limit of its own memory, and processors have none",
+  },
   runtime: {
     key: "runtime",
     kind: "runtime",
@@ -111,7 +120,7 @@ export const HARDENING = {
     choices: DRIVER_CHOICES,
     weaker: "lets another driver make cells",
     meaning:
-      "what makes cells: `engine`, `runc`, or `prefer-runc`; absent, or `auto`: what the project or its user chooses",
+      "what makes cells: `engine`, `runc`, `prefer-runc` or `bwrap`; absent, or `auto`: what the project or its user chooses",
   },
 } as const satisfies Readonly<Record<string, HardeningRow>>;
 

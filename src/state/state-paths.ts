@@ -25,6 +25,8 @@ export function statePaths(stateDir: string) {
     startedContainers: join(stateDir, "containers"),
     /** Cells that Corral makes with runc itself. */
     runc: join(stateDir, "runc"),
+    /** Cells that Corral makes with bubblewrap. */
+    bwrap: join(stateDir, "bwrap"),
     /** Which Debian the images are built on. */
     imagesRecord: join(stateDir, "images.json"),
     /** What was seen in images that are not Corral's. */

@@ -1,3 +1,4 @@
+import { present } from "../../src/text/present.ts";
 import { mount } from "../sandbox/sandboxes.ts";
 import { type Behaviour, type DriverHarness, driverContract } from "./driver.contract.ts";
 import type { Engine } from "./engine/engine.ts";
@@ -30,6 +31,7 @@ export function contractInCells(
         return opened.plan({ command, mounts, ...(run === undefined ? {} : { run }) });
       },
       traces: opened.traces,
+      ...present({ withoutProcesses: opened.withoutProcesses }),
       [Symbol.asyncDispose]: () => opened[Symbol.asyncDispose](),
     };
   });

@@ -28,6 +28,8 @@ export interface DriverHarness extends AsyncDisposable {
   driverOf(maker: Maker): Driver;
   /** A plan, with one mount at `/data`, of a worker that behaves so. */
   plan(behaviour: Behaviour | "no such command", run?: string): Promise<Planned>;
+  /** What a refusal says of a plan with no process at all; absent: that the cell was found to have no such limit. */
+  readonly withoutProcesses?: string;
   /** Names of all that the engine holds of a run. */
   traces(run: string): Promise<string[]>;
 }
@@ -162,7 +164,7 @@ export function driverContract(name: string, makeHarness: () => Promise<DriverHa
       const { plan, pins } = await harness.plan("waits");
       const limits = { ...plan.limits, pids: 0 };
       const start = await driver.start({ plan: { ...plan, limits }, pins, ...undisturbed() });
-      const missing = ["pids: planned 0, found max"];
+      const missing = [harness.withoutProcesses ?? "pids: planned 0, found max"];
       expect(start).toEqual({ ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing }] });
       expect(await harness.traces(plan.run)).toEqual([]);
     });

@@ -22,6 +22,7 @@ export const roomy: Policy = {
     tmpExec: true,
     secrets: "allowed",
     hostExecuted: "allow",
+    limitScope: "process",
   },
   network: true,
   maxLimits: { timeoutMs: 3_600_000, memoryBytes: 1024 * MIB, cpus: 4, pids: 512, outputBytes: MIB, diskBytes: MIB },

@@ -1,4 +1,6 @@
 import { spawn } from "node:child_process";
+import { existsSync, realpathSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 
 /**
  * The whole environment of a system program that Corral starts: nothing is inherited. Newer versions of `mount` pass each
@@ -20,4 +22,22 @@ export function runSystemProgram(
   return new Promise((resolve) => {
     child.once("error", () => resolve(false)).once("close", (code) => resolve(code === 0));
   });
+}
+
+/** Where an Engine finds the programs that it starts. */
+const PLACES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/docker"];
+
+/** The program itself, behind all links. Null if there is none, or if anyone but root could replace it. */
+export function trustedProgram(name: string): string | null {
+  const named = name.startsWith("/") ? [name] : name === "" ? [] : PLACES.map((place) => join(place, name));
+  const first = named.find((path) => existsSync(path));
+  if (first === undefined) return null;
+  const path = realpathSync(first);
+  return statSync(path).isFile() && isOfRoot(path) ? path : null;
+}
+
+function isOfRoot(path: string): boolean {
+  const { uid, mode } = statSync(path);
+  if (uid !== 0 || (mode & 0o022) !== 0) return false;
+  return path === "/" || isOfRoot(dirname(path));
 }

@@ -184,6 +184,12 @@ export class CommandPipes {
     return new Socket({ fd, readable: false, writable: true });
   }
 
+  /** The cell's own end, for a process that is started with it. Its caller closes it. */
+  inside(kind: (typeof KINDS)[number]): number {
+    const access = kind === "in" ? O_RDONLY : O_WRONLY;
+    return fs.openSync(join(this.#dir, `${this.name}.${kind}`), access | O_NOFOLLOW);
+  }
+
   /** The command has opened its own ends, or never will: the names are of no use any more. */
   letGo(): void {
     const others = this.#others;

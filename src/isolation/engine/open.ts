@@ -269,7 +269,7 @@ function describe(endpoint: Endpoint | null, reason: UnavailableReason, cause: u
 const WHY: Readonly<Record<UnavailableReason, (detail: string, endpoint: Endpoint) => string>> = {
   setting: (detail) => detail,
   no_socket: () =>
-    "the socket does not exist. Install Docker (on Debian: apt-get install docker.io) and start it, or set DOCKER_HOST to the Engine's address.",
+    "the socket does not exist. Install Docker (on Debian: apt-get install docker.io) and start it, or set DOCKER_HOST to the Engine's address. Without an Engine: --driver bwrap (docs/drivers.md).",
   permission: () =>
     "permission denied. Add this user to the group docker (usermod -aG docker NAME, then log in again), or run as root.",
   refused: () => "nothing listens on it. Start the Engine (systemctl start docker, or dockerd).",

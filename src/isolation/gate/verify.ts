@@ -4,6 +4,7 @@ import { holds } from "../../sandbox/virtual-path.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
+import { isOfHostImage, SHOWN_DEVICES } from "../plan/host-image.ts";
 import { programOf } from "../plan/mounts.ts";
 import { type Plan, type PlannedMount, type PlannedTmpfs, SECRETS_PATH } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
@@ -24,8 +25,8 @@ export function verifyCell(
     const reason = "it is not the file or directory that was checked: it was replaced while the cell was starting";
     violations.push({ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason });
   }
-  const requested = requestedLines(plan);
-  const actual = actualLines(plan, report, plan.mounts.length - strayed.length);
+  const requested = requestedLines(plan, driver);
+  const actual = actualLines(plan, report, driver, plan.mounts.length - strayed.length);
   const missing = (Object.keys(requested) as EnforcementLine[])
     .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
     .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
@@ -80,10 +81,10 @@ function mountFlags({ mounts }: Plan, report: GateReport, driver: Enforcement["d
   const flagged = mounts.filter(
     (mount) =>
       isInPlace(mount, report) &&
-      (driver === "runc" || mount.origin === "root" || (mount.kind === "directory" && mount.mode === "ro")),
+      (driver !== "engine" || mount.origin === "root" || (mount.kind === "directory" && mount.mode === "ro")),
   );
   const needed: [path: string, flags: string[]][] = flagged.map(({ path }) => [path, ["nosuid", "nodev"]]);
-  if (driver === "runc") needed.push(["/", ["nodev"]]);
+  if (driver !== "engine") needed.push(["/", ["nodev"]]);
   return needed.flatMap(([path, flags]) => {
     const seen = report.mounts.findLast((mount) => mount.path === path);
     const found = flags.filter((flag) => seen?.options.includes(flag));
@@ -92,16 +93,25 @@ function mountFlags({ mounts }: Plan, report: GateReport, driver: Enforcement["d
   });
 }
 
-/** The group itself may be listed again. */
-function furtherGroups({ status }: GateReport, gids: readonly string[]): string {
+/** How the kernel shows a group that the user namespace has no number for. */
+const WITHOUT_NUMBER = "65534";
+
+/**
+ * The group itself may be listed again. bubblewrap's user keeps all groups of Corral's own, which no ordinary user can give up: of what is
+ * mounted, a cell may do what Corral may.
+ */
+function furtherGroups({ status }: GateReport, gids: readonly string[], driver: Enforcement["driver"]): string {
+  const known = driver === "bwrap" ? [...gids, WITHOUT_NUMBER] : gids;
   const groups = status.get("Groups")?.split(/\s+/) ?? ["unknown"];
-  const further = groups.filter((group) => group !== "" && !gids.includes(group));
+  const further = groups.filter((group) => group !== "" && !known.includes(group));
   return further.length === 0 ? "" : ` and groups ${further.join(" ")}`;
 }
 
-function requestedLines(plan: Plan): EnforcementLines {
+function requestedLines(plan: Plan, driver: Enforcement["driver"]): EnforcementLines {
   const { hardening, limits } = plan;
   const first = plan.keeper ?? plan.user;
+  const ofCell = { memory: String(pageAligned(limits.memoryBytes)), cpus: limits.cpus.toFixed(2) };
+  const { memory, cpus } = driver === "bwrap" ? ofProcess(String(limits.memoryBytes)) : ofCell;
   return {
     mounts: `${plan.mounts.length} in place, no others`,
     rootFileSystem: "read-only",
@@ -110,17 +120,24 @@ function requestedLines(plan: Plan): EnforcementLines {
     noNewPrivileges: hardening.noNewPrivileges ? "on" : "off",
     seccomp: "filtering",
     network: networkLine(plan.network),
-    memory: String(pageAligned(limits.memoryBytes)),
-    memoryAndSwap: String(pageAligned(limits.memoryBytes)),
+    memory,
+    memoryAndSwap: memory,
     pids: String(limits.pids),
-    cpus: limits.cpus.toFixed(2),
+    cpus,
     openFiles: String(limits.nofile),
     fileSize: String(limits.diskBytes),
   };
 }
 
-function actualLines(plan: Plan, report: GateReport, inPlace: number): EnforcementLines {
-  const strangers = report.mounts.filter((mount) => !isExpected(mount, plan, report)).map((mount) => mount.path);
+/** Where there is no control group, as a plan with `limit_scope: process` allows. */
+function ofProcess(memoryBytes: string): Pick<EnforcementLines, "memory" | "cpus"> {
+  return { memory: `${memoryBytes} for each process`, cpus: "not limited" };
+}
+
+function actualLines(plan: Plan, report: GateReport, driver: Enforcement["driver"], inPlace: number): EnforcementLines {
+  const strangers = report.mounts
+    .filter((mount) => !isExpected(mount, plan, report, driver))
+    .map((mount) => mount.path);
   const missing = plan.tmpfs.filter(({ path }) => !report.mounts.some((mount) => mount.path === path));
   const others = [
     strangers.length === 0 ? "no others" : `and also ${strangers.join(" ")}`,
@@ -130,19 +147,16 @@ function actualLines(plan: Plan, report: GateReport, inPlace: number): Enforceme
   ].join(", ");
   const uids = report.status.get("Uid")?.split(/\s+/) ?? [];
   const gids = report.status.get("Gid")?.split(/\s+/) ?? [];
-  const memory = report.cgroup.get("memory/memory.limit_in_bytes") ?? report.cgroup.get("memory.max") ?? "unknown";
+  const limits = driver === "bwrap" ? limitsOfProcess(report) : limitsOfGroup(report);
   return {
     mounts: `${inPlace} in place, ${others}`,
     rootFileSystem: rootMount(report)?.readOnly === true ? "read-only" : "writable",
-    user: `${[...new Set(uids)].join("/")}:${[...new Set(gids)].join("/")}${furtherGroups(report, gids)}`,
+    user: `${[...new Set(uids)].join("/")}:${[...new Set(gids)].join("/")}${furtherGroups(report, gids, driver)}`,
     capabilities: capabilities(report),
     noNewPrivileges: report.status.get("NoNewPrivs") === "1" ? "on" : "off",
     seccomp: report.status.get("Seccomp") === "2" ? "filtering" : "absent",
     network: network(plan, report.interfaces),
-    memory,
-    memoryAndSwap: memoryAndSwap(report, memory),
-    pids: report.cgroup.get("pids/pids.max") ?? report.cgroup.get("pids.max") ?? "unknown",
-    cpus: cpus(report),
+    ...limits,
     openFiles: report.limits.get("Max open files") ?? "unknown",
     fileSize: fileSize(plan, report),
   };
@@ -152,6 +166,20 @@ function actualLines(plan: Plan, report: GateReport, inPlace: number): Enforceme
 function fileSize({ limits: { diskBytes } }: Plan, { limits, ownKernel }: GateReport): string {
   const size = limits.get("Max file size") ?? "unknown";
   return ownKernel && size === String(diskBytes - (diskBytes % 512)) ? String(diskBytes) : size;
+}
+
+type LimitLines = Pick<EnforcementLines, "memory" | "memoryAndSwap" | "pids" | "cpus">;
+
+function limitsOfGroup(report: GateReport): LimitLines {
+  const memory = report.cgroup.get("memory/memory.limit_in_bytes") ?? report.cgroup.get("memory.max") ?? "unknown";
+  const pids = report.cgroup.get("pids/pids.max") ?? report.cgroup.get("pids.max") ?? "unknown";
+  return { memory, memoryAndSwap: memoryAndSwap(report, memory), pids, cpus: cpus(report) };
+}
+
+/** The kernel counts the processes of the cell's own user namespace. */
+function limitsOfProcess({ limits }: GateReport): LimitLines {
+  const { memory, cpus } = ofProcess(limits.get("Max data size") ?? "unknown");
+  return { memory, memoryAndSwap: memory, pids: limits.get("Max processes") ?? "unknown", cpus };
 }
 
 /** True if no mount that was made later is at a directory around it: the kernel lists mounts in their order. */
@@ -182,14 +210,26 @@ const ENGINE_MOUNTS = new Set([
 ]);
 const KERNEL_TYPES = new Set(["proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"]);
 
-function isExpected(mount: ReportedMount, plan: Plan, { ownKernel }: GateReport): boolean {
+function isExpected(
+  mount: ReportedMount,
+  plan: Plan,
+  { ownKernel }: GateReport,
+  driver: Enforcement["driver"],
+): boolean {
   if (ENGINE_MOUNTS.has(mount.path)) return true;
   if (plan.mounts.some((planned) => planned.path === mount.path)) return true;
   const tmpfs = plan.tmpfs.find((planned) => planned.path === mount.path);
   if (tmpfs !== undefined) return ownKernel ? isOwnTmpfs(mount, tmpfs) : isPlannedTmpfs(mount, tmpfs);
+  if (driver === "bwrap" && isOfBwrap(mount)) return true;
   // crun hides a file behind this machine's null device, and runc behind the cell's own.
   if (mount.path.startsWith("/proc/") && mount.type === "devtmpfs") return mount.root === "/null";
   return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
+}
+
+/** A part of this machine's own programs, or one of the devices that every cell has. */
+function isOfBwrap({ path, root, type, readOnly, options }: ReportedMount): boolean {
+  if (isOfHostImage(path)) return readOnly && options.includes("nosuid") && options.includes("nodev");
+  return type === "devtmpfs" && SHOWN_DEVICES.some((name) => path === `/dev/${name}` && root === `/${name}`);
 }
 
 /** The kernel rounds a size up to whole pages, and reports it in units of 1024 bytes. */

@@ -1,5 +1,5 @@
-/** What makes cells: the Engine, or the runtime without it. */
-export const DRIVER_NAMES = ["engine", "runc"] as const;
+/** What makes cells: the Engine, an OCI runtime without it, or bubblewrap for an ordinary user. */
+export const DRIVER_NAMES = ["engine", "runc", "bwrap"] as const;
 export type DriverName = (typeof DRIVER_NAMES)[number];
 
 export type SocketMemory = "counted" | "not counted";

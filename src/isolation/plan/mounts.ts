@@ -301,6 +301,22 @@ export function tmpfsOptions(tmpfs: PlannedTmpfs, { user }: Pick<Plan, "user">):
   return `rw,nosuid,nodev,${tmpfs.exec ? "exec" : "noexec"},size=${tmpfs.bytes},mode=${tmpfs.mode}${owner}`;
 }
 
+/** What the kernel shows of the machine and cells do not have, as in the Engine's containers, of old versions and new ones. */
+export const MASKED_PATHS = [
+  "/proc/asound",
+  "/proc/acpi",
+  "/proc/interrupts",
+  "/proc/kcore",
+  "/proc/keys",
+  "/proc/latency_stats",
+  "/proc/timer_list",
+  "/proc/timer_stats",
+  "/proc/sched_debug",
+  "/proc/scsi",
+  "/sys/firmware",
+  "/sys/devices/virtual/powercap",
+];
+
 /** Where a serving cell reads an item's input and writes its command's output. Corral makes these files. */
 const ITEM_IO_PATH = "/.corral/io";
 

@@ -30,9 +30,9 @@ import {
 import { type CellInfo, type CellMaker, EngineTrouble, type Start, type StartRequest } from "../port/driver.ts";
 import type { EngineGround } from "../port/images.ts";
 import type { Maker } from "../port/labels.ts";
+import { OciFilters } from "../seccomp/planned-profile.ts";
 import { type CommandPlace, type RuncExit, runcExec } from "./cells/exec.ts";
 import { Launchers } from "./cells/launchers.ts";
-import { OciFilters } from "./cells/oci-config.ts";
 import { type StartOptions, startVerified } from "./cells/start.ts";
 import {
   type Conditions,

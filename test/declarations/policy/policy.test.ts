@@ -65,7 +65,7 @@ describe("the policies of the package", () => {
   it("loosen only what they are for", async () => {
     const loosened = async (name: string) =>
       policyWeaknesses(await loadPolicy(name, { dirs: [] }), await loadPolicy("untrusted", { dirs: [] }));
-    expect(await loosened("default")).toEqual(["rootUser", "fileWatches", "secrets"]);
+    expect(await loosened("default")).toEqual(["rootUser", "fileWatches", "secrets", "limitScope"]);
     expect(await loosened("ci")).toEqual(["fileWatches", "tmpExec"]);
   });
 });

@@ -7,8 +7,7 @@ import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy
 import { serveCommand } from "../../../src/isolation/plan/mounts.ts";
 import { KEEP_COMMAND, type Plan } from "../../../src/isolation/plan/plan.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
-import { ociSeccomp } from "../../../src/isolation/runc/cells/oci-config.ts";
-import { plannedSeccomp } from "../../../src/isolation/seccomp/planned-profile.ts";
+import { ociSeccomp, plannedSeccomp } from "../../../src/isolation/seccomp/planned-profile.ts";
 import { startOrchestrator } from "../../run/orchestrator.ts";
 import { sh, writeProject } from "../../run/project-fixture.ts";
 import { mount } from "../../sandbox/sandboxes.ts";

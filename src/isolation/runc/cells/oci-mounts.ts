@@ -1,7 +1,14 @@
 import fs, { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { NameFiles } from "../../network/name-files.ts";
-import { directoriesAbove, type EntryNoun, type InTheWay, type MountPoint, tmpfsOptions } from "../../plan/mounts.ts";
+import {
+  directoriesAbove,
+  type EntryNoun,
+  type InTheWay,
+  MASKED_PATHS,
+  type MountPoint,
+  tmpfsOptions,
+} from "../../plan/mounts.ts";
 import { HOSTS_PATH, type Plan, type PlannedMount } from "../../plan/plan.ts";
 import type { Pins } from "../../sources/pin.ts";
 import type { OciRuntime } from "../model/layout.ts";
@@ -156,22 +163,6 @@ export function ociMounts(plan: Plan, { pins, names, init, by, unified }: MountS
     ...(by === "crun" ? againForCrun(names, unified) : []),
   ];
 }
-
-/** As the Engine's containers have them, old versions' and new ones'. */
-const MASKED_PATHS = [
-  "/proc/asound",
-  "/proc/acpi",
-  "/proc/interrupts",
-  "/proc/kcore",
-  "/proc/keys",
-  "/proc/latency_stats",
-  "/proc/timer_list",
-  "/proc/timer_stats",
-  "/proc/sched_debug",
-  "/proc/scsi",
-  "/sys/firmware",
-  "/sys/devices/virtual/powercap",
-];
 
 /** What a runtime hides by itself: crun would hide a directory behind one of this machine's disk. */
 export function maskedPaths(by: OciRuntime["kind"]): readonly string[] {

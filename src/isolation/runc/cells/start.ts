@@ -22,6 +22,7 @@ import { refusalFrom } from "../../plan/plan-for.ts";
 import type { Cell, CellExit } from "../../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";
 import { labelsFor, type Maker } from "../../port/labels.ts";
+import type { OciFilters } from "../../seccomp/planned-profile.ts";
 import { misplacedMounts } from "../../sources/pin.ts";
 import {
   type CellPaths,
@@ -38,7 +39,7 @@ import { isUnified, killCell, removeCell } from "../remains/remove-cell.ts";
 import type { CommandPlace } from "./exec.ts";
 import type { LaunchPlace } from "./launcher.ts";
 import type { Launchers } from "./launchers.ts";
-import { type OciFilters, ociConfig } from "./oci-config.ts";
+import { ociConfig } from "./oci-config.ts";
 import { hasInit, ImageInTheWay, INIT_PATH, ociMounts } from "./oci-mounts.ts";
 import { type LaunchRequest, type RuncProcess, startRunc } from "./runc-process.ts";
 

@@ -1,10 +1,11 @@
-import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { lstat, readFile } from "node:fs/promises";
 import { release } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { basename, join } from "node:path";
 import { z } from "zod";
 import { PACKAGE_ROOT } from "../../../declarations/place/package-root.ts";
 import { loadPolicy } from "../../../declarations/policy/policy.ts";
+import { trustedProgram } from "../../../files/host/system-program.ts";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
 import { isDiskFull } from "../../../platform/full-disk.ts";
@@ -101,24 +102,6 @@ export function missingCgroups(root = CGROUPS): string | null {
   const has = (name: string): boolean => unified?.includes(name) ?? existsSync(join(root, name, "cgroup.procs"));
   const missing = CONTROLLERS.filter((name) => !has(name));
   return missing.length === 0 ? null : `the kernel has no control groups for ${missing.join(", ")}`;
-}
-
-/** Where an Engine finds the programs that it starts. */
-const PLACES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/docker"];
-
-/** The program itself, behind all links. Null if there is none, or if anyone but root could replace it. */
-export function trustedProgram(name: string): string | null {
-  const named = name.startsWith("/") ? [name] : name === "" ? [] : PLACES.map((place) => join(place, name));
-  const first = named.find((path) => existsSync(path));
-  if (first === undefined) return null;
-  const path = realpathSync(first);
-  return statSync(path).isFile() && isOfRoot(path) ? path : null;
-}
-
-function isOfRoot(path: string): boolean {
-  const { uid, mode } = statSync(path);
-  if (uid !== 0 || (mode & 0o022) !== 0) return false;
-  return path === "/" || isOfRoot(dirname(path));
 }
 
 /** What came of a cell that was made to see whether runc can make any. */

@@ -1,0 +1,194 @@
+import { textBeside } from "../../platform/text-beside.ts";
+import { driverOfBoth } from "../../sandbox/driver-choice.ts";
+import { CELL_USER_ID } from "../../sandbox/policy.ts";
+import { gateCommand, gateEnvironment } from "../gate/report.ts";
+import { HOST_IMAGE, PROGRAM_DIRECTORIES, SETTINGS, SHOWN_DEVICES } from "../plan/host-image.ts";
+import { MASKED_PATHS, tmpfsOptions } from "../plan/mounts.ts";
+import { CELL_HOST_NAME, GATE_PATH, HOSTS_PATH, type Plan, type PlannedTmpfs, type PlannedUser } from "../plan/plan.ts";
+
+/** Programs of this machine, absolute, which belong to root and no other user can write. */
+export interface BwrapPrograms {
+  readonly bwrap: string;
+  readonly unshare: string;
+  readonly prlimit: string;
+}
+
+/** What this machine has of its image: a directory or file that is shown, or a link. */
+export type HostEntry =
+  | { readonly path: string; readonly is: "shown" }
+  | { readonly path: string; readonly is: "link"; readonly to: string }
+  /** The kernel has it, and cells do not. */
+  | { readonly path: string; readonly is: "hidden file" | "hidden directory" };
+
+/** Descriptors that bubblewrap finds beside its streams. */
+export const DESCRIPTORS = { words: 3, filter: 4, status: 5, files: 6 } as const;
+
+/** Files of every cell, with their content. */
+export interface CellFile {
+  readonly path: string;
+  readonly content: string;
+}
+
+export interface CellWords {
+  readonly plan: Plan;
+  readonly programs: BwrapPrograms;
+  readonly entries: readonly HostEntry[];
+  /** Descriptor {@link DESCRIPTORS.files} has the first one, and so on. */
+  readonly files: readonly CellFile[];
+  readonly gate: string;
+  /** The directory in which the places in memory are made, which is empty on the disk. */
+  readonly memory: string;
+}
+
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const STAGE = textBeside(import.meta.url, "stage.sh");
+const FIRST = textBeside(import.meta.url, "first.sh");
+
+/** Why such a plan is not for this driver, each in words for people; empty if it enforces all of it. */
+export function notForBwrap(plan: Plan, own: PlannedUser): string[] {
+  const { network, hardening, user, image, keeper, serves, limits, mounts } = plan;
+  const reasons = [
+    [network === "open", "it has the open network, which is the Engine's own"],
+    [typeof network === "object", "it has an allow list, and no ordinary user may enter the network of a cell"],
+    [hardening.runtime !== undefined, `it runs under ${hardening.runtime}, a runtime of the Engine's`],
+    [hardening.seccomp !== "corral", "it has the Engine's own seccomp profile"],
+    [hardening.capabilities.length > 0, "it keeps capabilities"],
+    [!hardening.noNewPrivileges, "its programs may gain privileges"],
+    [mounts.some(({ origin }) => origin === "root"), "its root is writable"],
+    [hardening.limitScope !== "process", NO_CELL_LIMITS],
+    [driverOfBoth("bwrap", hardening.driver ?? "auto") === null, `its policy has the driver ${hardening.driver}`],
+    [serves === true, "one cell would serve many items. Use `reuse: fresh`"],
+    [keeper !== undefined, "its commands are started by an engine"],
+    [user.uid === 0, "its user is root"],
+    [limits.pids < 1, "it may have no process"],
+    [
+      user.uid !== own.uid && user.uid !== CELL_USER_ID,
+      `its files belong to user ${user.uid}, and its processes are those of user ${own.uid}`,
+    ],
+    [image.name !== HOST_IMAGE, `it has the image ${image.name}, and bubblewrap has this machine's programs alone`],
+  ] as const;
+  return reasons.flatMap(([is, reason]) => (is ? [reason] : []));
+}
+
+const NO_CELL_LIMITS =
+  "memory and processors cannot be limited for a whole cell, which the policy asks for. A policy with `limit_scope: process` takes a limit of the memory of each process";
+
+/** The program and all of its words, which start the cell of a plan. */
+export function startWords({ plan, programs, gate, memory }: CellWords): { program: string; args: string[] } {
+  const { limits } = plan;
+  const limit = (name: string, value: number): string => `--${name}=${value}:${value}`;
+  const hasInit = plan.startsCommands !== true;
+  return {
+    program: programs.prlimit,
+    args: [
+      ...[limit("nofile", limits.nofile), limit("fsize", limits.diskBytes), limit("data", limits.memoryBytes)],
+      ...[limit("core", 0), limit("msgqueue", 0), limit("rtprio", 0)],
+      ...[programs.unshare, "--user", "--map-root-user", "--mount", "--propagation", "private"],
+      ...[gate, "sh", "-c", STAGE, gate, memory],
+      ...placesOf(plan).flatMap((place, index) => [String(index), tmpfsOptions(place, ROOT_OF_STAGE)]),
+      ...[EMPTY, "ro,nosuid,nodev,noexec,size=4k,mode=0555"],
+      ...["--", programs.bwrap, "--args", String(DESCRIPTORS.words), "--"],
+      ...[GATE_PATH, "sh", "-c", FIRST, GATE_PATH, String(limits.pids), hasInit ? "init" : "alone"],
+      ...gateCommand(plan).slice(1),
+    ],
+  };
+}
+
+/** Who makes the places in memory: the cell's user is the same one, by another number. */
+const ROOT_OF_STAGE = { user: { uid: 0, gid: 0 } };
+
+const EMPTY = "empty";
+const DEV: PlannedTmpfs = { path: "/dev", bytes: 65536, exec: false, mode: "0755" };
+const SHARED_MEMORY: PlannedTmpfs = { path: "/dev/shm", bytes: 64 * 1024 ** 2, exec: false, mode: "1777" };
+
+/** Everything of a cell that is in memory. */
+function placesOf({ tmpfs }: Plan): PlannedTmpfs[] {
+  const isPlanned = tmpfs.some(({ path }) => path === SHARED_MEMORY.path);
+  return [DEV, ...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs];
+}
+
+/** What bubblewrap reads from a descriptor: each word ends with a zero byte. */
+export function bwrapWords(given: CellWords): Buffer {
+  return Buffer.from(
+    wordsOf(given)
+      .map((word) => `${word}\0`)
+      .join(""),
+  );
+}
+
+function wordsOf({ plan, entries, files, memory }: CellWords): string[] {
+  const { user } = plan;
+  const empty = `${memory}/${EMPTY}`;
+  const places = placesOf(plan).map(({ path }, index) => ({ path, words: ["--bind", `${memory}/${index}`, path] }));
+  const mounts = plan.mounts.map(({ path, host, mode }) => ({
+    path,
+    words: [mode === "ro" ? "--ro-bind" : "--bind", host, path],
+  }));
+  const planned = new Set(plan.mounts.map(({ path }) => path));
+  const own = files.flatMap(({ path }, index) =>
+    planned.has(path) ? [] : ["--perms", "0444", "--file", String(DESCRIPTORS.files + index), path],
+  );
+  const env = { PATH: DEFAULT_PATH, HOSTNAME: CELL_HOST_NAME, ...gateEnvironment(plan) };
+  return [
+    ...["--unshare-user", "--unshare-all", "--uid", String(user.uid), "--gid", String(user.gid)],
+    ...["--cap-drop", "ALL", "--as-pid-1", "--die-with-parent", "--new-session", "--hostname", CELL_HOST_NAME],
+    ...["--seccomp", String(DESCRIPTORS.filter), "--json-status-fd", String(DESCRIPTORS.status)],
+    ...["--clearenv", ...Object.entries(env).flatMap(([name, value]) => ["--setenv", name, value])],
+    ...["--proc", "/proc"],
+    ...entries.flatMap((entry) => {
+      if (entry.is === "link") return ["--symlink", entry.to, entry.path];
+      const from = { shown: entry.path, "hidden file": "/dev/null", "hidden directory": empty }[entry.is];
+      return ["--ro-bind", from, entry.path];
+    }),
+    ...own,
+    ...[...places, ...mounts].sort((a, b) => depthOf(a.path) - depthOf(b.path)).flatMap(({ words }) => words),
+    ...SHOWN_DEVICES.flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]),
+    ...LINKS_OF_DEV.flatMap(([name, to]) => ["--symlink", to, `/dev/${name}`]),
+    ...["--remount-ro", "/dev", "--remount-ro", "/"],
+  ];
+}
+
+const LINKS_OF_DEV = [
+  ["fd", "/proc/self/fd"],
+  ["stdin", "/proc/self/fd/0"],
+  ["stdout", "/proc/self/fd/1"],
+  ["stderr", "/proc/self/fd/2"],
+] as const;
+
+function depthOf(path: string): number {
+  return path.split("/").length;
+}
+
+/** What is at a path; null: nothing. */
+export type HostLook = (path: string) => { readonly link: string | null; readonly isDirectory: boolean } | null;
+
+/** What is shown of this machine, and what is hidden. */
+export function hostEntries(look: HostLook): HostEntry[] {
+  const entryAt = (path: string): HostEntry[] => {
+    const found = look(path);
+    if (found === null) return [];
+    return found.link === null ? [{ path, is: "shown" }] : [{ path, is: "link", to: found.link }];
+  };
+  // Settings are shown as what they lead to: a link of `/etc` may lead to what a cell has not.
+  const settings = SETTINGS.filter((path) => look(path) !== null).map((path): HostEntry => ({ path, is: "shown" }));
+  const hidden = MASKED_PATHS.filter((path) => path.startsWith("/proc/")).flatMap((path): HostEntry[] => {
+    const found = look(path);
+    return found === null ? [] : [{ path, is: found.isDirectory ? "hidden directory" : "hidden file" }];
+  });
+  return [...PROGRAM_DIRECTORIES.flatMap(entryAt), ...settings, ...hidden];
+}
+
+/** What a cell has in `/etc` of its own. */
+export function cellFiles({ user, env }: Plan, names: string): CellFile[] {
+  const home = env.HOME ?? "/";
+  const row = (name: string, uid: number, gid: number, place: string): string =>
+    `${name}:x:${uid}:${gid}:${name}:${place}:/bin/sh\n`;
+  return [
+    { path: "/etc/passwd", content: `${row("root", 0, 0, "/root")}${row("worker", user.uid, user.gid, home)}` },
+    { path: "/etc/group", content: `root:x:0:\n${user.gid === 0 ? "" : `worker:x:${user.gid}:\n`}` },
+    { path: HOSTS_PATH, content: names },
+    { path: "/etc/resolv.conf", content: "nameserver 127.0.0.1\n" },
+    { path: "/etc/hostname", content: `${CELL_HOST_NAME}\n` },
+    { path: "/etc/nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files\n" },
+  ];
+}

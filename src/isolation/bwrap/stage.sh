@@ -1,0 +1,15 @@
+# Begins as root of a user namespace of its own, with mounts of its own, and becomes bubblewrap: that has no option for memory in which nothing is executed.
+# $0: the gate. $1: an empty directory. Then up to `--` a name and its options for each place in memory, and then a command.
+set -e
+gate=$0
+place=$1
+shift
+umask 022
+"$gate" mount -t tmpfs -o nosuid,nodev,noexec,size=64k,mode=755 corral "$place"
+while [ "$1" != -- ]; do
+  "$gate" mkdir "$place/$1"
+  "$gate" mount -t tmpfs -o "$2" corral "$place/$1"
+  shift 2
+done
+shift
+exec "$@"
