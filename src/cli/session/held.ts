@@ -94,7 +94,7 @@ export async function using(name: string, terminal: Terminal, act: (one: Client)
 }
 
 /** What the session refuses is said as what it is. */
-async function saidByService(terminal: Terminal, act: () => Promise<number>): Promise<number> {
+export async function saidByService(terminal: Terminal, act: () => Promise<number>): Promise<number> {
   try {
     return await act();
   } catch (error) {

@@ -1,9 +1,13 @@
 import { spawn } from "node:child_process";
+import { SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import { nameFault } from "../../declarations/terms/names.ts";
+import type { AnswerOf } from "../../operations/contract/table.ts";
+import { shownSnapshot } from "../../run/session/session-snapshots.ts";
 import { type HeldSession, heldSessions, holdSession } from "../../serve/held-session.ts";
 import { openLog } from "../../serve/logging/log.ts";
 import type { IdleTimes } from "../../serve/work/open-sessions.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
+import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
@@ -122,4 +126,26 @@ export async function holdVerb(worker: string, options: HoldOptions, terminal: T
     throw error;
   });
   return 0;
+}
+
+/** Of the project's sessions, also of those that have ended. */
+export async function snapshotsHere(project: string, terminal: Terminal) {
+  const stateDir = stateDirFrom(terminal.env);
+  const dir = await projectFolder(project, terminal);
+  const store = new SnapshotStore(projectPaths(stateDir, dir).snapshots, statePaths(stateDir).live);
+  /** @throws UsageError */
+  const find = async (wanted: string): Promise<AnswerOf<"snapshots.take">> =>
+    await store.find(wanted).then(shownSnapshot, (error: Error) => {
+      throw new UsageError(`${printableLine(error.message, 200)}; \`corral session snapshots\` lists them`, {
+        cause: error,
+      });
+    });
+  return {
+    find,
+    list: async () => (await store.list()).map(shownSnapshot),
+    async remove(wanted: string): Promise<void> {
+      const { id } = await find(wanted);
+      await store.remove((one) => one.id === id);
+    },
+  };
 }

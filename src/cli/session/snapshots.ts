@@ -1,14 +1,9 @@
-import { SnapshotStore } from "../../changes/layers/snapshot-store.ts";
 import type { AnswerOf } from "../../operations/contract/table.ts";
-import { shownSnapshot } from "../../run/session/session-snapshots.ts";
-import { heldSessions } from "../../serve/held-session.ts";
-import { stateDirFrom } from "../../state/state-dir.ts";
-import { projectPaths, statePaths } from "../../state/state-paths.ts";
 import { printableLine } from "../../text/visible.ts";
-import { projectFolder, UsageError } from "../terminal/arguments.ts";
-import { printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import { type AtService, printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { using } from "./held.ts";
-import { type HoldOptions, startHolder } from "./hold.ts";
+import type { HoldOptions } from "./hold.ts";
 
 type Snapshot = AnswerOf<"snapshots.take">;
 type Difference = AnswerOf<"snapshots.diff">["differences"][number];
@@ -60,23 +55,35 @@ export async function differencesVerb(
   });
 }
 
+type ForkOptions = Pick<HoldOptions, "project" | "idle" | "endAfter" | "name" | "json">;
+
 /** From a session that is open: a snapshot of it is taken for this, and goes with it. */
-export async function forkVerb(
-  wanted: string,
-  options: Pick<HoldOptions, "project" | "idle" | "endAfter" | "name" | "json">,
-  terminal: Terminal,
-): Promise<number> {
+export async function forkVerb(wanted: string, options: ForkOptions, terminal: Terminal): Promise<number> {
+  if (terminal.service !== undefined) return await forkAt(terminal.service, wanted, options, terminal);
   if (options.name === undefined) throw new UsageError("say what to call the fork: --name NAME");
-  const held = (await heldSessions(stateDirFrom(terminal.env))).find(
-    ({ name, id }) => name === wanted || id === wanted,
-  );
+  const { snapshotsHere, startHolder } = await import("./hold.ts");
+  const { heldSessions } = await import("../../serve/held-session.ts");
+  const { stateDirFrom } = await import("../../state/state-dir.ts");
+  const all = await heldSessions(stateDirFrom(terminal.env));
+  const held = all.find(({ name, id }) => name === wanted || id === wanted);
   if (held === undefined) {
-    const { id, worker } = await storeAt(options.project, terminal).then((store) => found(store, wanted));
+    const { id, worker } = await (await snapshotsHere(options.project, terminal)).find(wanted);
     return await startHolder(worker, { ...options, from: id }, terminal);
   }
   return await using(held.id, terminal, async ({ client, session }) => {
     const { id, worker } = await client.call("snapshots.take", { session, name: null });
     return await startHolder(worker, { ...options, project: held.project, from: id }, terminal);
+  });
+}
+
+/** The service holds the fork. What begins from a snapshot is started by `start --from`, which names the worker. */
+async function forkAt({ client }: AtService, wanted: string, { json }: ForkOptions, terminal: Terminal) {
+  return await using(wanted, terminal, async ({ session }) => {
+    const { worker, project } = await client.call("sessions.show", { session });
+    const { id: from } = await client.call("snapshots.take", { session, name: null });
+    const shown = await client.call("sessions.open", { worker, project, from });
+    printResult(terminal, json, shown, () => shown.id);
+    return 0;
   });
 }
 
@@ -91,27 +98,12 @@ export async function snapshotsVerb(
       else printSnapshots((await client.call("snapshots.list", { session: id })).snapshots, json, terminal);
       return 0;
     });
-  const store = await storeAt(project, terminal);
-  if (rm === undefined) printSnapshots((await store.list()).map(shownSnapshot), json, terminal);
-  else {
-    const { id } = await found(store, rm);
-    await store.remove((one) => one.id === id);
-  }
+  if (terminal.service !== undefined)
+    throw new UsageError("name a session of the service: it lists the snapshots of the worker of a session");
+  const all = await (await import("./hold.ts")).snapshotsHere(project, terminal);
+  if (rm === undefined) printSnapshots(await all.list(), json, terminal);
+  else await all.remove(rm);
   return 0;
-}
-
-async function storeAt(project: string, terminal: Terminal): Promise<SnapshotStore> {
-  const stateDir = stateDirFrom(terminal.env);
-  const dir = await projectFolder(project, terminal);
-  return new SnapshotStore(projectPaths(stateDir, dir).snapshots, statePaths(stateDir).live);
-}
-
-async function found(store: SnapshotStore, wanted: string) {
-  return await store.find(wanted).catch((error: Error) => {
-    throw new UsageError(`${printableLine(error.message, 200)}; \`corral session snapshots\` lists them`, {
-      cause: error,
-    });
-  });
 }
 
 function printSnapshots(all: readonly Snapshot[], json: boolean | undefined, terminal: Terminal): void {

@@ -1,22 +1,22 @@
 import { noTerminal } from "../../approval/approver.ts";
 import { refusedError } from "../../operations/request-error.ts";
 import { deniedLine } from "../../operations/wording/question-text.ts";
-import type { RunStatus } from "../../run/model/result.ts";
 import { openCorralFor, openCorralLater } from "../../run/open/corral.ts";
 import { openSession } from "../../run/open-session.ts";
 import { usefulTools } from "../../run/session/offered-tools.ts";
 import type { Session } from "../../run/session/session.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { printable } from "../../text/visible.ts";
-import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
+import { inputSchemaOf } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../consent/person.ts";
 import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";
 import { readInput } from "../run/attachments.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT, exitStatusOf, printJson, type Stop, say, stoppable, type Terminal } from "../terminal/terminal.ts";
-import { ImageLines, workerTextTo } from "../terminal/worker-text.ts";
+import { EXIT, type Stop, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { ImageLines } from "../terminal/worker-text.ts";
+import { printedAnswer, printTools } from "./remote-tool.ts";
 
 export interface ToolOptions extends SessionOptions {
   readonly json?: boolean;
@@ -41,21 +41,8 @@ export async function toolVerb(
   const rawInput = (await readInput(input, terminal, "the input")) ?? {};
   return await inSession({ ...options, needsEngine: !FILE_TOOLS.has(name) }, terminal, async (session, stop) => {
     const result = await session.runTool(name, rawInput, stop.signal);
-    if (options.json) printJson(terminal, result);
-    else if (result.ok) {
-      const text = workerTextTo(terminal.stdout);
-      terminal.stdout.write(text.piece(result.text.endsWith("\n") ? result.text : `${result.text}\n`));
-      terminal.stdout.write(text.end());
-    } else say(terminal, `corral: ${result.message}`);
-    return statusOf(name, result);
+    return printedAnswer(name, result, options, terminal);
   });
-}
-
-/** A command's own status counts as the tool's. */
-function statusOf(name: string, result: ToolResult): number {
-  if (!result.ok) return { BAD_INPUT: EXIT.wrongUsage, CANCELLED: EXIT.cancelled }[result.code] ?? EXIT.refused;
-  if (name !== "exec") return 0;
-  return exitStatusOf(result.data as { status: RunStatus; exitCode: number | null; signal: string | null });
 }
 
 /** All tools; with a worker, those that it may use, and their schemas in the text as well. */
@@ -68,13 +55,7 @@ async function listTools(options: ToolOptions, terminal: Terminal): Promise<numb
     description: tool.description,
     input: inputSchemaOf(tool),
   }));
-  if (json) printJson(terminal, tools);
-  else if (tools.length === 0) terminal.stdout.write("This worker may use no tools.\n");
-  else
-    for (const { name, description, input } of tools) {
-      const schema = isNowhere(options) ? "" : `  ${JSON.stringify(input)}\n`;
-      terminal.stdout.write(`${name}\n  ${description}\n${schema}`);
-    }
+  printTools(tools, { json, isOfWorker: !isNowhere(options) }, terminal);
   return 0;
 }
 

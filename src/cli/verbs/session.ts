@@ -12,9 +12,14 @@ export function addTool({ does, terminal, verb }: Frame): void {
     .addOption(json("print the whole answer as JSON"))
     .addHelpText("after", TOOL_HELP)
     .action(
-      does(async (name, input, options) =>
-        (await import("../session/tool.ts")).toolVerb(name, input, options, terminal),
-      ),
+      does(async (name, input, options) => {
+        const { service } = terminal;
+        if (service === undefined)
+          return await (await import("../session/tool.ts")).toolVerb(name, input, options, terminal);
+        const { toolAt } = await import("../session/remote-tool.ts");
+        const { saidByService } = await import("../session/held.ts");
+        return await saidByService(terminal, () => toolAt(service, name, input, options, terminal));
+      }),
     );
 }
 

@@ -27,6 +27,8 @@ const ENTRIES = [
   "cli/run/remote-run.ts",
   "cli/session/held.ts",
   "cli/session/ports.ts",
+  "cli/session/remote-tool.ts",
+  "cli/session/snapshots.ts",
   "cli/session/transfers.ts",
   "cli/terminal/failure.ts",
   "cli/trail/audit.ts",

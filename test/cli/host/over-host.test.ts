@@ -239,6 +239,18 @@ describe("a session over a host", () => {
     expect((await on("ls")).stdout).toContain("paused");
     expect(await on("exec", id, "--", "true")).toMatchObject({ status: 126 });
     expect(await on("resume", id)).toMatchObject({ status: 0 });
+    expect((await on("snapshot", id, "kept")).stdout).toMatch(/^[0-9a-f]{12}\n$/);
+    await on("exec", id, "--", "sh", "-c", "echo later > /out/later");
+    expect((await on("diff", id, "kept")).stdout).toMatch(/^create +file +6 +\/out\/later$/m);
+    expect((await on("snapshots", id)).stdout).toMatch(/^[0-9a-f]{12} +kept +desk /m);
+    const fork = (await on("fork", id)).stdout.trim();
+    expect(await on("restore", id, "kept")).toMatchObject({ status: 0 });
+    expect((await on("exec", id, "--", "ls", "/out")).stdout).not.toContain("later");
+    expect((await on("exec", fork, "--", "cat", "/out/later")).stdout).toBe("later\n");
+    const again = (await on("start", "desk", "--from", "kept")).stdout.trim();
+    for (const one of [fork, again]) expect(await on("stop", one, "--discard")).toMatchObject({ status: 0 });
+    expect(await on("snapshots", id, "--rm", "kept")).toMatchObject({ status: 0 });
+    expect(await on("snapshots")).toMatchObject({ status: 2, stderr: expect.stringContaining("name a session") });
     expect(await on("start", "desk", "--idle", "5m")).toMatchObject({
       status: 2,
       stderr: expect.stringContaining("--idle of `corral session start` works on the machine itself"),
@@ -248,6 +260,25 @@ describe("a session over a host", () => {
       status: 2,
       stderr: expect.stringContaining("there is no session"),
     });
+  });
+});
+
+describe("corral tool over a host", () => {
+  it("is one tool in the sandbox of a worker there, with the answers and statuses of the machine itself", async () => {
+    const read = ["tool", "read_file", '{"path": "/docs/a.txt"}', "--worker", "desk"];
+    const there = await over(read);
+    expect(there).toMatchObject({ status: 0, stdout: expect.stringContaining("a document") });
+    expect(there).toEqual(await project.corral(read));
+    expect(await over(["tool", "exec", '{"command": "echo a; exit 4"}', "--worker", "desk"])).toMatchObject({
+      status: 4,
+    });
+    const refused = ["tool", "read_file", '{"path": "/nowhere"}', "--worker", "desk"];
+    expect(await over(refused)).toEqual(await project.corral(refused));
+    const names = (tools: { name: string }[]) => tools.map(({ name }) => name);
+    const listed = ["tool", "--worker", "desk"];
+    expect(names(await jsonOver(listed))).toEqual(names(await jsonHere(listed)));
+    expect(await over(["tool", "read_file", "{}"])).toMatchObject({ status: 2 });
+    expect((await over(["session", "ls"])).stdout).not.toContain("desk");
   });
 });
 
