@@ -6,7 +6,7 @@ import { Button, Confirm } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { MachineTable, Table } from "../../components/table.tsx";
 import { Ago, CodeBlock, FleetBadge, StatusBadge, toneOf, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
+import { hrefTo, parsePageAddress } from "../../routing/page-address.ts";
 import { ItemDialog, ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
 
@@ -206,7 +206,8 @@ function FleetPage({ id, query }: { readonly id: string; readonly query: Readonl
           fleet={fleet}
           itemKey={query.key}
           close={() => {
-            location.hash = placeOfItem(undefined);
+            // The browser reports the end of a dialog later: who has gone to another place meanwhile stays there.
+            if (parsePageAddress(location.hash).query.key === query.key) location.hash = placeOfItem(undefined);
           }}
         />
       )}
