@@ -61,7 +61,8 @@ const MAX_KEY_BYTES = 32 * 1024 * 1024;
  */
 export async function ciSource(files: CommitFiles, asked: CiRevisions): Promise<CiSource> {
   return await answering(async () => {
-    const [base, head] = [await files.idOf(asked.base), await files.idOf(asked.head)];
+    const base = await files.idOf(asked.base);
+    const head = asked.head === asked.base ? base : await files.idOf(asked.head);
     const text = await files.read(base, CI_FILE, MAX_CI_BYTES);
     if (text === null) throw new GitRefusal("NOT_FOUND", `the base, commit ${base.slice(0, 12)}, has no ${CI_FILE}`);
     const other = head === base ? text : await files.read(head, CI_FILE, MAX_CI_BYTES).catch(() => null);
@@ -183,8 +184,14 @@ async function endsOf(
   { prepared, source, request }: CiRunning,
 ): Promise<CiStepEnd[]> {
   const { cwd, out, machine, signal, emit } = request;
-  await using tree = await attachedTree(source.head, "tree.tar", { cwd, signal });
-  await using corral = await openCorralFor(project, { ...machine, emit });
+  await using opened = new AsyncDisposableStack();
+  // Both take a while, and neither needs the other. What was opened is closed, also if the other one fails.
+  const opening = [
+    attachedTree(source.head, "tree.tar", { cwd, signal }).then((one) => opened.use(one)),
+    openCorralFor(project, { ...machine, emit }).then((one) => opened.use(one)),
+  ] as const;
+  await Promise.allSettled(opening);
+  const [tree, corral] = await Promise.all(opening);
   let room = MAX_TESTS;
   return await inGraph(steps, request, async (step) => {
     if (step.kind === "fetch" && isKept(prepared, step)) return { step, status: "kept", result: null, reports: null };
@@ -269,9 +276,11 @@ async function textsOf(
   names: readonly string[],
   maxBytes: number,
 ): Promise<LockTexts> {
-  const texts = new Map<string, Buffer | null>();
-  for (const name of names) texts.set(name, await files.read(commit, dir === "" ? name : `${dir}/${name}`, maxBytes));
-  return texts;
+  const read = names.map(async (name): Promise<[string, Buffer | null]> => {
+    return [name, await files.read(commit, dir === "" ? name : `${dir}/${name}`, maxBytes)];
+  });
+  await Promise.allSettled(read);
+  return new Map(await Promise.all(read));
 }
 
 /** Each step runs when what it needs has succeeded, and at most so many at once. */
