@@ -21,14 +21,19 @@ const env = {
 let project: CliProject;
 beforeAll(async () => {
   project = await cliProject({
-    yaml: { version: 1, policy: "default", sandbox: { zones: {}, network } },
+    yaml: { version: 1, policy: "default", policies: "./policies", sandbox: { zones: {}, network } },
     workers: {
       locked: { command: sh("true"), sandbox: { network }, calls: ["narrow"] },
       narrow: { command: sh("true") },
       greedy: { command: sh("true"), sandbox: { network: { packages: ["npm", "crates"] } } },
       plain: { command: sh("true") },
+      installs: { command: sh("true"), root: "writable", policy: "loose" },
     },
-    files: { "package-lock.json": JSON.stringify({ lockfileVersion: 3, packages: Object.fromEntries(files) }) },
+    files: {
+      "policies/loose.yaml":
+        "name: loose\ndescription: packages\nextends: default\nhardening: { read_only_root: { value: false, why: a test installs packages } }\n",
+      "package-lock.json": JSON.stringify({ lockfileVersion: 3, packages: Object.fromEntries(files) }),
+    },
   });
 });
 afterAll(async () => {
@@ -48,6 +53,13 @@ it("corral explain says what a program in the container writes for a host that i
   expect(stdout).toContain(
     "(GET HEAD, 2 files of lock files, packages npm), in the container http://registry.npmjs.org/\n",
   );
+});
+
+it("corral explain says whether a worker writes its root file system", async () => {
+  expect((await project.corral(["explain", "installs"], { env })).stdout).toMatch(
+    /^ {2}root {2,}its sessions write \/etc/m,
+  );
+  expect((await project.corral(["explain", "plain"], { env })).stdout).not.toMatch(/^ {2}root /m);
 });
 
 it("corral explain and corral check say which registries of this machine are not used, without their users", async () => {

@@ -80,6 +80,7 @@ function bodyOf(
         ),
       );
     if (sandbox.secrets !== undefined) lines.push(...table("secrets", sandbox.secrets.map(secretFile), colors));
+    if (sandbox.writableRoot) lines.push(...table("root", [WRITABLE_ROOT], colors));
     lines.push(...table("policy", [policyText(sandbox.policy)], colors));
   }
   if (agent !== null) lines.push(...agentLines(agent, colors));
@@ -200,6 +201,9 @@ function narrowingText(narrowing: ShownNarrowing): string {
       return `network ${narrowing.to}, granted`;
   }
 }
+
+const WRITABLE_ROOT =
+  "its sessions write /etc, /usr and /var of their container, within the disk limit; a run of it is refused";
 
 function names(secrets: readonly string[]): string {
   return secrets.join(" ") || "none";
