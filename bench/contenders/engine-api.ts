@@ -1,5 +1,6 @@
 import type Docker from "dockerode";
 import { containerConfig, type SeccompProfiles } from "../../src/isolation/engine/container-config.ts";
+import { ENGINES_OWN } from "../../src/isolation/engine/own-kernel.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 import type { OneRun } from "./one-run.ts";
 
@@ -23,7 +24,7 @@ export async function engineRun(
     { ...plan, mounts },
     "",
     {},
-    { volumes: new Map(), names: null, runtime: null },
+    { volumes: new Map(), names: null, runtime: ENGINES_OWN },
     seccomp,
   );
   const { name: _name, ...rest } = config;

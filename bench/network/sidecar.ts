@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type Docker from "dockerode";
 import { containerConfig, type SeccompProfiles } from "../../src/isolation/engine/container-config.ts";
+import { ENGINES_OWN } from "../../src/isolation/engine/own-kernel.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";
 
 /** A user-defined network of the Engine. Disposing removes it. */
@@ -37,7 +38,7 @@ export async function startScript(
   network: string,
   args: readonly string[],
 ): Promise<SideContainer> {
-  const sources = { volumes: new Map(), names: null, runtime: null };
+  const sources = { volumes: new Map(), names: null, runtime: ENGINES_OWN };
   // The limits and the hardening of a cell: the network is the only difference.
   const { name: _name, ...rest } = containerConfig({ ...plan, mounts: [] }, "", { [LABEL]: "" }, sources, seccomp);
   const container = await docker.createContainer({

@@ -177,7 +177,7 @@ describe("corral verify", () => {
   it("finds that every wall of this machine holds", async () => {
     const reported = (policy: string, driver: DriverChoice) =>
       verifyMachine(
-        { policy, policiesDir: null, runtime: null, driver, engineEnv: process.env },
+        { policy, policiesDir: null, runtime: null, driver, measures: false, engineEnv: process.env },
         { signal: new AbortController().signal, onAttempts: () => {} },
       );
     // One has an allow list, and the other scrubbed cells.
@@ -193,7 +193,14 @@ describe("corral verify", () => {
 
   it("says what was not tried, and why, and does not call that well", async () => {
     const report = await verifyMachine(
-      { policy: "untrusted", policiesDir: null, runtime: "no-such-runtime", driver: "engine", engineEnv: process.env },
+      {
+        policy: "untrusted",
+        policiesDir: null,
+        runtime: "no-such-runtime",
+        driver: "engine",
+        measures: false,
+        engineEnv: process.env,
+      },
       { signal: new AbortController().signal, onAttempts: () => {} },
     );
     expect(report).toMatchObject({ ok: false, driver: null });

@@ -30,13 +30,14 @@ export async function verifyVerb(options: VerifyOptions, terminal: Terminal): Pr
   const policiesDir = policy === undefined || ALL.includes(policy) ? null : await policiesOfProject(options, terminal);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const policies = policy === undefined ? (full ? ALL : USUAL) : [policy];
-  const drivers: DriverChoice[] = full ? ["engine", "runc"] : [(env.CORRAL_DRIVER as DriverChoice) || "auto"];
+  const drivers: DriverChoice[] =
+    full && runtime === null ? ["engine", "runc"] : [(env.CORRAL_DRIVER as DriverChoice) || "auto"];
   const reports: VerifyReport[] = [];
   for (const driver of drivers)
     for (const name of policies) {
       if (stop.signal.aborted) return EXIT.cancelled;
       let [tried, through] = [0, 0];
-      const request = { policy: name, policiesDir, runtime, driver, engineEnv: env };
+      const request = { policy: name, policiesDir, runtime, driver, measures: full, engineEnv: env };
       const report = await verifyMachine(request, {
         signal: stop.signal,
         onAttempts(attempts) {

@@ -18,6 +18,7 @@ import { type Labelled, labelsFor, type Maker, RUN_LABEL, readLabels } from "../
 import { plannedSeccomp } from "../seccomp/planned-profile.ts";
 import type { Pins } from "../sources/pin.ts";
 import { asked } from "./answers/asked.ts";
+import type { ChosenRuntime } from "./own-kernel.ts";
 
 /** Where Engines put a container's control groups: with their own names, or with systemd's. Null if they are in neither place, as with an Engine that runs in a container. */
 export function controlGroupOf(container: string): ControlGroup | null {
@@ -83,8 +84,7 @@ export interface ContainerSources {
   readonly volumes: ReadonlyMap<PlannedMount, PinnedVolume>;
   /** Of a cell that has a loopback device and nothing else; else null. */
   readonly names: NameFiles | null;
-  /** Of the Engine; null: its default. */
-  readonly runtime: string | null;
+  readonly runtime: ChosenRuntime;
 }
 
 /** Seccomp profiles by the policy's names, as JSON text; `engine` needs none. */
@@ -138,7 +138,7 @@ export function containerConfig(
       // A first process of the worker's user is its own init: the worker could signal any other process of its user.
       Init: plan.serves !== true && plan.startsCommands !== true,
       IpcMode: "private",
-      ...present({ Runtime: runtime ?? undefined }),
+      ...present({ Runtime: runtime.name ?? undefined }),
       Memory: limits.memoryBytes,
       MemorySwap: limits.memoryBytes,
       // Not `NanoCpus`: the Engine rejects a value above the number of processors of the machine.
@@ -172,7 +172,7 @@ function securityOptions(plan: Plan, seccomp: SeccompProfiles): string[] {
 function mountConfig(
   mount: PlannedMount,
   volumes: ContainerSources["volumes"],
-  runtime: string | null,
+  { isGvisor }: ChosenRuntime,
 ): Docker.MountSettings {
   const volume = volumes.get(mount);
   if (volume === undefined) return bindConfig(mount.host, mount.path, mount.mode);
@@ -183,8 +183,8 @@ function mountConfig(
     Target: mount.path,
     Type: "volume",
     Source: volume.name,
-    // A runtime with a kernel of its own does not show the flags of the source.
-    ...(runtime === null ? {} : { ReadOnly: mount.mode === "ro" }),
+    // gVisor does not show the flags of the source.
+    ...(isGvisor ? { ReadOnly: mount.mode === "ro" } : {}),
     VolumeOptions: { NoCopy: true, Labels: volume.labels, DriverConfig: { Name: "local", Options: options } },
   };
 }

@@ -312,7 +312,7 @@ async function startVerified(
   if (missing.length > 0) return { ok: false, violations: [{ code: "ENFORCEMENT_MISSING", missing }] };
   const plan = planWithKernel(request.plan, runtime);
   const sources = {
-    runtime: runtime.name,
+    runtime,
     volumes: pinnedVolumes(plan, request.pins, maker),
     names: plan.network === "open" ? null : await nameFiles.files(),
   };
@@ -346,9 +346,8 @@ async function startVerified(
   remains.network = network;
   if (typeof plan.network !== "string") network.openAhead(plan.network.listeners);
   const group = controlGroupOf(container.id);
-  const pid = () => pidOf(container);
   const told = parseGateReport(await reportWithin(attachment.report, signal));
-  const report = await seenFromOutside(told, { plan, group, runtime, pid });
+  const report = seenFromOutside(told, { plan, group, runtime });
 
   const verified = verifyCell(plan, report, "engine");
   const refusals = [...verified.violations, ...misplacedMounts(plan.mounts, request.pins)];

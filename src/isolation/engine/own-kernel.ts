@@ -1,5 +1,4 @@
 import { statSync } from "node:fs";
-import { readlink } from "node:fs/promises";
 import type Docker from "dockerode";
 import { z } from "zod";
 import { originalOf } from "../gate/gate-streams.ts";
@@ -26,7 +25,7 @@ export interface ChosenRuntime {
   readonly isGvisor: boolean;
 }
 
-const ENGINES_OWN: ChosenRuntime = { name: null, args: [], isGvisor: false };
+export const ENGINES_OWN: ChosenRuntime = { name: null, args: [], isGvisor: false };
 
 /** A policy's word for the Engine's own choice, as the last of a list. */
 const DEFAULT = "default";
@@ -60,10 +59,10 @@ export function notForRuntime(plan: Plan, { name, args, isGvisor }: ChosenRuntim
     missing.push(
       `pids: threads of ${name} count too, so it needs at least ${LEAST_PIDS}, planned ${plan.limits.pids}. Set limits.pids`,
     );
-  if (typeof plan.network !== "string" && !args.includes("--network=host"))
-    missing.push(
-      `network: ${name} has a network of its own, without the hosts of the allow list. With --network=host in its runtimeArgs (daemon.json) it has the container's, which is loopback alone`,
-    );
+  if (typeof plan.network !== "string")
+    missing.push(`network: the sockets of an allow list are this machine's, and ${name} has a kernel of its own`);
+  if (plan.hardening.seccomp !== "corral")
+    missing.push("seccomp: under the Engine's own profile a process could trace Corral's gate there");
   if (plan.serves) missing.push(`reuse: what an item leaves in ${name} cannot be looked for. Use \`reuse: fresh\``);
   return missing;
 }
@@ -88,10 +87,7 @@ export function planWithKernel(plan: Plan, { isGvisor }: ChosenRuntime): Plan {
  * cell's control groups, and which directories the gofer has, the runtime's one process that opens files. Of any other runtime, the report itself.
  * What cannot be seen is missing in the report, which no check accepts.
  */
-export async function seenFromOutside(
-  report: GateReport,
-  { plan, group, runtime, pid }: SeenCell,
-): Promise<GateReport> {
+export function seenFromOutside(report: GateReport, { plan, group, runtime }: SeenCell): GateReport {
   if (!runtime.isGvisor) return report;
   if (report.kernel === kernelText("/proc/version")?.trim())
     return { ...report, flaws: [...report.flaws, "this machine's kernel, and not one of its own"] };
@@ -102,10 +98,7 @@ export async function seenFromOutside(
     ownKernel: true,
     cgroup: new Map(group?.limits() ?? []),
     identities: gofer === null ? new Map() : identitiesIn(gofer, outside, plan),
-    // Its sockets are those of the namespace that this machine's kernel shows only if its Engine says so.
-    namespaces: new Map(
-      runtime.args.includes("--network=host") ? [["/proc/self/ns/net", await networkOf(await pid())]] : [],
-    ),
+    namespaces: new Map(),
   };
 }
 
@@ -113,12 +106,6 @@ export interface SeenCell {
   readonly plan: Plan;
   readonly group: ControlGroup | null;
   readonly runtime: ChosenRuntime;
-  /** Of the process that the Engine takes for the first. */
-  readonly pid: () => Promise<number>;
-}
-
-async function networkOf(pid: number): Promise<string> {
-  return (await readlink(`/proc/${pid}/ns/net`)).replace(/\D/g, "");
 }
 
 /** Null if there is not exactly one. */

@@ -341,6 +341,8 @@ const MAX_SHARED_KIB = 1024;
  * process or another item. So an item cannot forge its exit status or its end, write into the output of another item, or
  * restrict the items after it (docs/facts.md, fact: cell-reuse).
  *
+ * A program of the worker that is prepared once and forks for each item would be quicker, and would judge itself (docs/facts.md, fact: prepared-parent).
+ *
  * A cell that is not clean afterwards reports it and ends: `dirty ID CODE KILLED WHAT`.
  *
  * The shell reads byte by byte, with two system calls for each, and three files about System V objects begin with a long line. So

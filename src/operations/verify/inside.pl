@@ -191,7 +191,7 @@ sub kernel_calls {
 
 sub devices {
   my @usual = qw(console core fd full mqueue null ptmx pts random shm stderr stdin stdout tty urandom zero);
-  my %usual = map { $_ => 1 } @usual, $has_own_kernel ? 'fuse' : ();
+  my %usual = map { $_ => 1 } @usual, $has_own_kernel ? qw(fuse net) : ();
   opendir(my $dir, '/dev') or return;
   my @more = grep { !/^\.\.?$/ && !$usual{$_} } readdir $dir;
   told('devices', 'see one of the host in /dev', @more > 0, "sees $more[0] and " . $#more . ' more');

@@ -12,10 +12,14 @@ export function threatOutcome({ tried, through, notTried }: ThreatReport): { is:
   return tried === 0 ? { is: "none", said: "nothing to try" } : { is: "held", said: `${tried} held` };
 }
 
-export function titleOf({ policy, runtime, driver, threats, durationMs }: VerifyReport): string {
+export function titleOf({ policy, runtime, driver, threats, cost, durationMs }: VerifyReport): string {
   const by = [driver ?? "no container", ...(runtime === null ? [] : [`runtime ${runtime}`])].join(", ");
   const sum = threats.reduce((all, { tried }) => all + tried, 0);
-  return `Policy ${policy}, ${by}: ${counted(sum, "attack")} in ${durationText(durationMs)}`;
+  const costs =
+    cost === null
+      ? ""
+      : `; a run takes ${cost.runMs} ms, and a fleet starts ${cost.itemsPerSecond} containers a second`;
+  return `Policy ${policy}, ${by}: ${counted(sum, "attack")} in ${durationText(durationMs)}${costs}`;
 }
 
 /** Each thing that this machine cannot enforce, or lacks, once. */

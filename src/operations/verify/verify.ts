@@ -35,6 +35,8 @@ export interface VerifyRequest {
   /** An Engine's runtime, in place of the policy's; null: the policy's. */
   readonly runtime: string | null;
   readonly driver: DriverChoice;
+  /** Whether it measures, too. */
+  readonly measures: boolean;
   /** Variables that locate the Engine. */
   readonly engineEnv: Readonly<Record<string, string | undefined>>;
 }
@@ -61,8 +63,21 @@ export interface VerifyReport {
   readonly threats: readonly ThreatReport[];
   /** What this host cannot enforce, or lacks, and what to do. */
   readonly host: readonly Finding[];
+  /** Null if nothing was measured, or a run failed. */
+  readonly cost: VerifyCost | null;
   readonly durationMs: number;
 }
+
+/** Of a worker that does nothing. */
+export interface VerifyCost {
+  /** A run by itself, from the request to its result: the median. */
+  readonly runMs: number;
+  /** Items of a fleet, each with a container of its own. */
+  readonly itemsPerSecond: number;
+}
+
+/** Runs, and items of a fleet, that are measured. */
+const MEASURED = { runs: 5, items: 16 } as const;
 
 /** Cells at once: most of them wait for a limit. */
 const AT_ONCE = 3;
@@ -111,6 +126,7 @@ export async function verifyMachine(
     }),
   );
   signal.throwIfAborted();
+  const cost = request.measures ? await measured(corral, signal) : null;
   const threats = (Object.keys(THREATS) as Threat[]).flatMap((threat) => {
     const of = attempts.filter((attempt) => attempt.threat === threat);
     const through = of.flatMap(({ what, saw }) => (saw === null ? [] : [{ what, saw }]));
@@ -123,8 +139,32 @@ export async function verifyMachine(
     driver: [...drivers].toSorted().join(", ") || null,
     threats,
     host: findings.filter((finding) => finding.state !== "ok"),
+    cost,
     durationMs: Math.round(performance.now() - started),
   };
+}
+
+async function measured(corral: Corral, signal: AbortSignal): Promise<VerifyCost | null> {
+  const times: number[] = [];
+  for (let run = 0; run < MEASURED.runs; run += 1) {
+    const began = performance.now();
+    const request = { worker: workerNamed("other", corral.project), cwd: corral.project.dir, policy: null, signal };
+    if ((await runWorker(request, corral.environment)).status !== "succeeded") return null;
+    times.push(performance.now() - began);
+  }
+  const items = Array.from({ length: MEASURED.items }, (_, item) => ({ item }));
+  const began = performance.now();
+  for await (const { status } of mapItems(corral, {
+    worker: "other",
+    template: { input: {} },
+    items,
+    cache: false,
+    signal,
+  }))
+    if (status !== "succeeded") return null;
+  const seconds = (performance.now() - began) / 1000;
+  const runMs = Math.round(times.toSorted((a, b) => a - b)[Math.floor(MEASURED.runs / 2)] ?? 0);
+  return { runMs, itemsPerSecond: Math.round((10 * MEASURED.items) / seconds) / 10 };
 }
 
 interface Tried {
@@ -221,7 +261,7 @@ async function prepare({ policy, policiesDir, runtime }: VerifyRequest, host: Ho
   ]);
   const more = {
     child: { image: "corral/base", command: ["true"], sandbox: { zones: [{ name: "inside", mode: "rw" }] } },
-    other: { image: "corral/base", command: ["true"] },
+    other: { image: "corral/base", command: ["true"], limits: runtime === null ? {} : { pids: 256 } },
   };
   const workers = Object.entries({ ...Object.fromEntries(attacks.map(({ name, worker }) => [name, worker])), ...more });
   await folder.write({
