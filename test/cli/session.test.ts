@@ -153,7 +153,15 @@ describe("corral session", () => {
     const leaves = "(while :; do echo tick; sleep 0.02; done) > /out/ticks 2> /dev/null < /dev/null & sleep 1";
     // While a command runs it is in use, for longer than it would rest.
     expect(await on("exec", "rests", "--", "sh", "-c", leaves)).toMatchObject({ status: 0 });
-    await expect.poll(rests).toBe(true);
+    // Who only looks, as a page does all the time, neither keeps it awake nor resumes it.
+    const looks = async () => {
+      const { commands } = await client.call("sessions.commands", { session });
+      await client.call("sessions.command", { session, command: commands[0]?.id ?? "" });
+      await client.call("ports.list", { session });
+      return await rests();
+    };
+    await expect.poll(looks, { interval: 100 }).toBe(true);
+    expect(await looks()).toBe(true);
     const before = await ticks();
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(await ticks()).toBe(before);

@@ -46,7 +46,7 @@ export function portHandlers({ sessions, over }: Pick<Served, "sessions" | "over
   };
   return {
     async "ports.list"({ params: { session: id }, gone }) {
-      const all = await sessions.within(id, ({ ports }) => ports.list(gone));
+      const all = await sessions.look(id, ({ ports }) => ports.list(gone));
       const listed = all.map(async (one) => {
         const at = await shown.get(`${id} ${one.port}`);
         return { ...one, address: at?.address ?? null };

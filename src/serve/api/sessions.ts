@@ -32,8 +32,11 @@ export function sessionHandlers({
     if (isOwn) owned.add(command);
     return command;
   };
-  const commandOf = ({ session, command }: { session: string; command: string }): Promise<StartedCommand> =>
+  type Named = { readonly session: string; readonly command: string };
+  const commandOf = ({ session, command }: Named): Promise<StartedCommand> =>
     within(session, async ({ started: commands }) => commands.find(command));
+  const shownOf = ({ session, command }: Named): Promise<StartedCommand> =>
+    sessions.look(session, async ({ started: commands }) => commands.find(command));
   return {
     async "sessions.open"({ body: { project, worker, policy, from, ports = [] }, caller }) {
       refuseStopping(over);
@@ -75,15 +78,15 @@ export function sessionHandlers({
       return shownCommand(command);
     },
     async "sessions.commands"({ params }) {
-      return await within(params.session, async ({ started: { all } }) => ({ commands: all.map(shownCommand) }));
+      return await sessions.look(params.session, async ({ started: { all } }) => ({ commands: all.map(shownCommand) }));
     },
     async "sessions.command"({ params, query: { wait = 0 }, gone }) {
-      const command = await commandOf(params);
+      const command = await shownOf(params);
       if (wait > 0 && command.ending === null) await waited(command.ended, wait, AbortSignal.any([gone, over]));
       return shownCommand(command);
     },
     async "sessions.output"({ params, query: { follow = true }, request, gone }) {
-      const command = await commandOf(params);
+      const command = await shownOf(params);
       const from = lastEventId(request.headers["last-event-id"]);
       if (from === null)
         throw new ServiceFault(400, "WRONG_REQUEST", "Last-Event-ID is the id of no event of this stream");

@@ -1,4 +1,5 @@
 import { MAX_DIFFERENCES } from "../../operations/contract/snapshots.ts";
+import type { Session } from "../../run/session/session.ts";
 import type { SessionSnapshots } from "../../run/session/session-snapshots.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import type { Handlers } from "../http/router.ts";
@@ -6,13 +7,10 @@ import { refuseStopping, type Served } from "./owned.ts";
 
 export function snapshotHandlers({ sessions, over }: Pick<Served, "sessions" | "over">): Handlers<"snapshots"> {
   const within = <T>(id: string, act: (snapshots: SessionSnapshots) => Promise<T>): Promise<T> =>
-    sessions.within(id, async ({ snapshots }) => {
-      if (snapshots === null) throw new ToolRefusal("SNAPSHOT_REFUSED", "This session takes no snapshots.");
-      return await act(snapshots);
-    });
+    sessions.within(id, async (session) => await act(snapshotsOf(session)));
   return {
     async "snapshots.list"({ params: { session } }) {
-      return { snapshots: await within(session, (snapshots) => snapshots.list()) };
+      return { snapshots: await sessions.look(session, (one) => snapshotsOf(one).list()) };
     },
     async "snapshots.take"({ params: { session }, body: { name = null } }) {
       refuseStopping(over);
@@ -31,4 +29,10 @@ export function snapshotHandlers({ sessions, over }: Pick<Served, "sessions" | "
       return { differences: all.slice(0, MAX_DIFFERENCES), more: all.length > MAX_DIFFERENCES };
     },
   };
+}
+
+/** @throws ToolRefusal */
+function snapshotsOf({ snapshots }: Session): SessionSnapshots {
+  if (snapshots === null) throw new ToolRefusal("SNAPSHOT_REFUSED", "This session takes no snapshots.");
+  return snapshots;
 }

@@ -240,6 +240,8 @@ export interface Sessions {
   runTool(id: string, tool: string, input: unknown, signal: AbortSignal): Promise<ToolResult>;
   /** Uses it, so that it does not end as idle. @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
   within<T>(id: string, act: (session: Session) => Promise<T>): Promise<T>;
+  /** Only looks: it is no use, so a page that shows a session neither resumes it nor keeps it awake. @throws ServiceFault UNKNOWN_SESSION, TOO_MANY */
+  look<T>(id: string, act: (session: Session) => Promise<T>): Promise<T>;
   /** Settles when it has ended, for whichever reason. Never rejects. */
   closed(id: string): Promise<void>;
   /** Ends it, and applies the changes for which there is consent; null if there are none. `discards`: nothing is applied or kept. @throws ServiceFault UNKNOWN_SESSION */

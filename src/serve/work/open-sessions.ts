@@ -39,6 +39,8 @@ interface Kept {
   readonly close: () => void;
   readonly closed: Promise<void>;
   calls: number;
+  /** Calls that are no use of it. */
+  looks: number;
   timer: NodeJS.Timeout | undefined;
   /** It is paused because it was not used; settles when it is. */
   asleep: Promise<unknown> | null;
@@ -86,6 +88,7 @@ export class OpenSessions implements Sessions {
         close: closing.resolve,
         closed: ended(),
         calls: 0,
+        looks: 0,
         timer: undefined,
         asleep: null,
       };
@@ -127,10 +130,20 @@ export class OpenSessions implements Sessions {
     return await this.within(id, (session) => session.runTool(tool, input, signal));
   }
 
+  async look<T>(id: string, act: (session: Session) => Promise<T>): Promise<T> {
+    const kept = this.#kept(id);
+    refuseMore(kept.looks);
+    kept.looks += 1;
+    try {
+      return await act(kept.session.session);
+    } finally {
+      kept.looks -= 1;
+    }
+  }
+
   async within<T>(id: string, act: (session: Session) => Promise<T>): Promise<T> {
     const kept = this.#kept(id);
-    if (kept.calls >= MAX_CALLS)
-      throw new ServiceFault(503, "TOO_MANY", `${MAX_CALLS} calls of this session are running`);
+    refuseMore(kept.calls);
     kept.calls += 1;
     clearTimeout(kept.timer);
     try {
@@ -192,6 +205,11 @@ export class OpenSessions implements Sessions {
     if (kept === undefined) throw new ServiceFault(404, "UNKNOWN_SESSION", "there is no such session, or it has ended");
     return kept;
   }
+}
+
+/** @throws ServiceFault */
+function refuseMore(calls: number): void {
+  if (calls >= MAX_CALLS) throw new ServiceFault(503, "TOO_MANY", `${MAX_CALLS} calls of this session are running`);
 }
 
 function later(act: () => void, ms: number): NodeJS.Timeout {
