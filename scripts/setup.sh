@@ -46,6 +46,7 @@ if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && grep -q '^ID=debian$' /etc
     debian 'a browser for the tests of the page' 'chromium fonts-dejavu-core'
   fi
   command -v shellcheck >/dev/null || debian 'what reads the shell scripts' shellcheck
+  command -v bwrap >/dev/null || debian 'what makes cells without an Engine' 'bubblewrap busybox-static'
   # Tests of fleets in PostgreSQL start a server of their own. Debian's own server is not started.
   if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
     settings=/etc/postgresql-common/createcluster.conf own=
