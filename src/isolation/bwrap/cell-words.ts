@@ -71,7 +71,7 @@ export function notForBwrap(plan: Plan, own: PlannedUser): string[] {
 }
 
 const NO_CELL_LIMITS =
-  "memory and processors cannot be limited for a whole cell, which the policy asks for. A policy with `limit_scope: process` takes a limit of the memory of each process";
+  "memory and processors cannot be limited for a whole cell, which the policy asks for. A policy with `limit_scope: process`, such as `default` (`--policy default`), takes a limit of the memory of each process";
 
 /** The program and all of its words, which start the cell of a plan. */
 export function startWords({ plan, programs, gate, memory }: CellWords): { program: string; args: string[] } {
