@@ -1,6 +1,7 @@
 import type { StageRequest } from "../changes/stage.ts";
 import type { WorkerDefinition } from "../declarations/worker/worker.ts";
 import type { Pins } from "../isolation/sources/pin.ts";
+import { Disposables } from "../platform/disposables.ts";
 import { bugText } from "../platform/errno.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { present } from "../text/present.ts";
@@ -9,7 +10,7 @@ import { openRunNetwork } from "./cell/run-network.ts";
 import { openStage, refusedMounts } from "./changes/lent-attachments.ts";
 import { type SettledChanges, settleEnded } from "./changes/settled-run.ts";
 import { surroundingsOf, takingGiven } from "./grants/access-request.ts";
-import { Disposables, type RunEnvironment } from "./model/environment.ts";
+import type { RunEnvironment } from "./model/environment.ts";
 import { Grantee } from "./model/grantee.ts";
 import { identityOf, type Job, type Narrow, newRunId, rootJob } from "./model/job.ts";
 import { permissionOf, rootSandbox } from "./model/permission.ts";

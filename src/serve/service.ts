@@ -6,6 +6,7 @@ import { loadProject } from "../declarations/project.ts";
 import { Changesets } from "../operations/changesets.ts";
 import { QueueMachines } from "../operations/fleets.ts";
 import { reapCells } from "../operations/machine.ts";
+import { Disposables } from "../platform/disposables.ts";
 import { openTracing } from "../platform/tracing.ts";
 import type { RunEvent } from "../run/model/events.ts";
 import { tryHoldFile } from "../state/file-lock.ts";
@@ -79,7 +80,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   await makeStateDir(stateDir);
   const { service: dir } = statePaths(stateDir);
   await makeClosedDir(dir);
-  await using opening = new AsyncDisposableStack();
+  await using opening = new Disposables();
   const lock = await tryHoldFile(join(dir, "lock"), lockOwner());
   if (lock === null)
     throw new ServiceRunningError(

@@ -8,11 +8,12 @@ import type { Plan } from "../../isolation/plan/plan.ts";
 import { type CellExit, KILLED, type ServedItem, type ServingCell } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { refusalOf } from "../../isolation/sources/refused-sources.ts";
+import { Disposables } from "../../platform/disposables.ts";
 import { isHostTrouble } from "../../platform/errno.ts";
 import { MAX_TIMER_MS } from "../../platform/within.ts";
 import { type OpenedCell, openCell, servingCellKind } from "../../run/cell/open-cell.ts";
 import { knownAs } from "../../run/cell/prepare.ts";
-import { Disposables, type RunEnvironment } from "../../run/model/environment.ts";
+import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { RunIdentity } from "../../run/model/events.ts";
 import {
   type Attachment,

@@ -3,6 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
+import { Disposables } from "../../platform/disposables.ts";
 import { within } from "../../platform/within.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { CommandPipes, PipeNames } from "../commands/command-pipes.ts";
@@ -69,13 +70,13 @@ export async function startBwrapCell(
       missing: reasons.map((reason) => `a cell of bubblewrap: ${reason}`),
     });
   for (let attempt = 1; ; attempt += 1) {
-    const made = new AsyncDisposableStack();
+    const made = new Disposables();
     try {
       const started = await startOnce(options, request, input, made);
-      if (!started.ok) await made.disposeAsync();
+      if (!started.ok) await made[Symbol.asyncDispose]();
       return started;
     } catch (error) {
-      await made.disposeAsync();
+      await made[Symbol.asyncDispose]();
       signal.throwIfAborted();
       const violation = refusalFrom((error as Error).message, plan);
       if (violation !== null) return refused(violation);
@@ -93,7 +94,7 @@ async function startOnce(
   { ledger, pipes, user, programs, entries, filterOf }: BwrapOptions,
   { plan, pins, signal, secrets = new Map(), onOutput }: StartRequest,
   input: "at-once" | "lasting",
-  made: AsyncDisposableStack,
+  made: Disposables,
 ): Promise<BwrapStart> {
   signal.throwIfAborted();
   // bubblewrap would make a missing place for a mount inside of another.
@@ -150,9 +151,10 @@ class BwrapProcess {
     this.#dir = dir;
     const isOwn = user.uid === process.getuid?.();
     this.streams = new GateStreams(onOutput);
-    using descriptors = new DisposableStack();
+    const closing: (() => void)[] = [];
+    using _ = { [Symbol.dispose]: () => closing.forEach((close) => void close()) };
     const held = (descriptor: number): number => {
-      descriptors.defer(() => fs.closeSync(descriptor));
+      closing.push(() => fs.closeSync(descriptor));
       return descriptor;
     };
     const readable = (name: string, content: string | Buffer): number => {
@@ -163,7 +165,7 @@ class BwrapProcess {
     this.stdin = pipes.writer();
     const readers = { stdout: pipes.reader("out"), stderr: pipes.reader("err") };
     // Their names are gone before the cell is made.
-    descriptors.defer(() => pipes.letGo());
+    closing.push(() => pipes.letGo());
     const stdio = [
       ...[held(pipes.inside("in")), held(pipes.inside("out")), held(pipes.inside("err"))],
       ...([readable("words", bwrapWords(given)), readable("filter", filter), "pipe"] as const),
@@ -244,7 +246,7 @@ interface BwrapCellParts {
   /** What the gate reads before the worker's input. */
   readonly ahead: Buffer;
   readonly isLasting: boolean;
-  readonly made: AsyncDisposableStack;
+  readonly made: Disposables;
 }
 
 /** A verified cell whose worker waits behind the gate. */
@@ -278,7 +280,7 @@ function bwrapCell({ folder, bwrap, pid, enforcement, ahead, isLasting, made }: 
       for (const child of childrenOf(pid)) signalled(child, signal);
     },
     async [Symbol.asyncDispose]() {
-      removal ??= made.disposeAsync();
+      removal ??= made[Symbol.asyncDispose]();
       await removal;
     },
   };

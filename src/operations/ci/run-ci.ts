@@ -19,6 +19,7 @@ import { isRoot } from "../../files/host/descriptor.ts";
 import { jsonLine } from "../../fleet/report/results-export.ts";
 import { CommitFiles } from "../../git/stage.ts";
 import { GitRefusal } from "../../git/tree-archive.ts";
+import { Disposables } from "../../platform/disposables.ts";
 import type { Emit } from "../../run/model/events.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
 import { trailEnd } from "../audit.ts";
@@ -184,7 +185,7 @@ async function endsOf(
   { prepared, source, request }: CiRunning,
 ): Promise<CiStepEnd[]> {
   const { cwd, out, machine, signal, emit } = request;
-  await using opened = new AsyncDisposableStack();
+  await using opened = new Disposables();
   // Both take a while, and neither needs the other. What was opened is closed, also if the other one fails.
   const opening = [
     attachedTree(source.head, "tree.tar", { cwd, signal }).then((one) => opened.use(one)),

@@ -8,6 +8,7 @@ import { loadPolicy } from "../../declarations/policy/policy.ts";
 import { ThrowAwayFolder } from "../../files/host/results-folder.ts";
 import { ownNamespaces } from "../../isolation/gate/verify.ts";
 import { kernelText } from "../../isolation/kernel/control-group.ts";
+import { Disposables } from "../../platform/disposables.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { type Corral, openCorral } from "../../run/open/corral.ts";
 import type { DriverChoice } from "../../sandbox/driver-choice.ts";
@@ -92,7 +93,7 @@ export async function verifyMachine(
   { signal, onAttempts }: { readonly signal: AbortSignal; readonly onAttempts: (attempts: readonly Attempt[]) => void },
 ): Promise<VerifyReport> {
   const started = performance.now();
-  await using place = new AsyncDisposableStack();
+  await using place = new Disposables();
   const folder = place.use(await ThrowAwayFolder.make("corral-verify-"));
   const state = place.use(await ThrowAwayFolder.make("corral-verify-state-"));
   const host = await watchedHost(folder, place);
@@ -211,7 +212,7 @@ async function triedItems(
 }
 
 /** Servers and a process of this host, for attacks to find. */
-async function watchedHost(folder: ThrowAwayFolder, place: AsyncDisposableStack): Promise<Host> {
+async function watchedHost(folder: ThrowAwayFolder, place: Disposables): Promise<Host> {
   const text = randomBytes(16).toString("hex");
   const name = `canary-${randomBytes(4).toString("hex")}`;
   const abstract = `corral-verify-${randomBytes(8).toString("hex")}`;
@@ -236,7 +237,7 @@ async function watchedHost(folder: ThrowAwayFolder, place: AsyncDisposableStack)
 }
 
 /** Answers with its port, 0 for one without. */
-async function listening(place: AsyncDisposableStack, where: { port: number } | { path: string }): Promise<number> {
+async function listening(place: Disposables, where: { port: number } | { path: string }): Promise<number> {
   const server: Server = createServer((socket) => socket.on("error", () => {}).end("corral here\n"));
   place.defer(async () => await new Promise<void>((done) => server.close(() => done())));
   await new Promise<void>((done, failed) => server.once("error", failed).listen(where, done));

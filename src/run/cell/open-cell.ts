@@ -14,13 +14,14 @@ import type { Accept, Cell, CellExit, Listening, ServingCell, SessionCell } from
 import { type Driver, EngineTrouble, type Start, type StartRequest } from "../../isolation/port/driver.ts";
 import type { OnImageProgress } from "../../isolation/port/images.ts";
 import type { Pins } from "../../isolation/sources/pin.ts";
+import { Disposables } from "../../platform/disposables.ts";
 import { MAX_TIMER_MS, onAbort } from "../../platform/within.ts";
 import { type AllowedNetwork, type NetworkPlaces, networkPlaces } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { SecretUnavailable } from "../../secrets/read-secret.ts";
 import { present } from "../../text/present.ts";
-import { type CellHost, Disposables, type Records } from "../model/environment.ts";
+import type { CellHost, Records } from "../model/environment.ts";
 import type { CellUse, RunIdentity } from "../model/events.ts";
 import type { StopReason } from "../model/result.ts";
 import { type BrokerService, openBroker } from "./broker.ts";

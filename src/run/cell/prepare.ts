@@ -19,6 +19,7 @@ import {
 import { type ImageFacts, type Planning, planFor } from "../../isolation/plan/plan-for.ts";
 import { holdHostExecuted, partlyNote } from "../../isolation/sources/host-executed.ts";
 import { misplacedMounts, type PinRefusal, type Pins, pinSources } from "../../isolation/sources/pin.ts";
+import { Disposables } from "../../platform/disposables.ts";
 import { isWritten } from "../../sandbox/access.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import { shownNetwork } from "../../sandbox/network/rule.ts";
@@ -26,7 +27,7 @@ import { readAfterApproval, type Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { counted, formatBytes } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
-import { type CellHost, Disposables } from "../model/environment.ts";
+import type { CellHost } from "../model/environment.ts";
 import { type Attachment, inCell, inputEnvironment, type Job } from "../model/job.ts";
 import { type MakeAsk, type ShownEnvironment, unmadeViolation } from "../model/worker-images.ts";
 

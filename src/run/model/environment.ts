@@ -17,37 +17,6 @@ import type { Attachment, Job, SchemaChecks } from "./job.ts";
 import type { KeptChangesets } from "./result.ts";
 import type { WorkerImages } from "./worker-images.ts";
 
-/** Resources that are disposed of together, the last first. In place of `AsyncDisposableStack`, which Node 22 does not have. */
-export class Disposables implements AsyncDisposable {
-  #held: (AsyncDisposable | Disposable)[] = [];
-
-  use<Held extends AsyncDisposable | Disposable>(one: Held): Held {
-    this.#held.push(one);
-    return one;
-  }
-
-  /** Hands everything over to a new collection. This one is empty afterwards: what succeeded is not undone. */
-  move(): Disposables {
-    const moved = new Disposables();
-    moved.#held = this.#held.splice(0);
-    return moved;
-  }
-
-  /** Disposes of all of them, even if one throws; then throws the first error. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    const thrown: unknown[] = [];
-    for (const one of this.#held.splice(0).reverse()) {
-      try {
-        if (Symbol.asyncDispose in one) await one[Symbol.asyncDispose]();
-        else one[Symbol.dispose]();
-      } catch (error) {
-        thrown.push(error);
-      }
-    }
-    if (thrown.length > 0) throw thrown[0];
-  }
-}
-
 /** What a project's files declare, for code that derives a sandbox or checks a value. */
 export interface Declared {
   readonly project: Project;

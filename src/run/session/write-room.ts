@@ -6,9 +6,10 @@ import type { GuardedFiles } from "../../files/guarded.ts";
 import { type DiskBaseline, DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { planLimits } from "../../isolation/plan/plan-for.ts";
 import { type PinnedSource, pinSources } from "../../isolation/sources/pin.ts";
+import { Disposables } from "../../platform/disposables.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { type CellHost, Disposables } from "../model/environment.ts";
+import type { CellHost } from "../model/environment.ts";
 
 /** How much output a session keeps for all its commands together: the oldest files are removed first. */
 const MAX_KEPT_BYTES = 256 * 1024 * 1024;

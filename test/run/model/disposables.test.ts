@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Disposables } from "../../../src/run/model/environment.ts";
+import { Disposables } from "../../../src/platform/disposables.ts";
 
 function noted(notes: string[]) {
   return (name: string, fault?: Error): AsyncDisposable => ({
