@@ -75,7 +75,7 @@ describe("corral run of an agent", () => {
     expect((await project.corral(["transcripts", "show", result.run])).stdout).toContain(`\ncontinues run ${run}\n`);
     expect((await project.corral(["audit"])).stdout).toContain(`requested; continues run ${run}`);
     const refused = await project.corral(["run", "w", "--continue", run]);
-    expect(refused).toMatchObject({ status: 2, stdout: "", stderr: expect.stringContaining("worker w is a command") });
+    expect(refused).toMatchObject({ status: 2, stdout: "", stderr: expect.stringContaining("worker w is no agent") });
   });
 
   it("refuses to record what cannot be recorded before anything runs", async () => {

@@ -89,7 +89,7 @@ describe("a run that cannot be continued", () => {
     expect(await why("000000000000")).toContain("UNKNOWN_TRANSCRIPT there is no transcript of a run 000000000000");
     expect(await why("../../x")).toContain("UNKNOWN_TRANSCRIPT");
     expect(await why(run, "c")).toContain("CONTINUE cannot continue run");
-    expect(await why(run, "c")).toContain("worker c is a command");
+    expect(await why(run, "c")).toContain("worker c is no agent");
     expect(await why(run, "b")).toContain("it is a run of worker a, and not of b");
     const file = transcriptOf(agents, run);
     const whole = await readFile(file, "utf8");
