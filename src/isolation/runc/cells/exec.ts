@@ -143,12 +143,22 @@ function deliver(
   }
 }
 
-/** `script` makes a terminal for runc, which passes keys and sizes on to that of the command. It has its size before the command begins. */
+/**
+ * `script` makes a terminal for runc, which passes keys and sizes on to that of the command. It has its size before the command begins, and is raw: runc sets that when the
+ * command may print already, whose line breaks would then be changed twice.
+ */
 function atTerminal(argv: readonly string[], { rows, columns }: TerminalSize): ChildProcessWithoutNullStreams {
   const line = argv.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
   return spawn(
     "script",
-    ["--quiet", "--flush", "--return", "--command", `stty rows ${rows} cols ${columns}; exec ${line}`, "/dev/null"],
+    [
+      "--quiet",
+      "--flush",
+      "--return",
+      "--command",
+      `stty rows ${rows} cols ${columns} raw -echo; exec ${line}`,
+      "/dev/null",
+    ],
     {
       ...OWN_SESSION,
       env: { ...SYSTEM_ENV, SHELL: "/bin/sh" },
