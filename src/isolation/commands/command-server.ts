@@ -102,6 +102,8 @@ const MAX_ANSWER_BYTES = 4096;
 const ANSWER_MS = 5000;
 /** How often it takes processes that have ended, while nothing else is asked of it. */
 const REAP_MS = 1000;
+/** The same while something is ended from outside. */
+const SOON_MS = 50;
 /** How often it is asked about a command whose output has not ended. */
 const LOOK_MS = 250;
 /** Of one whose output has ended: at intervals that double from the first to the last. */
@@ -206,27 +208,43 @@ export class CommandServer implements AsyncDisposable {
     return answer?.kind === "signalled" && !answer.left;
   }
 
-  /** One after the other. What begins meanwhile would not be known as another command's: so nothing does. */
-  #signal(command: RunningCommand, signal: NodeJS.Signals): Promise<boolean> {
-    const before = this.#signalling;
-    const signalled = (async () => {
-      await before;
+  async #signal(command: RunningCommand, signal: NodeJS.Signals): Promise<boolean> {
+    return await this.#whileNoneBegins(async (sessions) => {
       const process = await command.process;
       if (process === null) return true;
-      const others = (await this.sessions()).filter((session) => session !== process.pid);
+      const others = sessions.filter((session) => session !== process.pid);
       const answer = await this.#ask((name) =>
         endRequest(name, signal, { ...process, of: command.name }, { others, isPaused: this.#isPaused }),
       );
       return answer?.kind === "signalled" && !answer.left;
-    })();
-    this.#signalling = signalled.catch(() => {});
-    return signalled;
+    });
   }
 
-  /** Those of its commands, also of what these left: by them the processes of one are told from those of others. */
-  async sessions(): Promise<readonly number[]> {
-    await within(Promise.allSettled([...this.#commands.values()].map(({ begun }) => begun)), BEGIN_MS);
-    return this.#sessions;
+  /** For what signals a command's processes from outside of the cell. The first process takes those that end meanwhile: until then they count as left. */
+  async whileNoneBegins(act: (sessions: readonly number[]) => Promise<boolean>): Promise<boolean> {
+    return await this.#whileNoneBegins(async (sessions) => {
+      const reaping = setInterval(() => this.#link.write(REAP_REQUEST), SOON_MS);
+      try {
+        return await act(sessions);
+      } finally {
+        clearInterval(reaping);
+      }
+    });
+  }
+
+  /**
+   * Signals what one command has started, one such act after the other. `sessions`: those of all commands, also of what these left, by which its processes are
+   * told from theirs. What begins meanwhile would not be known as another command's: so nothing does.
+   */
+  async #whileNoneBegins(act: (sessions: readonly number[]) => Promise<boolean>): Promise<boolean> {
+    const before = this.#signalling;
+    const acting = (async () => {
+      await before;
+      await within(Promise.allSettled([...this.#commands.values()].map(({ begun }) => begun)), BEGIN_MS);
+      return await act(this.#sessions);
+    })();
+    this.#signalling = acting.catch(() => {});
+    return await acting;
   }
 
   /** How many processes the kernel has killed for memory so far, if that is known. Null if there is no answer. */

@@ -94,7 +94,7 @@ async function execAtTerminal(
   const signal = signalOf(
     exec,
     (argv) => scripted(container, user, argv),
-    () => server.sessions(),
+    (act) => server.whileNoneBegins(act),
   );
   return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, () => server.oomKills())) };
 }
@@ -103,13 +103,15 @@ async function execAtTerminal(
 function signalOf(
   exec: EngineExec,
   script: (argv: string[]) => Promise<ScriptEnd>,
-  others: () => Promise<readonly number[]> = async () => [],
+  whileNoneBegins: CommandServer["whileNoneBegins"] = async (act) => await act([]),
 ): Exec["signal"] {
   const known = knownProcess(exec);
   return async (signal) => {
     const process = await known();
     if (process === null) return false;
-    return (await within(script(signalArguments(signal, process, await others())), SCRIPT_MS))?.code === 0;
+    return await whileNoneBegins(
+      async (others) => (await within(script(signalArguments(signal, process, others)), SCRIPT_MS))?.code === 0,
+    );
   };
 }
 

@@ -13,6 +13,7 @@ import {
   signalArguments,
   startCommandCell,
 } from "../commands/command-cell.ts";
+import type { CommandServer } from "../commands/command-server.ts";
 import { startServingCell } from "../commands/serving-cell.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import { GATE_PATH, type Plan } from "../plan/plan.ts";
@@ -306,7 +307,7 @@ function startServer(options: StartOptions, request: StartRequest): Promise<Star
         cell,
         place,
         () => first.isAlive(),
-        () => server.sessions(),
+        (act) => server.whileNoneBegins(act),
       ).exec,
   });
 }
@@ -324,7 +325,7 @@ function runcSession(
   cell: Cell,
   place: CommandPlace,
   isAlive: () => boolean,
-  others: () => Promise<readonly number[]> = async () => [],
+  whileNoneBegins: CommandServer["whileNoneBegins"] = async (act) => await act([]),
 ): SessionCell {
   const { user } = place.plan;
   let commands = 0;
@@ -350,7 +351,8 @@ function runcSession(
       const known = knownProcess(exec);
       const signal: Exec["signal"] = async (signal) => {
         const process = await known();
-        return process !== null && (await script(signalArguments(signal, process, await others()))) === 0;
+        if (process === null) return false;
+        return await whileNoneBegins(async (others) => (await script(signalArguments(signal, process, others))) === 0);
       };
       return { ...exec, signal, exit: exec.exit.then((exit) => judged(exit, cell, place, isAlive)) };
     },

@@ -70,6 +70,20 @@ describe("a command that is started", () => {
     expect(await s.processes()).toEqual([]);
   });
 
+  it("lives on if a terminal's command is ended while it begins", async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const shell = await start("sleep 4745", { tty: { columns: 90, rows: 33 }, hasInput: true });
+      const ending = shell.signal("SIGKILL");
+      const next = await start("sleep 4746");
+      expect(await ending).toBe(true);
+      await shell.ended;
+      expect(await next.signal("SIGCONT")).toBe(true);
+      expect(next.ending).toBeNull();
+      await next.signal("SIGKILL");
+      await next.ended;
+    }
+  });
+
   it("in the foreground waits for its reader, in the background keeps the end of its output", async () => {
     const waits = await start("head -c 8000000 /dev/zero", { isBackground: false });
     await expect.poll(() => waits.output.end).toBeGreaterThan(1024 ** 2);
