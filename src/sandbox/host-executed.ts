@@ -125,9 +125,13 @@ interface Pattern {
 const PATTERNS: readonly Pattern[] = ROWS.flatMap(({ why, names }) =>
   names.map((name) => ({ why, parts: name.toLowerCase().split("/") })),
 );
-/** By their first name; `*`: those with a part of it open. */
-const BY_NAME: ReadonlyMap<string, readonly Pattern[]> = Map.groupBy(PATTERNS, ({ parts: [first = ""] }) =>
-  first.includes("*") ? "*" : first,
+const isOpen = ({ parts: [first = ""] }: Pattern): boolean => first.includes("*");
+/** Those with a part of their first name open. */
+const SHAPED: readonly Pattern[] = PATTERNS.filter(isOpen);
+/** The others, by their first name. */
+const BY_NAME: ReadonlyMap<string, readonly Pattern[]> = Map.groupBy(
+  PATTERNS.filter((pattern) => !isOpen(pattern)),
+  ({ parts: [first = ""] }) => first,
 );
 
 /** The names of the table that no part is open of, each with what may follow cut off: they are looked for one by one in large folders. */
@@ -174,7 +178,7 @@ export function hostExecutedBelow(folder: string): (name: string, kind: EntryKin
 
 function isTelling(folded: string): boolean {
   if (TELLING.has(folded) || folded.endsWith(".git") || isGit(folded)) return true;
-  return (BY_NAME.get("*") ?? []).some(({ parts: [first = ""] }) => hasShape(folded, first));
+  return SHAPED.some(({ parts: [first = ""] }) => hasShape(folded, first));
 }
 
 function foldedParts(host: string): string[] {
@@ -202,7 +206,7 @@ function whyAt(parts: readonly string[], at: number, kind: EntryKind): string | 
   }
   if (name === "head" && rest.length === 0 && kind !== "directory") return GIT_REPOSITORY;
   if (WORK_TREES.has(name) && rest[0] === "worktrees" && rest.length >= 2) return "beyond";
-  const shaped = (BY_NAME.get("*") ?? []).filter(({ parts: [first = ""] }) => hasShape(name, first));
+  const shaped = SHAPED.filter(({ parts: [first = ""] }) => hasShape(name, first));
   for (const { why, parts: wanted } of [...(BY_NAME.get(name) ?? []), ...shaped]) {
     const more = wanted.slice(1);
     const isAll = more.every((part, index) => rest[index] === part);

@@ -67,6 +67,9 @@ describe("what programs of the host execute", () => {
     "/repo/code-workspace",
     "/repo/my.github/workflows",
     "/home/me/.claude/worktrees/one/src/a.ts",
+    // A star in the table stands for what may be there; in a name it is a character.
+    "/repo/*",
+    "/repo/*/a",
   ])("%s: nothing does", (path) => {
     expect(whyHostExecuted(path, "file")).toBeNull();
   });

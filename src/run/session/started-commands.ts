@@ -191,8 +191,9 @@ export class StartedCommand {
     this.#unreadBytes -= bytes;
   }
 
+  /** Behind all that was written. */
   closeInput(): void {
-    this.#exec.closeInput();
+    void this.#writing.then(() => this.#exec.closeInput());
   }
 
   async resize(size: TerminalSize): Promise<void> {
