@@ -7,6 +7,7 @@ import {
   LONGEST,
   OUTCOMES,
   outcomeOf,
+  pageStart,
   type Reason,
   type ReportData,
   type ReportFleet,
@@ -161,7 +162,9 @@ footer { margin-top: 20px; color: var(--soft); font-size: 13px; }
  */
 export async function* reportHtml(data: ReportData): AsyncGenerator<string> {
   const gathered = await gather(data);
-  yield pageStart(data.fleet);
+  const { worker, id } = data.fleet;
+  yield pageStart(`${escaped(worker, LONGEST.word)} · fleet ${escaped(id, LONGEST.word)}`, PAGE_STYLE);
+  yield "<main>\n";
   yield pageHead(data.fleet, gathered);
   yield* timelineSection(gathered);
   yield* durationsSection(gathered);
@@ -169,22 +172,6 @@ export async function* reportHtml(data: ReportData): AsyncGenerator<string> {
   yield* slowestSection(gathered);
   yield* failuresSection(gathered, data.fleet);
   yield `<footer>Created by Corral, ${timeText(data.madeAt)}.</footer>\n</main>\n</body>\n</html>\n`;
-}
-
-function pageStart({ worker, id }: ReportFleet): string {
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="referrer" content="no-referrer">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escaped(worker, LONGEST.word)} · fleet ${escaped(id, LONGEST.word)}</title>
-<style>${PAGE_STYLE}</style>
-</head>
-<body>
-<main>
-`;
 }
 
 function* section(title: string, note: string, body: Iterable<string>): Generator<string> {

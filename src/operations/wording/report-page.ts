@@ -1,4 +1,4 @@
-import { escaped } from "../../fleet/report/measures/gathered.ts";
+import { escaped, pageStart } from "../../fleet/report/measures/gathered.ts";
 
 const MAX_TEXT = 2000;
 
@@ -14,18 +14,8 @@ td:nth-child(2) { white-space: nowrap; }
 
 /** The begin of a self-contained page without scripts, up to the rows of its table. All texts are escaped here; those of rows are not. */
 export function reportPageStart(title: string, paragraphs: readonly string[], heads: readonly string[]): string {
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="referrer" content="no-referrer">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escaped(title, MAX_TEXT)}</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<h1>${escaped(title, MAX_TEXT)}</h1>
+  const shown = escaped(title, MAX_TEXT);
+  return `${pageStart(shown, STYLE)}<h1>${shown}</h1>
 ${paragraphs.map((text) => `<p>${escaped(text, MAX_TEXT)}</p>\n`).join("")}${tableStart(heads)}`;
 }
 

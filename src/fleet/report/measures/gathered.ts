@@ -283,3 +283,19 @@ export function escaped(text: string, max: number = LONGEST.message): string {
   const shown = printable(clipped(text, max).replace(/\r\n?|\n/g, " "), "", "piece");
   return shown.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? "");
 }
+
+/** The begin of a self-contained page, which runs no script and loads nothing. `title`: escaped. */
+export function pageStart(title: string, style: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}</title>
+<style>${style}</style>
+</head>
+<body>
+`;
+}
