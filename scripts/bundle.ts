@@ -246,12 +246,16 @@ const ON_DEMAND: Readonly<Record<string, string>> = {
   https: 'module.exports = { request: (...args) => process.getBuiltinModule("node:https").request(...args) };',
   // Only for building an image from a folder, which Corral packs itself.
   zlib: 'export const createGzip = (...args) => process.getBuiltinModule("node:zlib").createGzip(...args);',
+  // An `import()` would load the loader of modules first.
+  "node:v8": ["getHeapSpaceStatistics", "setFlagsFromString"]
+    .map((name) => `export const ${name} = (...args) => process.getBuiltinModule("node:v8").${name}(...args);`)
+    .join("\n"),
   "node:process": "export default globalThis.process;",
   "node:util":
     'export const stripVTControlCharacters = (text) => process.getBuiltinModule("node:util").stripVTControlCharacters(text);',
 };
 const LOADED_ALWAYS =
-  /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/program)\.ts$/;
+  /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/(program|short-command))\.ts$/;
 
 /** Loads these modules of Node when they are used: their imports take a third of the time of a command that prints its help. */
 function builtinsOnDemand(): Plugin {

@@ -5,7 +5,7 @@ import { packageVersion } from "../declarations/place/package-root.ts";
 import { stateDirFrom } from "../state/state-dir.ts";
 import { statePaths } from "../state/state-paths.ts";
 import { compiledFiles, isOwn } from "./compiled-files.ts";
-import { makeRoomFor } from "./young-objects.ts";
+import { prepareShort } from "./short-command.ts";
 
 /** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
 const OLDEST_NODE = [22, 13] as const;
@@ -61,7 +61,7 @@ type Program = typeof import("./program.ts");
 
 /** The rest of the command line. As source, Node loads it; the build has it in few files, next to this one. */
 async function program(): Promise<Program> {
-  await makeRoomFor(args[0]);
+  prepareShort(args[0]);
   if (extname(import.meta.filename) === ".ts") return await import("./program.ts");
   return compiledFiles(import.meta.dirname, keptIn(args[0]))("program:program") as Program;
 }

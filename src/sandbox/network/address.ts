@@ -135,12 +135,18 @@ function v6Text(value: bigint): string {
   return `${groups.slice(0, run.from).join(":")}::${groups.slice(run.from + run.length).join(":")}`;
 }
 
+/** Few commands compare addresses: what takes milliseconds to compute waits until one does. */
+function once<T>(compute: () => T): () => T {
+  let value: T | undefined;
+  return () => (value ??= compute());
+}
+
 function known(...blocks: readonly string[]): AddressBlock[] {
   return blocks.map((text) => parseBlock(text)).filter((block) => block !== null);
 }
 
 /** From IANA's registries of special addresses, with the address at which Azure has its metadata. */
-const NOT_PUBLIC = known(
+const NOT_PUBLIC = [
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",
@@ -164,28 +170,30 @@ const NOT_PUBLIC = known(
   "3fff::/20",
   "4000::/2",
   "8000::/1",
-);
+];
 
 /** The addresses of the machine that dials, in each form. */
-const LOOPBACK = known("0.0.0.0/8", "127.0.0.0/8", "::/127", "::ffff:0.0.0.0/104", "::ffff:127.0.0.0/104");
+const LOOPBACK = ["0.0.0.0/8", "127.0.0.0/8", "::/127", "::ffff:0.0.0.0/104", "::ffff:127.0.0.0/104"];
 
 export const EVERY_ADDRESS: readonly AddressBlock[] = known("0.0.0.0/0", "::/0");
 
 /** What a rule without `addresses` means: no address that is private, of the machine, of a link, multicast, or of IPv4 in IPv6. */
-export const PUBLIC_ADDRESSES: readonly AddressBlock[] = sorted(
-  EVERY_ADDRESS.flatMap((block) => without(block, NOT_PUBLIC)),
+export const publicAddresses = once((): readonly AddressBlock[] =>
+  sorted(EVERY_ADDRESS.flatMap((block) => without(block, known(...NOT_PUBLIC)))),
 );
 
 /** True if this text is an address of the blocks; undefined: of the public ones. */
 export function isAddressIn(rawAddress: string, addresses: readonly string[] | undefined): boolean {
   const address = parseBlock(rawAddress);
   if (address === null) return false;
-  const blocks = addresses?.map(parseBlock) ?? PUBLIC_ADDRESSES;
+  const blocks = addresses?.map(parseBlock) ?? publicAddresses();
   return blocks.some((block) => block !== null && blockInside(address, block));
 }
 
 /** What a container with the Engine's network can reach at most: not the loopback of the machine that dials. */
-export const ADDRESSES_OF_OTHERS: readonly AddressBlock[] = EVERY_ADDRESS.flatMap((block) => without(block, LOOPBACK));
+export const addressesOfOthers = once((): readonly AddressBlock[] =>
+  EVERY_ADDRESS.flatMap((block) => without(block, known(...LOOPBACK))),
+);
 
 /** The parts of a block in none of the others. Halving ends at the longest prefix of these, and leaves nothing to merge. */
 function without(block: AddressBlock, others: readonly AddressBlock[]): AddressBlock[] {

@@ -1,14 +1,14 @@
 import {
-  ADDRESSES_OF_OTHERS,
   type AddressBlock,
+  addressesOfOthers,
   blockInside,
   blockText,
   EVERY_ADDRESS,
   halvesOf,
   meetBlocks,
   mergeBlocks,
-  PUBLIC_ADDRESSES,
   parseBlock,
+  publicAddresses,
 } from "./address.ts";
 import {
   indexPatterns,
@@ -56,8 +56,6 @@ export interface ParsedRule {
   readonly files: ArtifactIndex | undefined;
 }
 
-const PUBLIC_TEXTS = PUBLIC_ADDRESSES.map(blockText);
-
 /** Null for a rule that allows nothing: malformed, or with an empty list of methods, paths, addresses or files. */
 function parseRule(raw: NetworkRule): ParsedRule | null {
   const parsed = parseTarget(raw.to);
@@ -102,9 +100,8 @@ function parseRule(raw: NetworkRule): ParsedRule | null {
 /** Undefined: every public address, also if each of them is listed. */
 function blocksOf(addresses: readonly string[]): readonly AddressBlock[] | undefined {
   const blocks = mergeBlocks(addresses.map(parseBlock).filter((block) => block !== null));
-  const isPublic =
-    blocks.length === PUBLIC_ADDRESSES.length &&
-    blocks.every((block, index) => blockText(block) === PUBLIC_TEXTS[index]);
+  const all = publicAddresses().map(blockText);
+  const isPublic = blocks.length === all.length && blocks.every((block, index) => blockText(block) === all[index]);
   return isPublic ? undefined : blocks;
 }
 
@@ -256,7 +253,7 @@ export type Ceiling = "caller" | "policy" | "itself";
 
 /** The rules that `network: true` is worth as a ceiling. The Engine's network does not lead to the loopback of the machine. */
 function everywhere(ceiling: Ceiling): ParsedRule[] {
-  const blocks = ceiling === "policy" ? EVERY_ADDRESS : ADDRESSES_OF_OTHERS;
+  const blocks = ceiling === "policy" ? EVERY_ADDRESS : addressesOfOthers();
   return [{ rule: { to: "*:*" }, target: EVERYWHERE, blocks, places: undefined, files: undefined }];
 }
 
@@ -273,7 +270,7 @@ function excessOf(asked: ParsedRule, has: readonly ParsedRule[], ceiling: Ceilin
   const near = has.filter(({ target }) => targetInside(asked.target, target));
   const { methods, paths, artifacts } = asked.rule;
   const isBounded = ceiling === "itself" && near.some(({ blocks }) => blocks !== undefined);
-  const blocks = asked.blocks ?? (isBounded ? PUBLIC_ADDRESSES : undefined);
+  const blocks = asked.blocks ?? (isBounded ? publicAddresses() : undefined);
   for (const method of methods ?? [undefined])
     for (const path of paths ?? [undefined])
       for (const artifact of artifacts ?? [undefined])
@@ -303,7 +300,7 @@ function partsOf(piece: Piece, has: readonly ParsedRule[]): Piece[] {
   const { path, block } = piece;
   const isFiner = (other: AddressBlock): boolean =>
     block !== undefined && other.prefix > block.prefix && blockInside(other, block);
-  if (block !== undefined && has.some(({ blocks }) => (blocks ?? PUBLIC_ADDRESSES).some(isFiner)))
+  if (block !== undefined && has.some(({ blocks }) => (blocks ?? publicAddresses()).some(isFiner)))
     return halvesOf(block).map((half) => ({ ...piece, block: half }));
   const longest = Math.max(0, ...has.flatMap(({ rule }) => rule.paths?.map(segmentCount) ?? []));
   if (path === undefined || segmentCount(path) > longest) return [];
@@ -326,7 +323,7 @@ function firstMiss(
   const place = path ?? artifact?.path;
   if (places !== undefined && (place === undefined || !places.includes(place))) return "paths";
   if (files !== undefined && !hasArtifact(artifact, files, ceiling)) return "artifacts";
-  const allowed = blocks ?? PUBLIC_ADDRESSES;
+  const allowed = blocks ?? publicAddresses();
   if (block !== undefined && !allowed.some((each) => blockInside(block, each))) return "addresses";
   return setsMore(asked.rule, rule, ceiling) ? "set" : null;
 }
@@ -384,7 +381,7 @@ function meetAddresses(asked: ParsedRule, has: ParsedRule, ceiling: Ceiling): re
   const [inner, outer] = [asked, has].map(({ target, blocks }) => (target === EVERYWHERE ? undefined : blocks));
   if (inner === undefined && outer === undefined) return undefined;
   if (asked.blocks === undefined && ceiling !== "itself") return outer;
-  return meetBlocks(asked.blocks ?? PUBLIC_ADDRESSES, has.blocks ?? PUBLIC_ADDRESSES);
+  return meetBlocks(asked.blocks ?? publicAddresses(), has.blocks ?? publicAddresses());
 }
 
 function meetLists(

@@ -1,22 +1,27 @@
 import { useState } from "preact/hooks";
-import type { ApiError } from "../../../../client/client.ts";
+import { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted } from "../../../../text/amounts.ts";
 import { useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
 import { Button, Confirm } from "../../components/dialog.tsx";
-import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
-import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
+import { CutNote, EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
+import { Table } from "../../components/table.tsx";
+import { Ago, Badge, StatusBadge, Visible } from "../../components/visible.tsx";
 import { hrefTo } from "../../routing/page-address.ts";
 import { SessionCommands } from "./session-commands.tsx";
 import { SessionFiles } from "./session-files.tsx";
-import { ShownPorts } from "./shown-ports.tsx";
-import { ShownSnapshots } from "./shown-snapshots.tsx";
 
 type Session = AnswerOf<"sessions.show">;
 type Settled = AnswerOf<"sessions.close">;
+type Port = AnswerOf<"ports.list">["ports"][number];
+type Snapshot = AnswerOf<"snapshots.list">["snapshots"][number];
 
 const EVERY_MS = 2000;
+const PORTS_EVERY_MS = 4000;
 const MAX_CHANGES = 200;
+const MAX_PORTS = 100;
+const OF_THIS_MACHINE = ["127.0.0.1", "localhost", "[::1]"];
+const MAX_SNAPSHOTS = 100;
 
 export function SessionView({ id, query }: { readonly id: string; readonly query: Readonly<Record<string, string>> }) {
   const { client, notify } = useApp();
@@ -158,5 +163,190 @@ function Ended({
         </a>
       ) : null}
     </>
+  );
+}
+
+/** What can be connected to in a session, and what else listens. */
+function ShownPorts({ session }: { readonly session: Session }) {
+  const ask = session.isPaused ? null : { session: session.id };
+  const { data, error, reload } = useResource("ports.list", ask, { everyMs: PORTS_EVERY_MS });
+  const ports = data?.ports.slice(0, MAX_PORTS) ?? [];
+  if (error === null && ports.length === 0) return null;
+  const isHere = OF_THIS_MACHINE.includes(location.hostname);
+  return (
+    <section class="part" aria-labelledby="session-ports-title">
+      <div class="part-head">
+        <h2 id="session-ports-title">Ports</h2>
+      </div>
+      {error === null ? null : <ErrorNote error={error} retry={reload} />}
+      {isHere ? null : (
+        <p class="quiet">
+          Links open on the machine of the service. On this one, use <code>corral session forward</code>.
+        </p>
+      )}
+      {ports.length === 0 ? null : (
+        <Table
+          label="Ports"
+          rows={ports}
+          keyOf={({ port }) => String(port)}
+          columns={[
+            { title: "Port", kind: "number", cell: ({ port }) => port },
+            { title: "Name", kind: "text", cell: ({ name }) => <Visible text={name ?? ""} max={80} /> },
+            {
+              title: "State",
+              cell: ({ isListening }) =>
+                isListening ? <Badge tone="good">listens</Badge> : <Badge>nothing listens</Badge>,
+            },
+            {
+              title: "Open",
+              kind: "number",
+              cell: (port) => <OpenPort session={session.id} of={port} isHere={isHere} />,
+            },
+          ]}
+        />
+      )}
+    </section>
+  );
+}
+
+/** A link works once, so it is asked for when it is followed. The tab that it opens has another origin, and no way back to this page. */
+function OpenPort({
+  session,
+  of: { port, isAllowed, isListening },
+  isHere,
+}: {
+  readonly session: string;
+  readonly of: Port;
+  readonly isHere: boolean;
+}) {
+  const { client, notify } = useApp();
+  const may = useMay("run");
+  if (!isAllowed) return <span class="quiet">not declared</span>;
+  if (!may || !isHere || !isListening) return null;
+  const open = async (): Promise<void> => {
+    try {
+      const { url } = await client.call("ports.show", { session, port });
+      window.open(url, "_blank", "noopener,noreferrer");
+    } catch (fault) {
+      notify(fault instanceof ApiError ? fault.message : String(fault), "bad");
+    }
+  };
+  return <Button act={open}>Open in a new tab</Button>;
+}
+
+/** The snapshots of a session's worker: to take one, to go back to one, and to begin another session from one. */
+function ShownSnapshots({ session }: { readonly session: Session }) {
+  const { client, notify } = useApp();
+  const may = useMay("run");
+  const now = useNow();
+  const [name, setName] = useState("");
+  const [restoring, setRestoring] = useState<Snapshot | null>(null);
+  const { data, error, reload } = useResource("snapshots.list", { session: session.id });
+  // It takes none.
+  if (error !== null || data === null) return null;
+  if (!may && data.snapshots.length === 0) return null;
+  /** Says why, where it is refused. */
+  const done = async (act: () => Promise<string>): Promise<void> => {
+    try {
+      notify(await act());
+    } catch (fault) {
+      notify(fault instanceof ApiError ? fault.message : String(fault), "bad");
+    }
+    reload();
+  };
+  const take = (): Promise<void> =>
+    done(async () => {
+      const taken = await client.call("snapshots.take", { session: session.id, name: name.trim() || null });
+      setName("");
+      return `Snapshot ${taken.name ?? taken.id} is taken.`;
+    });
+  const restore = ({ id }: Snapshot): Promise<void> =>
+    done(async () => {
+      await client.call("snapshots.restore", { session: session.id, snapshot: id });
+      return "The session shows what the snapshot has.";
+    });
+  const fork = ({ id: from }: Snapshot): Promise<void> =>
+    done(async () => {
+      const { project, worker } = session;
+      const { id } = await client.call("sessions.open", { project, worker, from });
+      location.hash = hrefTo(["sessions", id]);
+      return "This session began from the snapshot.";
+    });
+  const newest = data.snapshots.toReversed().slice(0, MAX_SNAPSHOTS);
+  return (
+    <section class="part" aria-labelledby="session-snapshots-title">
+      <div class="part-head">
+        <h2 id="session-snapshots-title">Snapshots</h2>
+      </div>
+      {may ? (
+        <form
+          class="command-line"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void take();
+          }}
+        >
+          <label>
+            <span class="unseen">Name of a snapshot</span>
+            <input
+              value={name}
+              spellcheck={false}
+              autoComplete="off"
+              autoCapitalize="off"
+              maxLength={64}
+              placeholder="a name, if it is to stay when the session has ended"
+              disabled={session.isPaused}
+              onInput={({ currentTarget }) => setName(currentTarget.value)}
+            />
+          </label>
+          <Button disabled={session.isPaused} act={take}>
+            Take a snapshot
+          </Button>
+        </form>
+      ) : null}
+      {may ? <p class="quiet">It has what was written in staged directories. What runs in the session ends.</p> : null}
+      {newest.length === 0 ? null : (
+        <Table
+          label="Snapshots"
+          rows={newest}
+          keyOf={({ id }) => id}
+          columns={[
+            { title: "Snapshot", kind: "text", cell: ({ name, id }) => <Visible text={name ?? id} max={80} /> },
+            {
+              title: "Of session",
+              isExtra: true,
+              cell: ({ session: of }) => (of === session.id ? "this" : <code>{of}</code>),
+            },
+            { title: "Taken", kind: "number", cell: ({ createdAt }) => <Ago at={createdAt} now={now} /> },
+            {
+              title: "Restore",
+              cell: (one) =>
+                may ? (
+                  <Button disabled={session.isPaused} act={() => setRestoring(one)}>
+                    Restore
+                  </Button>
+                ) : (
+                  ""
+                ),
+            },
+            { title: "Fork", cell: (one) => (may ? <Button act={() => fork(one)}>Fork</Button> : "") },
+          ]}
+        />
+      )}
+      <CutNote isCut={data.snapshots.length > MAX_SNAPSHOTS}>{`Only the newest ${MAX_SNAPSHOTS} are shown.`}</CutNote>
+      {restoring === null ? null : (
+        <Confirm
+          title="Go back to this snapshot?"
+          deed="Restore it"
+          close={() => setRestoring(null)}
+          act={() => {
+            setRestoring(null);
+            void restore(restoring);
+          }}
+        >
+          <p>What was written since, and is in no snapshot, is lost. What runs in the session ends.</p>
+        </Confirm>
+      )}
+    </section>
   );
 }

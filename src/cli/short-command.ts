@@ -1,3 +1,5 @@
+import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
+
 /** The versions of Node with which this was tried: one without the setting would print an error. */
 const TRIED: ReadonlySet<string | undefined> = new Set(["22", "24"]);
 /** Commands that may run for hours: what they do not use any more is to go soon. */
@@ -10,15 +12,24 @@ const MAX_PIECES = 30;
 const ENOUGH_BYTES = 8 * 1024 ** 2;
 const PIECE = { arrays: 20, elements: 1000 };
 
+/** Where zod has its settings (`z.config`): here they are made before it is loaded, since many commands never load it. */
+const zod = globalThis as { __zod_globalConfig?: { readonly jitless: boolean } };
+
+/** What is worth its time only in a process that lasts is left out. Nothing must be loaded before it that is not Node's. */
+export function prepareShort(command: string | undefined): void {
+  if (LASTING.has(command)) return;
+  // Else zod compiles a function for the shape of every object that it reads, most of them once.
+  zod.__zod_globalConfig = { jitless: true };
+  if (TRIED.has(process.versions.node.split(".")[0])) makeRoom();
+}
+
 /**
  * Makes room for all the objects of a short command at once. V8 begins with 1 MiB, and doubles it while it looks again and again for what
  * is not used any more: a seventh of the processor time of `corral run` (docs/facts.md, fact: room-for-a-start).
  *
  * The setting is as usual again before anything is loaded: V8 takes nothing that was compiled under other settings, also not Node's own modules.
  */
-export async function makeRoomFor(command: string | undefined): Promise<void> {
-  if (LASTING.has(command) || !TRIED.has(process.versions.node.split(".")[0])) return;
-  const { getHeapSpaceStatistics, setFlagsFromString } = await import("node:v8");
+function makeRoom(): void {
   const room = (): number =>
     getHeapSpaceStatistics().find(({ space_name }) => space_name === "new_space")?.space_size ?? 0;
   const used: number[][] = [];
