@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pack } from "tar-stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Allowance, receivedFile, receivedFolder } from "../../src/cli/session/transfers.ts";
+import { Allowance, leadsOut, receivedFile, receivedFolder } from "../../src/cli/session/transfers.ts";
 
 let dir: string;
 
@@ -58,6 +58,14 @@ describe("what a session sends", () => {
     await receivedFile(files("ab"), join(dir, "file"), new Allowance(join(dir, "file"), null));
     expect(await readFile(join(dir, "file"), "utf8")).toBe("ab");
   });
+});
+
+it("leads nowhere else, whichever system reads its names", () => {
+  for (const path of ["..", "../a", "a/../../b", "/a", "a\0b"]) expect([path, leadsOut(path)]).toEqual([path, true]);
+  for (const path of ["a", "a/..b", "..a/b", "a/../b", "a\\b", "a:b"])
+    expect([path, leadsOut(path, "/")]).toEqual([path, false]);
+  for (const path of ["..\\a", "a\\..\\..\\b", "C:/a", "a:b"])
+    expect([path, leadsOut(path, "\\")]).toEqual([path, true]);
 });
 
 async function* files(text: string) {

@@ -1,9 +1,9 @@
 import { join, relative, resolve } from "node:path";
 import { parseDuration, parseSize } from "../../declarations/yaml/shape.ts";
 import type { ConversionOptions } from "../../operations/convert/conversion.ts";
-import { convertFiles, type FleetEnd, filesToConvert } from "../../operations/convert/convert.ts";
-import { convertedFile, convertedLine, shownResult } from "../../operations/convert/converted.ts";
+import type { FleetEnd } from "../../operations/convert/convert.ts";
 import { type ConversionTarget, DPI, OCR_LANGUAGES, REPORT_FILE } from "../../operations/convert/layout.ts";
+import type { LeftOutEntry } from "../../operations/convert/source-files.ts";
 import { shellWord } from "../../platform/shell-word.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
@@ -12,6 +12,7 @@ import type { WatchOptions } from "../fleet/map-options.ts";
 import { ranFleet } from "../fleet/ran-fleet.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, say, type Terminal } from "../terminal/terminal.ts";
+import type { EndedConversion, NamedConversion } from "./remote-convert.ts";
 
 export interface ConvertOptions extends WatchOptions {
   readonly to?: ConversionTarget;
@@ -35,7 +36,7 @@ export async function convertVerb(
   options: ConvertOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const { cwd, env } = terminal;
+  const { cwd } = terminal;
   if (options.init !== undefined) return await written(options.init, raw, options, terminal);
   const asked = conversionIn(options, cwd);
   if (options.out === undefined) throw new UsageError("name the folder of the results: --out DIR");
@@ -44,51 +45,73 @@ export async function convertVerb(
   const { concurrency = "auto", cache, retry = false } = options;
   if (concurrency !== "auto" && !/^[1-9]\d{0,3}$/.test(concurrency))
     throw new UsageError("--concurrency must be a whole number from 1, or auto");
+  const named = {
+    places: { sources: raw.map((one) => resolve(cwd, one)), out: resolve(cwd, options.out), cwd },
+    leftOut: ({ place, why }: LeftOutEntry) => say(terminal, `corral: left out ${printableLine(place, 200)}: ${why}`),
+    asked,
+    manner: { cache, retry, concurrency: concurrency === "auto" ? concurrency : Number(concurrency) },
+  } as const;
+  const { service } = terminal;
+  const ended =
+    service === undefined
+      ? await convertedHere(named, options, terminal)
+      : await (await import("./remote-convert.ts")).convertedAt(service, named, options, terminal);
+  if (ended === null) return EXIT.cancelled;
+  const { out, counts, isWhole, isInterrupted } = ended;
+  const shown = shellWord(printableLine(relative(cwd, join(out, REPORT_FILE)), 300));
+  say(terminal, `corral: ${counts.text}; ${shown} has each`);
+  if (isInterrupted) return EXIT.cancelled;
+  return isWhole && counts.reasons.length === 0 ? 0 : EXIT.someFailed;
+}
+
+/** On this machine. The files of one size are a fleet. Null: the user ended the search for files. */
+async function convertedHere(
+  { places, leftOut, asked, manner }: NamedConversion,
+  options: WatchOptions,
+  terminal: Terminal,
+): Promise<EndedConversion | null> {
+  const { convertFiles, filesToConvert } = await import("../../operations/convert/convert.ts");
+  const { convertedFile, convertedLine, shownResult } = await import("../../operations/convert/converted.ts");
+  const { cwd, env } = terminal;
   let isInterrupted = false;
   // A fleet has its own answer to Ctrl-C. Before it the search ends, and after it what came of the files is written whole.
   const search = new AbortController();
   using _ = { [Symbol.dispose]: terminal.onStop(() => search.abort()) };
-  const places = { sources: raw.map((one) => resolve(cwd, one)), out: resolve(cwd, options.out), cwd };
   const searched = await filesToConvert(places, {
     signal: search.signal,
-    leftOut: ({ place, why }) => say(terminal, `corral: left out ${printableLine(place, 200)}: ${why}`),
+    leftOut,
   }).catch((error: unknown) => {
     if (search.signal.aborted) return null;
     throw error;
   });
-  if (searched === null) return EXIT.cancelled;
+  if (searched === null) return null;
   await using found = searched;
   const machine = { stateDir: stateDirFrom(env), engineEnv: env };
-  const manner = {
-    machine,
-    cwd,
-    cache,
-    retry,
-    concurrency: concurrency === "auto" ? concurrency : Number(concurrency),
-  } as const;
-  const { counts, isWhole } = await convertFiles(found, asked, manner, {
-    tell: (line) => say(terminal, line),
-    async run(project, start) {
-      let end: FleetEnd | null = null;
-      const status = await ranFleet(project, options, terminal, start, {
-        onEnded: (summary) => {
-          end = summary;
-        },
-        lineOf(result) {
-          const file = convertedFile(result);
-          return file === null ? "" : convertedLine(file);
-        },
-        shownAs: shownResult,
-      });
-      isInterrupted ||= status === EXIT.cancelled;
-      // It has ended: else it has thrown.
-      return end as unknown as FleetEnd;
+  const { counts, isWhole } = await convertFiles(
+    found,
+    asked,
+    { machine, cwd, ...manner },
+    {
+      tell: (line) => say(terminal, line),
+      async run(project, start) {
+        let end: FleetEnd | null = null;
+        const status = await ranFleet(project, options, terminal, start, {
+          onEnded: (summary) => {
+            end = summary;
+          },
+          lineOf(result) {
+            const file = convertedFile(result);
+            return file === null ? "" : convertedLine(file);
+          },
+          shownAs: shownResult,
+        });
+        isInterrupted ||= status === EXIT.cancelled;
+        // It has ended: else it has thrown.
+        return end as unknown as FleetEnd;
+      },
     },
-  });
-  const shown = shellWord(printableLine(relative(cwd, join(found.out, REPORT_FILE)), 300));
-  say(terminal, `corral: ${counts.text}; ${shown} has each`);
-  if (isInterrupted) return EXIT.cancelled;
-  return isWhole && counts.reasons.length === 0 ? 0 : EXIT.someFailed;
+  );
+  return { out: found.out, counts, isWhole, isInterrupted };
 }
 
 /** @throws UsageError */

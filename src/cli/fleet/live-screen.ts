@@ -271,7 +271,7 @@ export class PlainFleetScreen implements FleetScreen {
       this.#items = event.items;
       this.#done = event.done;
       this.#toldTenth = this.#tenth;
-      this.tell(loadedText(event.fleet, event.items, event.done));
+      this.tell(loadedText(event.fleet, event.items, event.done, event.what));
     } else if (event.type === "settled" && event.retryInMs === null) this.#settle(event.result);
     else if (event.type === "trouble" && this.#troubles.take()) this.tell(fleetTroubleText(event.detail));
     else if (event.type === "reading") this.tell(readingText(event.key));

@@ -102,9 +102,9 @@ function changesOf(pending: number): string {
 }
 
 /** That the items are known. */
-export function loadedText(fleet: string, items: number, done: number): string {
+export function loadedText(fleet: string, items: number, done: number, what = "fleet"): string {
   const before = done === 0 ? "" : `, ${countText(done)} of them already done`;
-  return `corral: fleet ${printableLine(fleet, 40)}: ${counted(items, "item")}${before}`;
+  return `corral: ${what} ${printableLine(fleet, 80)}: ${counted(items, "item")}${before}`;
 }
 
 /** How far it is, in one line. */

@@ -17,6 +17,7 @@ const OVER_HOST: Readonly<Record<string, readonly string[]>> = {
     ...["machines", "needs", "priority", "reuse", "retries", "maxFailures", "timeout", "allowEmpty", "cache"],
     ...["policy", "events", "notify", "junit"],
   ],
+  convert: ["to", "out", "passwordFile", "ocr", "dpi", "timeout", "memory", "disk", "events", "notify"],
   "fleet ls": ["limit"],
   "fleet show": [],
   "fleet logs": ["failed", "stderr", "raw"],

@@ -1,6 +1,6 @@
 import { createReadStream } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, readlink, rename, rm, symlink } from "node:fs/promises";
-import { basename, dirname, join, posix, resolve } from "node:path";
+import { basename, dirname, join, posix, resolve, sep } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { pack } from "tar-stream";
 import { DiskFull, isDiskFull, roomAt } from "../../platform/full-disk.ts";
@@ -141,6 +141,19 @@ export async function receivedFolder(
   }
 }
 
+/** A path of an archive that is not below the archive's own folder. `separator`: Windows reads more in a name than others. */
+export function leadsOut(path: string, separator = sep): boolean {
+  const plain = posix.normalize(path);
+  const isOdd = plain.includes("\0") || (separator === "\\" && /[\\:]/.test(plain));
+  return isOdd || posix.isAbsolute(plain) || plain === ".." || plain.startsWith("../");
+}
+
+/** Where an entry of an archive is written below a folder. @throws if it leads out of it */
+export function placeBelow(to: string, name: string): string {
+  if (leadsOut(name)) throw new Error("the archive leads out of the folder");
+  return join(to, posix.normalize(name).replace(/\/$/, ""));
+}
+
 async function receivedEntries(pieces: AsyncIterable<Uint8Array>, to: string, allowance: Allowance): Promise<number> {
   const links: (readonly [path: string, target: string])[] = [];
   let [entries, skipped] = [0, 0];
@@ -149,10 +162,8 @@ async function receivedEntries(pieces: AsyncIterable<Uint8Array>, to: string, al
     if (entries > MAX_ENTRIES) throw new Error(`the folder has more than ${MAX_ENTRIES} entries`);
     const { name, type, linkname, mode = 0 } = entry.header;
     const plain = posix.normalize(name).replace(/\/$/, "");
-    const leadsOut = (path: string): boolean => posix.isAbsolute(path) || path === ".." || path.startsWith("../");
-    const path = join(to, plain);
+    const path = placeBelow(to, name);
     if (plain === ".") entry.resume();
-    else if (leadsOut(plain) || plain.includes("\0")) throw new Error("the archive leads out of the folder");
     else if (type === "directory") {
       await mkdir(path, { recursive: true });
       entry.resume();
@@ -164,7 +175,7 @@ async function receivedEntries(pieces: AsyncIterable<Uint8Array>, to: string, al
       if (
         type === "symlink" &&
         linkname &&
-        !leadsOut(posix.normalize(posix.join(posix.dirname(plain), linkname))) &&
+        !leadsOut(posix.join(posix.dirname(plain), linkname)) &&
         !posix.isAbsolute(linkname)
       )
         links.push([path, linkname]);

@@ -7,6 +7,8 @@ export type FleetEvent =
   | {
       readonly type: "loaded";
       readonly fleet: string;
+      /** What `fleet` names if that is no fleet. */
+      readonly what?: string;
       readonly items: number;
       readonly done: number;
       /** Of those that are done. Absent: none. */

@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { request as httpRequest } from "node:http";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { httpServer } from "../../egress/servers.ts";
@@ -260,6 +260,61 @@ describe("a session over a host", () => {
       status: 2,
       stderr: expect.stringContaining("there is no session"),
     });
+  });
+});
+
+describe("corral convert over a host", () => {
+  it("sends files of the client, and writes the results, the report and the status of the machine itself", async () => {
+    const files = {
+      "in/sub/report.html": "<!doctype html><html><body><p>Words of a page</p></body></html>",
+      "in/report.html": "not a page\n",
+      "in/broken.docx": "PK\u0003\u0004 this is no archive",
+      "in/new\nline": "a name of two lines\n",
+      "in/nothing": "",
+      "far/report%2Ehtml/stale.txt": "of an earlier time\n",
+      "far/broken.docx/stale.txt": "of an earlier time\n",
+    };
+    for (const [name, content] of Object.entries(files)) {
+      await mkdir(dirname(join(home, name)), { recursive: true });
+      await writeFile(join(home, name), content);
+    }
+    await symlink("/etc/passwd", join(home, "in/link"));
+    const convert = (out: string) => ["convert", "--to", "text", join(home, "in"), "--out", join(home, out), "--json"];
+    const [far, near] = [await over(convert("far")), await project.corral(convert("near"))];
+    expect([far.status, near.status], far.stderr).toEqual([1, 1]);
+    const linesOf = (text: string) =>
+      text
+        .trimEnd()
+        .split("\n")
+        .map((line) => ({ ...JSON.parse(line), run: null, durationMs: 0, memoryBytesPeak: null }))
+        .toSorted((one, other) => one.file.localeCompare(other.file));
+    expect(linesOf(far.stdout)).toEqual(linesOf(near.stdout));
+    const said = (text: string) => text.split("\n").filter((line) => /left out|[a-z] not possible:/.test(line));
+    expect(said(far.stderr).toSorted()).toEqual(said(near.stderr.replaceAll("/near/", "/far/")).toSorted());
+    const treeOf = async (out: string) => (await readdir(join(home, out), { recursive: true })).toSorted();
+    expect(await treeOf("far")).toEqual(await treeOf("near"));
+    const made = ["sub/report.html/text.txt", "report%2Ehtml/text.txt", "new%0Aline/text.txt"];
+    for (const name of made)
+      expect(await readFile(join(home, "far", name))).toEqual(await readFile(join(home, "near", name)));
+    expect(linesOf(await readFile(join(home, "far/results.jsonl"), "utf8"))).toHaveLength(5);
+    expect(await readFile(join(home, "far/report.html"), "utf8")).toBe(
+      await readFile(join(home, "near/report.html"), "utf8"),
+    );
+    expect((await service.ask("GET", "/v1/conversions")).json.conversions).toEqual([]);
+  });
+
+  it("refuses what only the machine itself has, and what is not there", async () => {
+    const convert = (...more: string[]) => over(["convert", "--to", "text", ...more]);
+    for (const option of ["--retry", "--no-cache", "--init=x"])
+      expect(await convert("in", "--out", "x", option)).toMatchObject({
+        status: 2,
+        stderr: expect.stringContaining("works on the machine itself"),
+      });
+    expect(await convert("nowhere", "--out", "x")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("there is no such file or folder"),
+    });
+    expect(await convert("in", "--out", "in")).toMatchObject({ status: 2 });
   });
 });
 
