@@ -144,7 +144,10 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
   const converting = { machine: local, log, metrics, hide, over: over.signal };
   const conversions = opening.use(await ServiceConversions.open(converting));
   const ci = opening.use(
-    new ServiceCi({ machine: { stateDir, engineEnv: env }, log, metrics, hide, over: over.signal }),
+    await ServiceCi.open(
+      { machine: { stateDir, engineEnv: env }, log, metrics, hide, over: over.signal },
+      named.map(([, dir]) => dir),
+    ),
   );
   const unended = await unendedOf(opened, fleets, log);
   await logs.prepare({ type: "interrupted" }, new Set([...unended.values()].flat()));

@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { rm, writeFile } from "node:fs/promises";
+import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { describedRoutes } from "./service-client.ts";
+import { describedRoutes, startService } from "./service-client.ts";
 import { project, service, serviceForAll } from "./service-for-all.ts";
 
 serviceForAll();
@@ -77,5 +77,13 @@ it("jobs of the base's ci.yaml run on a head by the API, as runs of the project,
   const routes = (await describedRoutes(service)).filter((route) => /\/v1\/ci\b|\/ci\//.test(route));
   expect(routes).toHaveLength(6);
   expect(routes.filter((route) => !service.seen.has(route))).toEqual([]);
+
+  const results = async (): Promise<string[]> =>
+    (await readdir(join(project.dir, ".corral/ci"))).filter((one) => one.startsWith("results-"));
+  expect(await results()).toHaveLength(2);
+  const { token } = service;
+  await service.stop("SIGKILL");
+  await using _next = await startService(project, { token });
+  expect(await results()).toEqual([]);
   await rm(join(project.dir, ".git"), { recursive: true });
 });

@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { chown, lstat, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { chown, lstat, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../../platform/errno.ts";
 import { openRegular } from "../../platform/write-file.ts";
@@ -23,14 +23,26 @@ const MAX_KEPT = 40;
 /** Git takes nothing of these folders. */
 const IGNORE_ALL = "*\n";
 
-/** Below `.corral/ci` of the folder. `owner`: of what is made; null: who makes it. */
-export async function makeCiFolder(cwd: string, owner: Owner | null): Promise<CiFolder> {
-  const top = join(cwd, ".corral", "ci");
+/** The process that makes folders, and how it recognizes processes that have certainly ended. */
+export interface CiMaker {
+  /** One line that identifies a process among all that were or will be. */
+  readonly name: string;
+  readonly isDead: (name: string) => boolean;
+}
+
+/** In a folder that goes with its process: the name of that. */
+const MAKER = ".maker";
+const RUN = "run-";
+const RESULTS = "results-";
+
+/** Below `.corral/ci` of the folder. What killed processes left there is removed. `owner`: of what is made; null: who makes it. */
+export async function makeCiFolder(cwd: string, owner: Owner | null, maker: CiMaker): Promise<CiFolder> {
+  const top = await ciTop(cwd, owner);
   const cache = join(top, "cache");
-  for (const dir of [join(cwd, ".corral"), top, cache]) await ownFolder(dir, owner);
-  await writeFile(join(top, ".gitignore"), IGNORE_ALL, { flag: "wx" }).catch(nullFor("EEXIST"));
-  const run = await mkdtemp(join(top, "run-"));
-  if (owner !== null) await chown(run, owner.uid, owner.gid);
+  await ownFolder(cache, owner);
+  await removeLeftOfCi(cwd, maker);
+  const run = await mkdtemp(join(top, RUN));
+  await markOwn(run, owner, maker);
   return {
     run,
     cache,
@@ -39,6 +51,45 @@ export async function makeCiFolder(cwd: string, owner: Owner | null): Promise<Ci
       await prune(cache);
     },
   };
+}
+
+/** For results that a process keeps for as long as it runs: the folder, which has no results yet. */
+export async function makeKeptResults(cwd: string, id: string, owner: Owner | null, maker: CiMaker): Promise<void> {
+  const dir = join(await ciTop(cwd, owner), `${RESULTS}${id}`);
+  await mkdir(dir);
+  await markOwn(dir, owner, maker);
+}
+
+/** Where these results are. No cell sees the folder around them. */
+export function keptResults(cwd: string, id: string): string {
+  return join(cwd, ".corral", "ci", `${RESULTS}${id}`, "results");
+}
+
+export async function removeKeptResults(cwd: string, id: string): Promise<void> {
+  await rm(join(cwd, ".corral", "ci", `${RESULTS}${id}`), { recursive: true, force: true });
+}
+
+/** The folders of runs and kept results of processes that were killed. One without a mark may be about to have it, so it must be a day old. */
+export async function removeLeftOfCi(cwd: string, { isDead }: Pick<CiMaker, "isDead">): Promise<void> {
+  const top = join(cwd, ".corral", "ci");
+  for (const name of (await readdir(top).catch(nullFor("ENOENT", "ENOTDIR"))) ?? []) {
+    if (!name.startsWith(RUN) && !name.startsWith(RESULTS)) continue;
+    const maker = await readFile(join(top, name, MAKER), "utf8").catch(nullFor("ENOENT", "ENOTDIR"));
+    const isLeft = maker === null ? await isOld(join(top, name)) : isDead(maker.trimEnd());
+    if (isLeft) await rm(join(top, name), { recursive: true, force: true });
+  }
+}
+
+async function ciTop(cwd: string, owner: Owner | null): Promise<string> {
+  const top = join(cwd, ".corral", "ci");
+  for (const dir of [join(cwd, ".corral"), top]) await ownFolder(dir, owner);
+  await writeFile(join(top, ".gitignore"), IGNORE_ALL, { flag: "wx" }).catch(nullFor("EEXIST"));
+  return top;
+}
+
+async function markOwn(dir: string, owner: Owner | null, { name }: CiMaker): Promise<void> {
+  await writeFile(join(dir, MAKER), `${name}\n`, { flag: "wx" });
+  if (owner !== null) await chown(dir, owner.uid, owner.gid);
 }
 
 /** A link in its place would lead elsewhere. */
@@ -60,12 +111,15 @@ export async function keptKeys(cache: string): Promise<ReadonlySet<string>> {
 /** The staged folder of a run that was killed has no archive. Another run may be about to fill such a folder, so it must be a day old. */
 const MAX_EMPTY_MS = 24 * 60 * 60_000;
 
+async function isOld(path: string): Promise<boolean> {
+  const look = await lstat(path).catch(nullFor("ENOENT"));
+  return look !== null && Date.now() - look.mtimeMs > MAX_EMPTY_MS;
+}
+
 async function prune(cache: string): Promise<void> {
   const kept = await keptKeys(cache);
   for (const key of await readdir(cache)) {
-    const look = kept.has(key) ? null : await lstat(join(cache, key)).catch(nullFor("ENOENT"));
-    if (look !== null && Date.now() - look.mtimeMs > MAX_EMPTY_MS)
-      await rm(join(cache, key), { recursive: true, force: true });
+    if (!kept.has(key) && (await isOld(join(cache, key)))) await rm(join(cache, key), { recursive: true, force: true });
   }
   const entries = await Promise.all(
     [...kept].map(async (key) => ({ key, at: (await lstat(join(cache, key)).catch(() => null))?.mtimeMs ?? 0 })),
@@ -99,11 +153,6 @@ export async function makeCiResults(dir: string, owner: Owner | null): Promise<v
   if (owner !== null) await chown(dir, owner.uid, owner.gid);
   await writeFile(join(dir, MARK), "{}\n", { flag: "wx" });
   await writeFile(join(dir, ".gitignore"), IGNORE_ALL, { flag: "wx" });
-}
-
-/** All that {@link makeCiResults} made. */
-export async function removeCiResults(dir: string): Promise<void> {
-  await rm(dir, { recursive: true, force: true });
 }
 
 /** Of Corral's own, beside the folders of the jobs: no cell sees it. */

@@ -22,6 +22,7 @@ import { GitRefusal } from "../../git/tree-archive.ts";
 import { Disposables } from "../../platform/disposables.ts";
 import type { Emit } from "../../run/model/events.ts";
 import { openCorralFor } from "../../run/open/corral.ts";
+import { lockOwner } from "../../state/owner.ts";
 import { trailEnd } from "../audit.ts";
 import type { MachinePlace } from "../machine.ts";
 import { RequestError } from "../request-error.ts";
@@ -160,7 +161,7 @@ export async function runCi(request: CiRequest): Promise<CiEnd> {
   await makeCiResults(out, owner).catch((error: Error) => {
     throw new RequestError("ARGUMENTS", out, `${out} cannot be the folder of the results: ${error.message}`);
   });
-  await using folder = await makeCiFolder(cwd, owner);
+  await using folder = await makeCiFolder(cwd, owner, lockOwner());
   const places = { run: folder.run, cache: folder.cache, out };
   const prepared = await answering(async () => await preparedCi(files, source, steps, places));
   const project = await loadDeclaredProject(cwd, ciTexts(prepared, places), machine.engineEnv);

@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
-import { removeCiResults } from "../../files/host/ci-folder.ts";
+import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
+import { keptResults, makeKeptResults, removeKeptResults, removeLeftOfCi } from "../../files/host/ci-folder.ts";
+import { isRoot } from "../../files/host/descriptor.ts";
 import { type ResultEntry, resultFile } from "../../files/host/results-folder.ts";
 import { type CiEnd, type CiStepEnd, isGood } from "../../operations/ci/ci-end.ts";
 import type { CiStep } from "../../operations/ci/plan-ci.ts";
 import { type CiSource, runCi } from "../../operations/ci/run-ci.ts";
 import type { MachinePlace } from "../../operations/machine.ts";
+import { lockOwner } from "../../state/owner.ts";
 import type { HidePaths } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
@@ -46,8 +48,14 @@ export class ServiceCi implements CiRuns, AsyncDisposable {
   readonly #parts: Parts;
   readonly #kept = new Map<string, Kept>();
 
-  constructor(parts: Parts) {
+  private constructor(parts: Parts) {
     this.#parts = parts;
+  }
+
+  /** `dirs`: of the projects, in which a service that was killed may have left results. */
+  static async open(parts: Parts, dirs: readonly string[]): Promise<ServiceCi> {
+    for (const dir of dirs) await removeLeftOfCi(dir, lockOwner());
+    return new ServiceCi(parts);
   }
 
   start({ project, ...asked }: CiOrder): string {
@@ -57,7 +65,7 @@ export class ServiceCi implements CiRuns, AsyncDisposable {
     const kept: Kept = {
       id,
       project,
-      out: join(project.dir, ".corral", "ci", `results-${id}`),
+      out: keptResults(project.dir, id),
       startedAt: new Date().toISOString(),
       stop: new AbortController(),
       source: null,
@@ -99,7 +107,7 @@ export class ServiceCi implements CiRuns, AsyncDisposable {
     kept.stop.abort(new Error("the run of jobs was stopped"));
     await kept.ended;
     this.#kept.delete(id);
-    await removeCiResults(kept.out);
+    await removeKeptResults(kept.project.dir, id);
   }
 
   /** When all have ended. */
@@ -123,6 +131,8 @@ export class ServiceCi implements CiRuns, AsyncDisposable {
     const { id, project, out, stop } = kept;
     const of = { project: project.name, declares: () => true };
     try {
+      const owner = isRoot() ? await ownerOfNewZone(project.dir) : null;
+      await makeKeptResults(project.dir, id, owner, lockOwner());
       kept.end = await runCi({
         ...asked,
         cwd: project.dir,

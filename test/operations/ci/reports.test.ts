@@ -1,9 +1,16 @@
 import { mkdir, mkdtemp, readdir, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { basename, join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { parseCiYaml } from "../../../src/declarations/ci/ci-yaml.ts";
-import { foundReports, makeCiFolder } from "../../../src/files/host/ci-folder.ts";
+import {
+  foundReports,
+  keptResults,
+  makeCiFolder,
+  makeCiResults,
+  makeKeptResults,
+  removeLeftOfCi,
+} from "../../../src/files/host/ci-folder.ts";
 import type { CiEnd, CiStepEnd } from "../../../src/operations/ci/ci-end.ts";
 import {
   ciJson,
@@ -110,6 +117,8 @@ describe("reports without end", () => {
 });
 
 describe("the folder of corral ci", () => {
+  const maker = { name: "this", isDead: () => false };
+
   it("loses what a killed run left in the cache a day ago, and nothing that another may be about to fill", async () => {
     const dir = await mkdtemp(join(tmpdir(), "corral-ci-folder-"));
     try {
@@ -118,12 +127,37 @@ describe("the folder of corral ci", () => {
       await writeFile(join(cache, "full", "data.tar"), "");
       const before = new Date(Date.now() - 2 * 24 * 60 * 60_000);
       for (const name of ["old", "full"]) await utimes(join(cache, name), before, before);
-      await (await makeCiFolder(dir, null))[Symbol.asyncDispose]();
+      await (await makeCiFolder(dir, null, maker))[Symbol.asyncDispose]();
       expect((await readdir(cache)).sort()).toEqual(["full", "new"]);
       expect(await readdir(join(dir, ".corral/ci"))).toEqual([".gitignore", "cache"]);
     } finally {
       await rm(dir, { recursive: true });
     }
+  });
+
+  it("loses at the next start what processes left that have ended, and nothing of those that run", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "corral-ci-folder-"));
+    onTestFinished(() => rm(dir, { recursive: true }));
+    const dead = { ...maker, name: "dead" };
+    const living = { ...maker, name: "living" };
+    const own = await makeCiFolder(dir, null, living);
+    // A killed process disposes nothing.
+    await makeCiFolder(dir, null, dead);
+    await makeKeptResults(dir, "a", null, dead);
+    await makeKeptResults(dir, "b", null, living);
+    for (const id of ["a", "b"]) await makeCiResults(keptResults(dir, id), null);
+    const top = join(dir, ".corral/ci");
+    for (const name of ["run-new", "run-old"]) await mkdir(join(top, name));
+    const before = new Date(Date.now() - 2 * 24 * 60 * 60_000);
+    await utimes(join(top, "run-old"), before, before);
+    expect(await readdir(top)).toHaveLength(8);
+    await removeLeftOfCi(dir, { isDead: (name) => name === "dead" });
+    const kept = [".gitignore", "cache", "results-b", "run-new", basename(own.run)].toSorted();
+    expect((await readdir(top)).toSorted()).toEqual(kept);
+    await removeLeftOfCi(join(dir, "nowhere"), maker);
+    // So does the next run of jobs, whichever face starts it.
+    await using _next = await makeCiFolder(dir, null, { name: "next", isDead: () => true });
+    expect((await readdir(top)).filter((name) => name.startsWith("results-"))).toEqual([]);
   });
 });
 
