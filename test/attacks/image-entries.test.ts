@@ -87,35 +87,30 @@ const LOOK =
   "/bin/busybox cat /data/mine; /bin/busybox stat -f -c %T /tmp /dev /proc; /bin/busybox grep -c 127.0.0.1 /etc/hosts";
 
 describe("an image with something else in the place of", () => {
+  const upwards = "../../../../../../../../..";
   const replaced: readonly (readonly [what: string, entries: (host: string) => readonly Entry[]])[] = [
-    ["/dev, a link to a folder of the host", (host) => [link("dev", `../../../../../../../../..${host}`)]],
-    ["/proc and /sys, links to it", (host) => [link("proc", `../../../../../../../../..${host}`), link("sys", host)]],
-    ["/etc, a link to it", (host) => [link("etc", `../../../../../../../../..${host}`)]],
     [
-      "files of /etc, links to it",
+      "/dev, /proc, /sys and /etc, links to a folder of the host",
       (host) => [
-        dir("etc"),
-        ...["hosts", "resolv.conf", "hostname"].map((name) => link(`etc/${name}`, `${host}/${name}`)),
+        link("dev", `${upwards}${host}`),
+        link("proc", `${upwards}${host}`),
+        link("sys", host),
+        link("etc", `${upwards}${host}`),
       ],
     ],
     [
-      "users and groups of /etc, links to it",
+      "files of /etc, links to it, /dev, a file, /sys, a FIFO, and /proc, a device",
       (host) => [
         dir("etc"),
-        link("etc/passwd", `${host}/passwd`),
-        link("etc/group", `../../../../../../../../..${host}/group`),
-      ],
-    ],
-    [
-      "/dev, a file, and /sys, a FIFO",
-      () => [
+        ...["hosts", "resolv.conf", "hostname", "passwd"].map((name) => link(`etc/${name}`, `${host}/${name}`)),
+        link("etc/group", `${upwards}${host}/group`),
         { name: "dev", type: "file" },
         { name: "sys", type: "fifo" },
+        device("proc", 1, 3),
       ],
     ],
-    ["/proc, a device", () => [device("proc", 1, 3)]],
   ];
-  it.each(isAgain() ? replaced.slice(0, 3) : replaced)("%s, starts with the cell's own", async (_, entries) => {
+  it.each(isAgain() ? replaced.slice(0, 1) : replaced)("%s, starts with the cell's own", async (_, entries) => {
     const host = mkdtempSync(join(tmpdir(), "host-"));
     const project = await open(entries(host), LOOK);
     const result = await project.run("w");
@@ -125,27 +120,35 @@ describe("an image with something else in the place of", () => {
     rmdirSync(host);
   });
 
-  const refused: readonly (readonly [text: string, entries: readonly Entry[]])[] = [
-    ["a symbolic link at /tmp", [dir("var"), link("tmp", "var")]],
-    ["a symbolic link at /home", [dir("var"), link("home", "../../../../../../../tmp")]],
-    ["a symbolic link at /data", [dir("etc"), link("data", "/etc")]],
-    ["a symbolic link at /.corral", [dir("x"), link(".corral", "/x")]],
-    ["a symbolic link at /out", [link("out", "/data")]],
-    ["a file at /.corral", [{ name: ".corral", type: "file" }]],
-    ["a file at /data", [{ name: "data", type: "file" }]],
-    ["a FIFO at /tmp", [{ name: "tmp", type: "fifo" }]],
-    ["a device at /home", [device("home", 1, 3)]],
-    ["a directory at /.corral/busybox", [dir(".corral"), dir(".corral/busybox")]],
-    ["a symbolic link at /.corral/busybox", [dir(".corral"), link(".corral/busybox", "/bin/busybox")]],
+  // Each of an image is named, so one image has several.
+  const refused: readonly (readonly [texts: readonly string[], entries: readonly Entry[]])[] = [
+    [
+      ["/tmp", "/home", "/data", "/.corral", "/out"].map((path) => `a symbolic link at ${path}`),
+      [
+        ...[dir("var"), dir("etc"), dir("x"), link("tmp", "var"), link("home", `${"../".repeat(7)}tmp`)],
+        ...[link("data", "/etc"), link(".corral", "/x"), link("out", "/data")],
+      ],
+    ],
+    [
+      ["a file at /.corral", "a file at /data", "a FIFO at /tmp", "a device at /home"],
+      [
+        ...[".corral", "data"].map((name): Entry => ({ name, type: "file" })),
+        { name: "tmp", type: "fifo" },
+        device("home", 1, 3),
+      ],
+    ],
+    [["a directory at /.corral/busybox"], [dir(".corral"), dir(".corral/busybox")]],
+    [["a symbolic link at /.corral/busybox"], [dir(".corral"), link(".corral/busybox", "/bin/busybox")]],
   ];
   // Images are looked at before a driver has a part in it.
-  it.each(isAgain() ? refused.slice(0, 1) : refused)("%s, is refused and named", async (text, entries) => {
+  it.each(isAgain() ? refused.slice(0, 1) : refused)("%j, is refused and named", async (texts, entries) => {
     const project = await open(entries, LOOK);
     const result = await project.run("w");
     expect(result, `${result.stdout} ${JSON.stringify(result.error)}`).toMatchObject({
       status: "refused",
-      violations: [{ code: "IMAGE_REFUSED", reason: expect.stringContaining(text) }],
+      violations: [{ code: "IMAGE_REFUSED" }],
     });
+    for (const text of texts) expect(JSON.stringify(result.violations)).toContain(`it has ${text}`);
     expect(await project.traces()).toEqual([]);
   });
 });
@@ -166,16 +169,19 @@ describe("an image with device nodes", () => {
     expect(await project.traces()).toEqual([]);
   });
 
-  const hidden: readonly (readonly [how: string, entries: readonly Entry[], named: string])[] = [
-    ["by a name that ends a line", [device("con\r", 5, 1), device("con\u2028x", 5, 1)], "/con"],
-    ["behind more harmless ones than are read", manyHarmless(), "more than 64 KiB of names"],
-    ["beside a VOLUME", [dir("v"), dir("v2"), device("v2/con", 5, 1)], "/v2/con"],
+  const hidden: readonly (readonly [how: string, entries: readonly Entry[], named: readonly string[]])[] = [
+    [
+      "by a name that ends a line, and beside a VOLUME",
+      [device("line\r", 5, 1), device("end\u2028x", 5, 1), dir("v"), dir("v2"), device("v2/con", 5, 1)],
+      ["/line", "/end", "/v2/con"],
+    ],
+    ["behind more harmless ones than are read", manyHarmless(), ["more than 64 KiB of names"]],
   ];
   it.each(isAgain() ? [] : hidden)("hidden %s, is refused", async (_, entries, named) => {
     const project = await open(entries, LOOK, { Volumes: { "/v": {} } });
     const { status, violations } = await project.run("w");
     expect([status, violations]).toMatchObject(["refused", [{ code: "IMAGE_REFUSED" }]]);
-    expect(JSON.stringify(violations)).toContain(named);
+    for (const each of named) expect(JSON.stringify(violations)).toContain(each);
   });
 
   it.skipIf(isAgain())("is refused under a name of Corral's own, as `docker load` could bring one", async () => {
@@ -235,20 +241,13 @@ describe("an image's configuration", () => {
       ({ Name }) => Name,
     );
 
-  const granted: readonly string[] = [
-    "/data",
-    "/tmp",
-    "/home",
-    "/tmp/inner/deep",
-    "/etc",
-    "/dev/shm",
-    "/v:ro",
-    "/v,size=1g",
-  ];
-  it.each(isAgain() ? granted.slice(0, 3) : granted)(
-    "with a VOLUME at `%s` is a place in memory at most",
-    async (path) => {
-      const project = await open([dir("v")], LOOK, { Volumes: { [path]: {} } });
+  // A place below another one would be in that one's memory.
+  const granted = [[["/data", "/tmp", "/home", "/etc", "/dev/shm", "/v:ro", "/v,size=1g"]], [["/tmp/inner/deep"]]];
+  it.each(isAgain() ? granted.slice(0, 1) : granted)(
+    "with a VOLUME at each of %j is a place in memory at most",
+    async (paths) => {
+      const volumes = Object.fromEntries(paths.map((path) => [path, {}]));
+      const project = await open([dir("v")], LOOK, { Volumes: volumes });
       const before = await anonymous(project);
       const result = await project.run("w");
       expect(result.stdout, JSON.stringify(result.violations ?? result.error)).toBe("mine\ntmpfs\ntmpfs\nproc\n1\n");
@@ -257,14 +256,16 @@ describe("an image's configuration", () => {
     },
   );
 
-  it.each(isAgain() ? ["/data/inner"] : ["/data/inner", "/", "/proc", "x/y"])(
-    "with a VOLUME at `%s` is refused",
-    async (path) => {
-      const project = await open([], LOOK, { Volumes: { [path]: {} } });
-      const { status, violations } = await project.run("w");
-      const code = path === "/data/inner" ? "MOUNT_RESERVED" : "IMAGE_REFUSED";
-      expect([status, violations]).toMatchObject(["refused", [{ code }]]);
-      expect(await project.traces()).toEqual([]);
-    },
-  );
+  it("with a VOLUME where a cell has none is refused, and each is named", async () => {
+    const odd = ["/", "/proc", "x/y"];
+    const project = await open([], LOOK, {
+      Volumes: Object.fromEntries(["/data/inner", ...odd].map((path) => [path, {}])),
+    });
+    const { status, violations } = await project.run("w");
+    expect(status).toBe("refused");
+    expect(violations.map(({ code }) => code).toSorted()).toEqual(["IMAGE_REFUSED", "MOUNT_RESERVED"]);
+    for (const path of odd)
+      expect(JSON.stringify(violations)).toContain(JSON.stringify(JSON.stringify(path)).slice(1, -1));
+    expect(await project.traces()).toEqual([]);
+  });
 });

@@ -6,7 +6,7 @@ import { listImages, removeImages } from "../../src/operations/images.ts";
 import { openProject, type ProjectFixture, sh } from "../run/project-fixture.ts";
 import { isAgain } from "../tiers/again.ts";
 
-/* Images that a project builds from Dockerfiles which want more than an image may, in real cells. */
+/* Images that a project builds from Dockerfiles which want more than an image may, in real cells. What may be in the place of a mount, `image-entries.test.ts` has. */
 
 const opened: ProjectFixture[] = [];
 afterAll(async () => {
@@ -80,32 +80,6 @@ LABEL dev.corral.owner=forged dev.corral.run=forged dev.corral.made.digest=forge
       "read-only",
       "",
     ]);
-    expect(await project.traces()).toEqual([]);
-  });
-
-  // Whatever is in its place, a driver makes its mount there or refuses: on the other driver, links are tried.
-  const inPlace: readonly (readonly [what: string, line: string])[] = [
-    ["/.corral leads elsewhere", "RUN mkdir /x && ln -s /x /.corral"],
-    ["/data leads to a system directory", "RUN ln -s /etc /data"],
-    ["/tmp leads elsewhere", "RUN rm -rf /tmp && ln -s /var /tmp"],
-    ["/.corral is a file", "RUN touch /.corral"],
-  ];
-  it.each(isAgain() ? inPlace.slice(0, 2) : inPlace)("is refused, or isolated as planned, if %s", async (_, line) => {
-    const project = await openProject({
-      workers: {
-        w: {
-          image: { build: "img" },
-          sandbox: { zones: [{ name: "data" }] },
-          command: sh("cat /data/mine; head -c 20 /etc/passwd; stat -f -c %T /tmp"),
-        },
-      },
-      zones: { data: "ro" },
-      files: { "img/Dockerfile": `FROM corral/base\n${line}\nLABEL unique=${UNIQUE}\n`, "data/mine": "mine\n" },
-    });
-    opened.push(project);
-    const result = await project.run("w");
-    const asPlanned = result.status === "succeeded" && result.stdout === "mine\nroot:x:0:0:root:/roottmpfs\n";
-    expect(asPlanned || ["refused", "lost"].includes(result.status), `${result.status} ${result.stdout}`).toBe(true);
     expect(await project.traces()).toEqual([]);
   });
 
