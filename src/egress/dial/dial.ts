@@ -86,7 +86,7 @@ export async function judgedAddresses(
   const way =
     kind === undefined
       ? ""
-      : ` Write \`packages: [{ kind: ${kind}, addresses: [RANGE] }]\`; \`corral check\` names the range.`;
+      : ` If it is your registry, name where it is: \`packages: [{ kind: ${kind}, addresses: [RANGE] }]\`, \`addresses\` of \`environment\` or of \`ci.yaml\`, or \`--addresses\`. \`getent hosts ${host}\` shows the address.`;
   return refuse("address", `${host} leads to an address that is not ${which}.${way}`);
 }
 

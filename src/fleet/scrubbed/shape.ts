@@ -43,7 +43,7 @@ export function itemFit(fleet: Sandbox, item: Sandbox): ItemFit {
   for (const mount of item.mounts) {
     if (isInMemory(mount.path, fleet)) return refused(mount, "the directory around it is emptied after each item");
     if (deliveryOf(mount) !== "direct")
-      return refused(mount, "a mount that needs approval or limits files needs a cell of its own");
+      return refused(mount, "a mount with `stage`, or that needs approval or limits files, needs a cell of its own");
     if (mount.mode === "ro") continue;
     const index = writes.findIndex((write) => write.path !== mount.path && covers(write.path, mount.path));
     const [within, rest] = [writes[index], writes[index] && below(writes[index].path, mount.path)];

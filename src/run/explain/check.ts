@@ -244,6 +244,9 @@ function presetsWithoutAddresses({ declaration, file, dir, workers }: Project): 
     line: (addresses) => `addresses: [${addresses}]`,
   });
   const allowed = typeof declaration.network === "object" ? declaration.network.allow : [];
+  // A worker that names no addresses has those of the project.
+  const isPlaced = (kind: PackageKind): boolean =>
+    allowed.some(({ packages, addresses }) => packages?.kind === kind && addresses !== undefined);
   return [
     ...allowed.flatMap(({ packages, addresses }) =>
       packages === undefined || addresses !== undefined ? [] : [inNetwork(file ?? dir, packages.kind)],
@@ -252,7 +255,7 @@ function presetsWithoutAddresses({ declaration, file, dir, workers }: Project): 
       const terms = typeof network === "object" ? network : { packages: [] };
       const { packages = [] } = terms;
       const isOpen = (kind: PackageKind): boolean =>
-        !packages.some((preset) => preset.kind === kind && preset.addresses !== undefined);
+        !isPlaced(kind) && !packages.some((preset) => preset.kind === kind && preset.addresses !== undefined);
       const kinds = kindsOf(terms).filter(isOpen);
       const { pip, npm, addresses } = environment;
       const prepared = addresses === undefined ? ([pip && "pypi", npm && "npm"] as const) : [];

@@ -5,7 +5,6 @@ import { ENVIRONMENT_PLACE, GATE_PATH } from "../../isolation/plan/plan.ts";
 import type { Cell } from "../../isolation/port/cell.ts";
 import { ImageBuildError, withoutColors } from "../../isolation/port/images.ts";
 import { projectSandbox } from "../../sandbox/declare.ts";
-import type { DeniedTraffic } from "../../sandbox/network/judge.ts";
 import type { Network } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
@@ -73,18 +72,13 @@ export function preparingInCells(environment: () => RunEnvironment): Prepare {
     const tail = withoutColors(result.stderr).trimEnd().split("\n").slice(-TAIL_LINES);
     const how =
       result.status === "failed" ? `exit status ${result.exitCode}` : (result.error?.message ?? result.status);
-    const denied = (result.network?.denied ?? []).slice(0, MAX_DENIED).map(toldDenial);
+    const denied = (result.network?.denied ?? []).slice(0, MAX_DENIED).map(({ detail }) => `  ${detail}`);
     throw new ImageBuildError(
       request.name,
       [`the preparation failed: ${how}`, ...denied, ...tail.map((line) => `  ${line}`)].join("\n"),
       { why: denied[0]?.trim() },
     );
   };
-}
-
-function toldDenial({ reason, detail }: DeniedTraffic): string {
-  const way = " If it is your registry, name where it is: `addresses` of `environment`, or `--addresses`.";
-  return `  ${detail}${reason === "address" ? way : ""}`;
 }
 
 async function preparationRun(request: PrepareRequest, ask: MakeAsk, env: RunEnvironment): Promise<RunResult> {

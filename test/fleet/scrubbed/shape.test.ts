@@ -14,4 +14,10 @@ describe("a cell that serves many items", () => {
     const inRoot = { ...rooted(), mounts: [mount("/tmp/x", "ro")] };
     expect(itemFit(inRoot, inRoot)).toMatchObject({ ok: true });
   });
+
+  it("has no staged mount, and says that the stage is why", () => {
+    const free = { write: "pre_approved", delete: "pre_approved" } as const;
+    const sandbox = project([mount("/out", "rw", { approval: free, stage: true })]);
+    expect(itemFit(sandbox, sandbox)).toMatchObject({ ok: false, reason: expect.stringContaining("`stage`") });
+  });
 });

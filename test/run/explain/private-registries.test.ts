@@ -45,4 +45,12 @@ it("names each line that lacks the addresses of a registry that is not public", 
     `workers/prepared.worker: environment: ${isPlace} Write \`addresses: [10.1.2.3/32]\`.`,
   ]);
   expect(await privateRegistries(project, { resolveName: async () => [] })).toEqual([]);
+
+  // What the project says counts for its workers; an environment is prepared apart.
+  const network = { packages: [{ kind: "npm", addresses }, "pypi"] };
+  await writeFile(join(dir, "corral.yaml"), stringify({ version: 1, sandbox: { zones: {}, network } }));
+  const placed = await loadProject(dir, env, root);
+  expect(await privateRegistries(placed, { resolveName })).toEqual([
+    expect.stringContaining("workers/prepared.worker: environment: "),
+  ]);
 });
