@@ -3,7 +3,8 @@
  *
  *     node scripts/walls.ts 'Engine 20.10=engine:FILE' 'crun=runc:FILE' 'gVisor=engine:FILE'
  *
- * Each column is named, and is made of the reports in that file whose containers that driver made.
+ * Each column is named, and is made of the reports in that file whose containers that driver made. It takes the place of one of that name;
+ * the others stay. `npm run format` sets the columns below each other.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -39,7 +40,15 @@ function median(values: readonly number[]): string {
 }
 
 const costs = columns.map(({ own }) => own.flatMap(({ cost }) => (cost === null ? [] : [cost])));
-const rows = [
+const page = readFileSync(PAGE, "utf8");
+const [before = "", rest = ""] = page.split("<!-- walls -->\n");
+const [present = "", after] = rest.split("<!-- end of walls -->\n");
+if (after === undefined) throw new Error("docs/security.md has no place for the table");
+const written = present.split("\n").flatMap((line) => (line.startsWith("|") ? [line.split("|").slice(1, -1)] : []));
+const kept = (written[0] ?? []).flatMap((name, index) =>
+  index === 0 || columns.some((column) => column.name === name.trim()) ? [] : [index],
+);
+const made = [
   ["what a worker may try", ...columns.map(({ name }) => name)],
   ["-", ...columns.map(() => "-")],
   ...(Object.keys(THREATS) as Threat[]).map((threat) => [
@@ -49,9 +58,8 @@ const rows = [
   ["a run takes, ms", ...costs.map((each) => median(each.map(({ runMs }) => runMs)))],
   ["fresh containers a second", ...costs.map((each) => median(each.map(({ itemsPerSecond }) => itemsPerSecond)))],
 ];
-const table = rows.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
-const page = readFileSync(PAGE, "utf8");
-const [before = "", rest = ""] = page.split("<!-- walls -->\n");
-const after = rest.split("<!-- end of walls -->\n")[1];
-if (after === undefined) throw new Error("docs/security.md has no place for the table");
+const table = made
+  .map(([title, ...own], row) => [title, ...kept.map((index) => written[row]?.[index]?.trim() ?? ""), ...own])
+  .map((cells) => `| ${cells.join(" | ")} |`)
+  .join("\n");
 writeFileSync(PAGE, `${before}<!-- walls -->\n\n${table}\n\n<!-- end of walls -->\n${after}`);

@@ -30,8 +30,8 @@ export async function verifyVerb(options: VerifyOptions, terminal: Terminal): Pr
   const policiesDir = policy === undefined || ALL.includes(policy) ? null : await policiesOfProject(options, terminal);
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const policies = policy === undefined ? (full ? ALL : USUAL) : [policy];
-  const drivers: DriverChoice[] =
-    full && runtime === null ? ["engine", "runc"] : [(env.CORRAL_DRIVER as DriverChoice) || "auto"];
+  const named = env.CORRAL_DRIVER as DriverChoice | undefined;
+  const drivers: DriverChoice[] = full && runtime === null && !named ? ["engine", "runc"] : [named || "auto"];
   const reports: VerifyReport[] = [];
   for (const driver of drivers)
     for (const name of policies) {

@@ -42,7 +42,7 @@ export function addVerify({ does, terminal, verb }: Frame): void {
     .addOption(driver())
     .option("--policy <name>", "attack under this policy alone (untrusted, batch and default)")
     .option("--runtime <name>", "let this runtime of the Engine make the containers, such as runsc")
-    .option("--full", "attack under each policy and with each driver that this machine has, and measure")
+    .option("--full", "attack under each policy, with both the Engine and runc or the driver of --driver, and measure")
     .addOption(project())
     .addOption(json())
     .option("--html", "print the report as a page")

@@ -3,7 +3,7 @@ import { driverOfBoth } from "../../sandbox/driver-choice.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import { gateCommand, gateEnvironment } from "../gate/report.ts";
 import { HOST_IMAGE, PROGRAM_DIRECTORIES, SETTINGS, SHOWN_DEVICES } from "../plan/host-image.ts";
-import { MASKED_PATHS, tmpfsOptions } from "../plan/mounts.ts";
+import { MASKED_PATHS, READ_ONLY_PATHS, tmpfsOptions } from "../plan/mounts.ts";
 import { CELL_HOST_NAME, GATE_PATH, HOSTS_PATH, type Plan, type PlannedTmpfs, type PlannedUser } from "../plan/plan.ts";
 
 /** Programs of this machine, absolute, which belong to root and no other user can write. */
@@ -27,6 +27,8 @@ export const DESCRIPTORS = { words: 3, filter: 4, status: 5, files: 6 } as const
 export interface CellFile {
   readonly path: string;
   readonly content: string;
+  /** `0444` if absent. */
+  readonly mode?: string;
 }
 
 export interface CellWords {
@@ -40,7 +42,11 @@ export interface CellWords {
   readonly memory: string;
 }
 
-const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const OWN_PROGRAMS = "/.corral/bin";
+/** The variable of the image, which is this machine's programs. */
+export const IMAGE_PATH = `PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${OWN_PROGRAMS}`;
+/** What the images of Corral have, and this machine has not. */
+const CORRAL_CALL = textBeside(import.meta.url, "../../../images/base/corral-call");
 const STAGE = textBeside(import.meta.url, "stage.sh");
 const FIRST = textBeside(import.meta.url, "first.sh");
 
@@ -125,10 +131,10 @@ function wordsOf({ plan, entries, files, memory }: CellWords): string[] {
     words: [mode === "ro" ? "--ro-bind" : "--bind", host, path],
   }));
   const planned = new Set(plan.mounts.map(({ path }) => path));
-  const own = files.flatMap(({ path }, index) =>
-    planned.has(path) ? [] : ["--perms", "0444", "--file", String(DESCRIPTORS.files + index), path],
+  const own = files.flatMap(({ path, mode = "0444" }, index) =>
+    planned.has(path) ? [] : ["--perms", mode, "--file", String(DESCRIPTORS.files + index), path],
   );
-  const env = { PATH: DEFAULT_PATH, HOSTNAME: CELL_HOST_NAME, ...gateEnvironment(plan) };
+  const env = { HOSTNAME: CELL_HOST_NAME, ...gateEnvironment(plan) };
   return [
     ...["--unshare-user", "--unshare-all", "--uid", String(user.uid), "--gid", String(user.gid)],
     ...["--cap-drop", "ALL", "--as-pid-1", "--die-with-parent", "--new-session", "--hostname", CELL_HOST_NAME],
@@ -175,7 +181,7 @@ export function hostEntries(look: HostLook): HostEntry[] {
     const found = look(path);
     return found === null ? [] : [{ path, is: found.isDirectory ? "hidden directory" : "hidden file" }];
   });
-  return [...PROGRAM_DIRECTORIES.flatMap(entryAt), ...settings, ...hidden];
+  return [...PROGRAM_DIRECTORIES.flatMap(entryAt), ...settings, ...READ_ONLY_PATHS.flatMap(entryAt), ...hidden];
 }
 
 /** What a cell has in `/etc` of its own. */
@@ -190,5 +196,6 @@ export function cellFiles({ user, env }: Plan, names: string): CellFile[] {
     { path: "/etc/resolv.conf", content: "nameserver 127.0.0.1\n" },
     { path: "/etc/hostname", content: `${CELL_HOST_NAME}\n` },
     { path: "/etc/nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files\n" },
+    { path: `${OWN_PROGRAMS}/corral-call`, content: CORRAL_CALL, mode: "0555" },
   ];
 }

@@ -24,7 +24,7 @@ import { type EnginePort, EngineUnavailableError, type OpenEngineRequest } from 
 import { type EngineImages, type FoundImage, IMAGE_PREFIX, ImageBuildError } from "../port/images.ts";
 import { filterProgram } from "../seccomp/filter.ts";
 import { ociSeccomp, plannedSeccomp } from "../seccomp/planned-profile.ts";
-import { type BwrapPrograms, type HostLook, hostEntries, notForBwrap } from "./cell-words.ts";
+import { type BwrapPrograms, type HostLook, hostEntries, IMAGE_PATH, notForBwrap } from "./cell-words.ts";
 import { BwrapLedger } from "./ledger.ts";
 import { type BwrapOptions, startBwrapCell } from "./start.ts";
 
@@ -148,7 +148,7 @@ export async function hostImage(): Promise<ImageFacts & { readonly id: string }>
   const parts = await Promise.all(
     ["/etc/os-release", "/var/lib/dpkg/status"].map((path) => readFile(path).catch(() => Buffer.alloc(0))),
   );
-  return { name: HOST_IMAGE, id: `host:${sha256(Buffer.concat(parts))}`, env: [], volumes: [] };
+  return { name: HOST_IMAGE, id: `host:${sha256(Buffer.concat(parts))}`, env: [IMAGE_PATH], volumes: [] };
 }
 
 /** Corral's own images stand for a Debian with programs, and so does this machine. */

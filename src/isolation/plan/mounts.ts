@@ -301,6 +301,9 @@ export function tmpfsOptions(tmpfs: PlannedTmpfs, { user }: Pick<Plan, "user">):
   return `rw,nosuid,nodev,${tmpfs.exec ? "exec" : "noexec"},size=${tmpfs.bytes},mode=${tmpfs.mode}${owner}`;
 }
 
+/** Settings of the kernel, which cells may only read, as in the Engine's containers. */
+export const READ_ONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
 /** What the kernel shows of the machine and cells do not have, as in the Engine's containers, of old versions and new ones. */
 export const MASKED_PATHS = [
   "/proc/asound",

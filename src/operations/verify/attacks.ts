@@ -50,6 +50,8 @@ export interface Host {
   readonly namespaces: Readonly<Record<string, string>>;
   /** What its /proc/version has. */
   readonly kernel: string;
+  /** What its cells have of it in place of an image. */
+  readonly programs: readonly string[];
 }
 
 /** One cell, and how what came of it is judged. */
@@ -72,7 +74,7 @@ const MIB = 1024 ** 2;
 
 export function attacksOn(host: Host, policy: Policy): Attack[] {
   const { folder, canary, port, otherPort } = host;
-  const { rootUser, noNewPrivileges, capabilities, seccomp, tmpExec } = policy.hardening;
+  const { rootUser, noNewPrivileges, capabilities, seccomp, tmpExec, limitScope } = policy.hardening;
   const allows = Object.entries({
     root_user: rootUser,
     new_privileges: !noNewPrivileges,
@@ -89,6 +91,7 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
     port: String(port),
     abstract: host.abstract,
     kernel: host.kernel,
+    programs: host.programs.join(","),
     ...Object.fromEntries(Object.entries(host.namespaces).map(([kind, id]) => [`ns_${kind}`, id])),
   };
   const docs = { name: "docs" };
@@ -124,8 +127,13 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
       name: "memory",
       threats: ["memory"],
       worker: worker("memory", { mib: 256 }, { limits: { memory: "64m" } }),
-      judge: ({ status }) =>
-        status === "oom_killed" ? [{ threat: "memory", what: "use four times its limit", saw: null }] : [],
+      judge({ status, stdout, stderr }) {
+        // A process that has a limit of its own is told that there is no more.
+        const isTold = limitScope === "process" && status === "failed" && stderr.startsWith("Out of memory");
+        if (stdout !== "begun\n" || !(status === "oom_killed" || isTold)) return [];
+        const what = isTold ? "use four times its limit in one process" : "use four times its limit";
+        return [{ threat: "memory", what, saw: null }];
+      },
     },
     {
       name: "processes",
@@ -200,8 +208,9 @@ export function attacksOn(host: Host, policy: Policy): Attack[] {
       },
       judge({ calls }) {
         const [child] = calls;
+        if (child === undefined) return [];
         const reached = (name: string) => calls.some((call) => call.worker === name && call.status === "succeeded");
-        const more = child?.status === "refused" ? null : `the call ended: ${child?.status ?? "it was not made"}`;
+        const more = child.status === "refused" ? null : `the call ended: ${child.status}`;
         return [
           { threat: "calls", what: "call one that may write, and may only read itself", saw: more },
           { threat: "calls", what: "call one that it does not name", saw: reached("other") ? "it ran" : null },

@@ -17,6 +17,8 @@ my $out = $given{out} // '/tmp';
 my %allows = map { $_ => 1 } split /,/, ($given{allows} // '');
 # A kernel that is not the host's has files and devices of its own, and shows other things of itself.
 my $has_own_kernel = defined $given{kernel} && text_of('/proc/version') ne "$given{kernel}\n";
+# Folders of this machine that are the image.
+my @programs = split /,/, ($given{programs} // '');
 my $is_arm = (POSIX::uname())[4] eq 'aarch64';
 
 # Its prototype takes a list, or a match, for whether there was one.
@@ -85,7 +87,8 @@ sub not_granted {
   }
   search('read', 'find it in the whole file system', "-name '$name'", qr{^/docs/link$});
   my $usual = qr{^/($|(proc|sys|dev|tmp|docs|inside|\.corral|attachments)(/|$)|etc/\w+(\.conf)?$|usr/sbin/docker-init$)};
-  my @places = grep { !/$usual/ && $_ ne $ENV{HOME} } map { (split / /)[4] } @mounts;
+  my @places = grep { my $place = $_; !/$usual/ && $_ ne $ENV{HOME} && !grep { index("$place/", "$_/") == 0 } @programs }
+    map { (split / /)[4] } @mounts;
   told('read', 'see a folder that was not granted', @places > 0, "sees $places[0]");
   my $environments = join ' ', map { text_of($_) // '' } glob('/proc/[0-9]*/environ');
   told('read', 'read the environments of all processes', index($environments, $text) >= 0, 'saw that of Corral');
@@ -119,6 +122,10 @@ sub read_only {
   told('write', 'have a folder given read-only mounted otherwise', (split / /, $docs)[5] !~ /^ro/, 'it is mounted so');
   my ($root) = grep { (split / /)[4] eq '/' } @mounts;
   told('write', 'have a root file system that can be written', (split / /, $root)[5] =~ /^rw/, 'it is mounted so');
+  for my $place (@programs) {
+    my ($mount) = grep { (split / /)[4] eq $place } @mounts;
+    told('write', "have $place mounted otherwise", (split / /, $mount)[5] !~ /^ro/, 'it is mounted so') if $mount;
+  }
   for (grep { -d } qw(/ /etc /usr/bin /usr/lib /root /var/lib /opt /.corral)) {
     my $is_made = opens("$_/verify-new", O_WRONLY | O_CREAT);
     unlink "$_/verify-new" if $is_made;
@@ -261,6 +268,7 @@ sub execution {
 
 # Those below end by a limit, or say how far they came.
 sub memory {
+  print "begun\n";
   my @kept = map { 'x' x 2**20 } 1 .. $given{mib};
   told('memory', "use $given{mib} MiB, four times its limit", 1, 'it had all of it');
 }

@@ -8,6 +8,7 @@ import { loadPolicy } from "../../declarations/policy/policy.ts";
 import { ThrowAwayFolder } from "../../files/host/results-folder.ts";
 import { ownNamespaces } from "../../isolation/gate/verify.ts";
 import { kernelText } from "../../isolation/kernel/control-group.ts";
+import { PROGRAM_DIRECTORIES, SETTINGS } from "../../isolation/plan/host-image.ts";
 import { Disposables } from "../../platform/disposables.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { type Corral, openCorral } from "../../run/open/corral.ts";
@@ -96,7 +97,11 @@ export async function verifyMachine(
   await using place = new Disposables();
   const folder = place.use(await ThrowAwayFolder.make("corral-verify-"));
   const state = place.use(await ThrowAwayFolder.make("corral-verify-state-"));
-  const host = await watchedHost(folder, place);
+  const host = await watchedHost(
+    folder,
+    place,
+    request.driver === "bwrap" ? [...PROGRAM_DIRECTORIES, ...SETTINGS] : [],
+  );
   const attacks = await prepare(request, host);
   const engineEnv = { ...request.engineEnv, CORRAL_DRIVER: request.driver };
   const machine = { stateDir: state.dir, engineEnv };
@@ -212,7 +217,7 @@ async function triedItems(
 }
 
 /** Servers and a process of this host, for attacks to find. */
-async function watchedHost(folder: ThrowAwayFolder, place: Disposables): Promise<Host> {
+async function watchedHost(folder: ThrowAwayFolder, place: Disposables, programs: Host["programs"]): Promise<Host> {
   const text = randomBytes(16).toString("hex");
   const name = `canary-${randomBytes(4).toString("hex")}`;
   const abstract = `corral-verify-${randomBytes(8).toString("hex")}`;
@@ -233,6 +238,7 @@ async function watchedHost(folder: ThrowAwayFolder, place: Disposables): Promise
     abstract,
     namespaces: ownNamespaces(),
     kernel: kernelText("/proc/version")?.trim() ?? "",
+    programs,
   };
 }
 

@@ -4,19 +4,22 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
-import { hostEntries } from "../../../src/isolation/bwrap/cell-words.ts";
+import { type BwrapPrograms, hostEntries } from "../../../src/isolation/bwrap/cell-words.ts";
 import { BwrapLedger } from "../../../src/isolation/bwrap/ledger.ts";
 import { bwrapDriver, groundHere, hostImage, look } from "../../../src/isolation/bwrap/open.ts";
 import { closedGate } from "../../../src/isolation/gate/gate-streams.ts";
+import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
 import type { Maker } from "../../../src/isolation/port/labels.ts";
+import { filterProgram } from "../../../src/isolation/seccomp/filter.ts";
+import { ociSeccomp, plannedSeccomp } from "../../../src/isolation/seccomp/planned-profile.ts";
 import type { Policy } from "../../../src/sandbox/policy.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
 import type { CellAsked } from "../engine/engine.ts";
 import { type Planned, pinnedPlan } from "../pinned-plan.ts";
 
 /** Cells are processes of this user, also where the tests run as root. */
-const USER =
+export const USER =
   process.getuid?.() === 0
     ? { uid: 65532, gid: 65532 }
     : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
@@ -42,11 +45,11 @@ export async function openBwrapHere() {
     await hostImage(),
     await loadPolicy("untrusted", { dirs: [] }),
   ];
-  const driverOf = (as: Maker): Driver =>
+  const driverOf = (as: Maker, own = programs): Driver =>
     bwrapDriver({
       ledger: new BwrapLedger(dir, as, USER),
       user: USER,
-      programs,
+      programs: own,
       profile,
       entries: hostEntries(look),
       image,
@@ -65,6 +68,8 @@ export async function openBwrapHere() {
     maker,
     driver,
     driverOf,
+    driverWith: (own: BwrapPrograms): Driver => driverOf(maker, own),
+    filterOf: (plan: Plan): Buffer => filterProgram(ociSeccomp(plannedSeccomp(plan, profile), process.arch)),
     policy,
     untrusted,
     withoutProcesses: "a cell of bubblewrap: it may have no process",

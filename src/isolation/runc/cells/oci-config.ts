@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { present } from "../../../text/present.ts";
 import { gateCommand, gateEnvironment } from "../../gate/report.ts";
+import { READ_ONLY_PATHS } from "../../plan/mounts.ts";
 import type { Plan, PlannedUser } from "../../plan/plan.ts";
 import type { OciFilters } from "../../seccomp/planned-profile.ts";
 import { cgroupPlace, type RuncOptions } from "../model/layout.ts";
@@ -21,8 +22,6 @@ const DEVICES = [
   [1, 8],
   [5, 0],
 ] as const;
-
-const READ_ONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 export interface ConfigRequest {
   readonly plan: Plan;
