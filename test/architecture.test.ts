@@ -208,6 +208,7 @@ describe("the check of the layers", () => {
     ["a file of odds and ends in a longer name", "run/path-helpers.ts", "", "is called helpers"],
     ["a folder of odds and ends", "run/common/x.ts", "", "is called common"],
     ["an import that cannot be read", "run/x.ts", "await import(name);", "imports by import(name)"],
+    ["a flag as a number", "run/x.ts", "await open(path, 0o400000);", "has the flag 0o400000"],
     ["a require", "run/x.ts", 'const d = require("dockerode");', "imports by require("],
   ])("finds %s", (_, path, code, what) => {
     expect(told(path, code)).toContain(`${path} ${what}`);

@@ -244,6 +244,13 @@ const RULES: readonly Rule[] = [
       breach(path, `is called ${name}`, "a file is named by its one concern"),
     );
   },
+  function flags({ path, code }) {
+    // O_PATH, which Node does not name, is the same everywhere.
+    if (path === "files/host/descriptor.ts") return [];
+    const why =
+      "O_NOFOLLOW has another value on arm64, where x86's follows links: `fs.constants` has those of this machine";
+    return (code.match(/\b0o[0-7]{6,}\b/g) ?? []).map((what) => breach(path, `has the flag ${what}`, why));
+  },
   function readableImports({ code, path }) {
     const hidden = code.match(/\bimport\s*\(\s*[^"'\s)][^)]*\)|\brequire\s*\(|\bcreateRequire\b/g) ?? [];
     const builtin = LOADS_BUILTINS.includes(path) ? [] : (code.match(/\bgetBuiltinModule\b/g) ?? []);

@@ -76,8 +76,8 @@ async function contentOf(file: FileHandle, signal: AbortSignal): Promise<string>
 /** A larger attachment, such as a sparse file of terabytes, is known as a large tree is: by device, inode, size and times. In docs/fleets.md. */
 const MAX_READ_BYTES = 1024 ** 3;
 
-/** O_RDONLY | O_NOFOLLOW | O_NONBLOCK on Linux: a link is not followed, and a FIFO does not block. */
-const NO_LINK_NO_WAITING = 0o400000 | 0o4000;
+/** A link is not followed, and a FIFO does not block. */
+const NO_LINK_NO_WAITING = fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK;
 
 export interface FleetCacheParts {
   /** The fleet. */
