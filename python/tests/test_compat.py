@@ -93,7 +93,12 @@ class E2b(unittest.TestCase):
         sandbox = Sandbox.create("desk", **where())
         other = Sandbox.connect(sandbox.sandbox_id, **where())
         self.assertTrue(other.is_running())
+        sandbox.files.write("/out/unasked", "x")
         self.assertTrue(sandbox.kill())
+        # No one was asked, and nothing is lost: it waits.
+        settled = sandbox._session.settled
+        self.assertIsNotNone(settled.changeset)
+        self.assertIn("without asking", settled.changes[0].reason)
         self.assertFalse(other.is_running())
         self.assertFalse(other.kill())
         with self.assertRaises(e2b.SandboxNotFoundException):

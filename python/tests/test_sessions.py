@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import tempfile
 import unittest
 
-from corral import CommandFailed, Conflict, CorralError, NotFound, Question, Refused, ToolRefused
+from corral import CommandFailed, Conflict, CorralError, NotFound, ProtocolError, Question, Refused, ToolRefused
 
 from .support import client
 
@@ -53,6 +54,9 @@ class Sessions(unittest.TestCase):
                 session.download("/tmp/large", file)
                 file.seek(0)
                 self.assertEqual(file.read(), content)
+            for most in (10, len(content) - 1):
+                with self.assertRaises(ProtocolError):
+                    session.download("/tmp/large", io.BytesIO(), max_bytes=most)
 
     def test_a_session_has_snapshots_and_forks(self) -> None:
         with client().session("desk") as session:

@@ -120,6 +120,11 @@ export const noApprover: Approver = {
     unasked("the approval mode is interactive, but no approver is set; set `approver` when the project is opened"),
 };
 
+/** For the mode `interactive` at an end that waits for nobody. */
+export const leftWaiting: Approver = {
+  decide: async () => unasked("it was ended without asking: what needs consent waits"),
+};
+
 /** A person's answer. `interrupt`: stop everything. */
 export type Answer = "once" | "tree" | "session" | "no" | "interrupt";
 

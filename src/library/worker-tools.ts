@@ -6,6 +6,7 @@ import type { SettledChanges } from "../run/changes/settled-run.ts";
 import type { RunEnvironment } from "../run/model/environment.ts";
 import { type OpenedSession, openSession } from "../run/open-session.ts";
 import { usefulTools } from "../run/session/offered-tools.ts";
+import type { MovedContent, TransferKind } from "../run/session/session-files.ts";
 import type { SessionPort } from "../run/session/session-ports.ts";
 import type { SessionSnapshot, SessionSnapshots, SnapshotDifference } from "../run/session/session-snapshots.ts";
 import type { NetworkReport } from "../sandbox/network/judge.ts";
@@ -31,6 +32,23 @@ export interface ToolsOptions {
   /** How models receive images of `read_file`. Absent: in the tool's result, which not every provider accepts. */
   readonly images?: ToolImages;
 }
+
+export interface PutOptions extends Pick<ToolCallOptions, "signal"> {
+  /** Absent: `file`. */
+  readonly kind?: TransferKind;
+}
+
+export interface GetOptions extends Pick<ToolCallOptions, "signal"> {
+  /** What a session has written is its own choice, and may be endless. */
+  readonly maxBytes?: number;
+}
+
+export interface TakenContent {
+  readonly kind: TransferKind;
+  readonly content: AsyncIterable<Uint8Array>;
+}
+
+const MAX_GET_BYTES = 1024 ** 3;
 
 /** The input of a call of another worker. */
 export interface WorkerCall {
@@ -58,6 +76,10 @@ export interface WorkerTools extends AsyncDisposable {
   readonly sandbox: FileSandbox;
   /** What its commands did on their network so far; null if the worker has no allow list. */
   readonly network: NetworkReport | null;
+  /** Writes a file of any size, or the entries of a tar archive into a folder. @throws ToolRefusal, SandboxError */
+  put(path: string, content: AsyncIterable<Uint8Array>, options?: PutOptions): Promise<MovedContent>;
+  /** A file as it comes, or a folder as a tar archive: read it to its end, or leave it. What has more than `maxBytes` (1 GiB) is an error. @throws ToolRefusal, SandboxError */
+  get(path: string, options?: GetOptions): Promise<TakenContent>;
   /** The ports that the worker declares, and others that something in its container listens on. */
   ports(options?: Pick<ToolCallOptions, "signal">): Promise<readonly SessionPort[]>;
   /** A connection to a port that the worker declares. @throws ToolRefusal PORT_NOT_DECLARED, NOTHING_LISTENS */
@@ -102,6 +124,9 @@ export async function openTools(
     if (session.snapshots === null) throw new ToolRefusal("SNAPSHOT_REFUSED", "These tools take no snapshots.");
     return session.snapshots;
   };
+  /** What is read of it then is not read on. */
+  const over = new AbortController();
+  const close = (): void => over.abort(new Error("the tools are closed"));
   let closing: Promise<SettledChanges | null> | null = null;
   let disposing: Promise<void> | null = null;
   return {
@@ -119,6 +144,12 @@ export async function openTools(
     get network() {
       return session.network;
     },
+    put: (path, content, { kind = "file", signal: stopped = NEVER } = {}) =>
+      session.put({ path, kind, content }, stopped),
+    get: async (path, { maxBytes = MAX_GET_BYTES, signal: stopped = NEVER } = {}) => {
+      if (!(maxBytes > 0)) throw new RangeError("`maxBytes` of get must be a number above 0");
+      return await takenContent(session, path, maxBytes, AbortSignal.any([stopped, over.signal]));
+    },
     ports: ({ signal: stopped = NEVER } = {}) => session.ports.list(stopped),
     connect: (port, { signal: stopped = NEVER } = {}) => session.ports.connect(port, stopped),
     snapshot: async (name) => await snapshots().take(name ?? null),
@@ -127,15 +158,40 @@ export async function openTools(
     snapshots: async () => await snapshots().list(),
     removeSnapshot: async (snapshot) => await snapshots().remove(snapshot),
     close: () => {
+      close();
       closing ??= disposing === null ? closed(opened).finally(ended) : Promise.resolve(null);
       return closing;
     },
     [Symbol.asyncDispose]: () => {
+      close();
       // The caller of `close` received the error.
       disposing ??= closing === null ? opened[Symbol.asyncDispose]().finally(ended) : closing.then(nothing, nothing);
       return disposing;
     },
   };
+}
+
+/** The session is in use while the content is read. */
+async function takenContent(
+  session: Extract<OpenedSession, { ok: true }>["session"],
+  path: string,
+  maxBytes: number,
+  signal: AbortSignal,
+): Promise<TakenContent> {
+  const taken = Promise.withResolvers<void>();
+  signal.addEventListener("abort", () => taken.resolve(), { once: true });
+  const found = await session.get(path, taken.promise, signal, maxBytes).catch((error: unknown) => {
+    taken.resolve();
+    throw error;
+  });
+  async function* pieces(): AsyncGenerator<Uint8Array> {
+    try {
+      yield* found.content;
+    } finally {
+      taken.resolve();
+    }
+  }
+  return { kind: found.kind, content: pieces() };
 }
 
 /** Removes everything, also if the changes cannot be read. */

@@ -41,8 +41,8 @@ export type OpenedSession =
       /** Its id in questions and records. */
       readonly run: string;
       readonly session: Session;
-      /** Ends the session and applies the changes for which there is consent; null if there were none. */
-      readonly finish: () => Promise<SettledChanges | null>;
+      /** Ends the session and applies the changes for which there is consent; null if there were none. `asks`: false: what needs a person waits. */
+      readonly finish: (how?: { readonly asks: boolean }) => Promise<SettledChanges | null>;
       /** Ends the session; what it wrote in staged directories is gone, but for what a snapshot has. */
       readonly discard: () => Promise<void>;
       /** Removes every trace. Changes wait for a person if {@link finish} was not called. */
@@ -123,7 +123,10 @@ export async function openSession(
   });
   const parts = opening.move();
   let isOver = false;
-  const end = async (unfit: string | null, isDiscarded = false): Promise<SettledChanges | null> => {
+  const end = async (
+    unfit: string | null,
+    { isDiscarded = false, asks = true }: { readonly isDiscarded?: boolean; readonly asks?: boolean } = {},
+  ): Promise<SettledChanges | null> => {
     if (isOver) return null;
     isOver = true;
     let settled: SettledChanges | null = null;
@@ -137,7 +140,10 @@ export async function openSession(
         await session[Symbol.asyncDispose]();
       }
       // The changes of a fork would be a copy of all layers below it, and its last snapshot has them.
-      if (!isDiscarded && !(isKept && origin !== null)) settled = await settleEnded(job, stage, env, unfit);
+      if (!isDiscarded && !(isKept && origin !== null)) {
+        const deciding = asks ? env : { ...env, approver: env.nobodyAsked };
+        settled = await settleEnded(job, stage, deciding, unfit);
+      }
       return settled;
     } finally {
       const { network: used = null } = network.report();
@@ -157,11 +163,11 @@ export async function openSession(
     await end("the session was not ended in order");
     env.masking.release(job.root);
   };
-  const finish = async (): Promise<SettledChanges | null> => {
+  const finish = async (how?: { readonly asks: boolean }): Promise<SettledChanges | null> => {
     // What it went on from is in what was applied, or waits as a change.
     gone = origin?.record.isLast ? origin.record.id : null;
-    return await end(null);
+    return await end(null, how);
   };
-  const discard = async (): Promise<void> => void (await end("its changes were discarded", true));
+  const discard = async (): Promise<void> => void (await end("its changes were discarded", { isDiscarded: true }));
   return { ok: true, run: job.run, session, finish, discard, [Symbol.asyncDispose]: close };
 }

@@ -42,6 +42,10 @@ function shown(model: ReturnType<typeof scriptedModel>): unknown[] {
   );
 }
 
+async function* pieces(...all: Buffer[]) {
+  yield* all;
+}
+
 describe("a worker's tools as plain functions", () => {
   it("read, write, run commands and call workers under the worker's own sandbox, and leave nothing", async () => {
     await using fixture = await libraryProject(SPEC);
@@ -57,6 +61,13 @@ describe("a worker's tools as plain functions", () => {
       );
       expect(ran).toMatchObject({ ok: true, data: { status: "failed", exitCode: 3 } });
       expect(printed.toSorted()).toEqual(["stderr none\n", "stdout one two\n"]);
+      expect(await tools.put("/out/c", pieces(Buffer.alloc(300_000, "c")))).toMatchObject({ bytes: 300_000 });
+      const { kind, content } = await tools.get("/out/c");
+      expect([kind, Buffer.concat(await Array.fromAsync(content)).length]).toEqual(["file", 300_000]);
+      await expect(tools.get("/out/c", { maxBytes: 1000 })).rejects.toMatchObject({ code: "TOO_LARGE" });
+      // It is not read, and nothing waits for that.
+      await tools.get("/out/c");
+      await tools.call.exec({ command: "rm /out/c" });
       const called = await tools.callWorker("word.count", { attachments: ["/in/a.txt"] });
       expect(called).toMatchObject({ ok: true, text: "2\nno out\n" });
       expect(tools.sandbox.writableRoots).toEqual(["/out", "/side"]);

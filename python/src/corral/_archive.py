@@ -14,6 +14,7 @@ from .errors import UnsafeArchive
 MAX_ENTRIES = 200_000
 MAX_BYTES = 64 * 1024**3
 _MAX_DEPTH = 100
+_MAX_IN_MEMORY = 1024**3
 
 
 def unpack(file: BinaryIO, directory: str | os.PathLike[str]) -> list[Path]:
@@ -37,6 +38,15 @@ def unpack(file: BinaryIO, directory: str | os.PathLike[str]) -> list[Path]:
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def most_for(file: BinaryIO) -> int:
+    """How much of a session is written to a file: what it has written is its own choice, and may be endless."""
+    try:
+        room = os.fstatvfs(file.fileno())
+    except (AttributeError, OSError):
+        return _MAX_IN_MEMORY
+    return room.f_bavail * room.f_frsize // 2
 
 
 def folder_archive(directory: str | os.PathLike[str]) -> str:

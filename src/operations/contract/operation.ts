@@ -112,7 +112,7 @@ export const time = z.iso.datetime().describe("ISO 8601, UTC");
 export const count = (least: number, most: number) =>
   z
     .string()
-    .regex(/^\d{1,9}$/, "a whole number")
+    .regex(/^\d{1,15}$/, "a whole number")
     .transform(Number)
     .refine((number) => number >= least && number <= most, `from ${least} to ${most}`)
     .meta({ type: "integer", minimum: least, maximum: most, pattern: undefined });

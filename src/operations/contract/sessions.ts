@@ -242,7 +242,12 @@ export const sessionOperations = {
     summary:
       "Read a file of the session, or a folder as a tar archive. The header `x-corral-kind` says which. No link is followed.",
     params: inSession,
-    query: z.strictObject({ path: place }),
+    query: z.strictObject({
+      path: place,
+      maxBytes: count(1, 1e15 - 1)
+        .optional()
+        .describe("An answer that would have more ends before its end; absent: of any size"),
+    }),
     isLasting: true,
     bytes: { contentType: "application/octet-stream", description: "The file, or a tar archive" },
     faults: [404, 422, 503],
@@ -264,6 +269,7 @@ export const sessionOperations = {
     params: inSession,
     query: z.strictObject({
       discard: flag.optional().describe("true: apply and keep nothing of what was written in staged directories"),
+      ask: flag.optional().describe("false: ask nobody; what needs consent waits as changes"),
     }),
     output: settled,
     faults: [404],

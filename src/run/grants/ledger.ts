@@ -18,6 +18,7 @@ export class GrantLedger implements RunGrants, AsyncDisposable {
   readonly #grantees = new Set<Grantee>();
   readonly #live = new Map<string, GrantRecord>();
   readonly #revoked: ((GrantedPlace | GrantedHost) & { readonly id: string })[] = [];
+  readonly #watchers = new Set<() => void>();
   #told: GrantRecord[] = [];
   /** One change at a time, so that each is judged by what the ones before left. */
   readonly #changes = new PQueue({ concurrency: 1 });
@@ -75,7 +76,13 @@ export class GrantLedger implements RunGrants, AsyncDisposable {
       this.#live.set(id, record);
     }
     if (this.#told.length < MAX_TOLD) this.#told.push(record);
+    for (const see of this.#watchers) see();
     return [];
+  }
+
+  onAdded(see: () => void): Disposable {
+    this.#watchers.add(see);
+    return { [Symbol.dispose]: () => void this.#watchers.delete(see) };
   }
 
   wasRevoked(asked: GrantedPlace | GrantedHost): boolean {

@@ -61,7 +61,17 @@ export async function requestGrant(
   if (wasRevoked(host)) return refuse("GRANT_REVOKED", asked, "It was granted before and then revoked.");
   const wider = widerThan(asked, levels(), grounds, wasRevoked);
   const executed = executedIn(asked, host, judged.preview);
-  const decision = await around.approver.decide({ ...questionOf(asked, need, grantee), ...executed, ...wider }, signal);
+  const question = { ...questionOf(asked, need, grantee), ...executed, ...wider };
+  const had = (): Sandbox | null => {
+    const now = judgeGrant(asked, levels(), grounds);
+    return now.ok && now.had ? now.preview : null;
+  };
+  const decision = await decidedUnlessHad(question, had, around, signal);
+  const sandbox = had();
+  if (decision === null)
+    return sandbox === null
+      ? refuse("GRANT_REVOKED", asked, "It was granted meanwhile and then revoked.")
+      : { ok: true, directory: found, scope: null, sandbox };
   if (decision.outcome !== "approved") return unapproved(asked, decision);
   // Only what was offered: an approver is a program, too.
   const chosen = wider.wider?.find((path) => path === decision.directory) ?? found;
@@ -73,6 +83,25 @@ export async function requestGrant(
     { around, grounds, levels },
     signal,
   );
+}
+
+/** Null: what is asked for was given meanwhile, as by a user who was not asked, so that the question is withdrawn. */
+async function decidedUnlessHad(
+  question: ApprovalRequest,
+  had: () => Sandbox | null,
+  { approver, ledger }: GrantSurroundings,
+  signal: AbortSignal,
+): Promise<Decision | null> {
+  const given = new AbortController();
+  using _ = ledger.onAdded(() => {
+    if (had() !== null) given.abort(new Error("it was given meanwhile"));
+  });
+  try {
+    return await approver.decide(question, AbortSignal.any([signal, given.signal]));
+  } catch (error) {
+    if (!given.signal.aborted || signal.aborted) throw error;
+    return null;
+  }
 }
 
 interface Circumstances {

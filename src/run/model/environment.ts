@@ -59,6 +59,8 @@ export interface NetworkHost {
 /** Who agrees to what needs consent, and what running workers were granted beyond their declarations. */
 export interface RunConsent {
   readonly approver: Approver;
+  /** Decides by the project's rules and its mode alone: what needs a person waits. */
+  readonly nobodyAsked: Approver;
   /** Decides by the project's rules, and then by the word of the user who gives something without being asked. */
   readonly agreedBy: (user: string) => Approver;
   readonly grants: RunGrants;

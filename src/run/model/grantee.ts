@@ -296,6 +296,8 @@ export interface RunGrants {
   inTurn<T>(change: () => Promise<T>): Promise<T>;
   /** In turn: lists a grant, then makes it true by `keep`, which may report why it cannot. */
   add(record: GrantRecord, keep: () => Promise<readonly Violation[]>): Promise<readonly Violation[]>;
+  /** Calls `see` after each grant, until it is disposed of. */
+  onAdded(see: () => void): Disposable;
   /** True if the user revoked this or a part of it: an earlier approval of a directory around it may still be remembered. */
   wasRevoked(place: GrantedPlace | GrantedHost): boolean;
   /** Takes away what was revoked since the last call. Before each use of a sandbox that was expanded. */

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { TranscriptFolder } from "../../agent/transcript.ts";
-import type { Approver, Question } from "../../approval/approver.ts";
+import { type Approver, leftWaiting, type Question } from "../../approval/approver.ts";
 import { isShareable, QueuedApprover } from "../../approval/queued-approver.ts";
 import type { AuditTrail } from "../../audit/trail.ts";
 import { RootTrees } from "../../changes/layers/root-trees.ts";
@@ -270,6 +270,11 @@ async function openedOn(
       itemCells,
       images: makingImages(imagePlaceOf(project, engine.images, options, { ownerDir, prepare })),
       approver: new RecordedApprover(maskedApprover(approver, masking), audit, around),
+      nobodyAsked: new RecordedApprover(
+        maskedApprover(approverFor(project, { ...options, approver: leftWaiting }), masking),
+        audit,
+        around,
+      ),
       agreedBy: (user) => {
         const agreed = approverFor(project, { approvalMode: "interactive", approver: givingApprover(user) });
         return new RecordedApprover(agreed, audit, around);

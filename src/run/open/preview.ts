@@ -41,6 +41,7 @@ export async function openPreview(
     project,
     policyNamed: policiesOf(project),
     approver: approverFor(project, { approvalMode }),
+    nobodyAsked: autoDeny,
     agreedBy: () => autoDeny,
     audit: noTrail,
     ownerDir: "",

@@ -108,6 +108,7 @@ export async function putInto(
 export async function getFrom(
   place: TransferPlace,
   path: string,
+  maxBytes: number,
   signal: AbortSignal,
 ): Promise<{ readonly kind: TransferKind; readonly content: AsyncIterable<Uint8Array> }> {
   const target = readablePlace(place, path);
@@ -119,7 +120,8 @@ export async function getFrom(
   await ran(place, [GET_KIND, target], { onOutput, what: `get ${path}` }, signal);
   const kind = said.trim() === "folder" ? "folder" : "file";
   const what = `get ${path}`;
-  const pieces = piecesOf(place, [kind === "folder" ? GET_FOLDER : GET_FILE, target], what, signal);
+  const all = piecesOf(place, [kind === "folder" ? GET_FOLDER : GET_FILE, target], what, signal);
+  const pieces = Number.isFinite(maxBytes) ? await begun(bounded(all, maxBytes, what)) : all;
   const search = place.search();
   return { kind, content: search === null ? pieces : await begun(withoutSecrets(pieces, search, what)) };
 }
@@ -132,6 +134,20 @@ async function begun(pieces: AsyncGenerator<Uint8Array>): Promise<AsyncGenerator
     yield* pieces;
   }
   return all();
+}
+
+/** What has more is not whole: its reader gets an error in place of an end. */
+async function* bounded(pieces: AsyncIterable<Uint8Array>, maxBytes: number, what: string): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const piece of pieces) {
+    bytes += piece.length;
+    if (bytes > maxBytes)
+      throw new ToolRefusal(
+        "TOO_LARGE",
+        `Cannot ${what}: it has more than ${formatBytes(maxBytes)}, which is the most that was asked for.`,
+      );
+    yield piece;
+  }
 }
 
 /** The same bytes up to a secret of the session, which ends them: a content is whole, and as it was written, or refused. */

@@ -211,8 +211,13 @@ export class Session implements AsyncDisposable {
     );
   }
 
-  /** A file or a folder, as `read_file` could read it. `taken`: settles when the content is not needed any more. @throws ToolRefusal, SandboxError, EngineTrouble */
-  async get(path: string, taken: Promise<void>, signal: AbortSignal): ReturnType<typeof getFrom> {
+  /** A file or a folder, as `read_file` could read it, of at most so many bytes, an archive included. `taken`: settles when the content is not needed any more. @throws ToolRefusal, SandboxError, EngineTrouble */
+  async get(
+    path: string,
+    taken: Promise<void>,
+    signal: AbortSignal,
+    maxBytes = Number.POSITIVE_INFINITY,
+  ): ReturnType<typeof getFrom> {
     while (this.#still !== null) await this.#still;
     const stopped = AbortSignal.any([signal, this.#over.signal, this.#interrupt.signal]);
     return await this.#done("read_file", { path }, stopped, async () => {
@@ -221,7 +226,7 @@ export class Session implements AsyncDisposable {
       void taken.then(() => left.abort(new Error("the content is not needed any more")));
       const until = AbortSignal.any([stopped, left.signal]);
       const used = this.#cell.inCell(async (opened) => {
-        found.resolve(await getFrom(this.#place(opened), path, until));
+        found.resolve(await getFrom(this.#place(opened), path, maxBytes, until));
         await taken;
       }, stopped);
       used.catch(found.reject);

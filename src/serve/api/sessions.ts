@@ -130,10 +130,10 @@ export function sessionHandlers({
       const content: AsyncIterable<Uint8Array> = request.iterator({ destroyOnReturn: false });
       return await within(params.session, (session) => session.put({ path, kind, content }, signal));
     },
-    async "sessions.download"({ params, query: { path }, gone }) {
+    async "sessions.download"({ params, query: { path, maxBytes }, gone }) {
       const signal = AbortSignal.any([gone, over]);
       const taken = Promise.withResolvers<void>();
-      const found = await within(params.session, (session) => session.get(path, taken.promise, signal)).catch(
+      const found = await within(params.session, (session) => session.get(path, taken.promise, signal, maxBytes)).catch(
         (error) => {
           taken.resolve();
           throw error;
@@ -155,8 +155,8 @@ export function sessionHandlers({
     },
     "sessions.pause": async ({ params }) => await paused(params.session, true),
     "sessions.resume": async ({ params }) => await paused(params.session, false),
-    async "sessions.close"({ params: { session: id }, query: { discard = false } }) {
-      const settled = await sessions.finish(id, discard);
+    async "sessions.close"({ params: { session: id }, query: { discard: discards = false, ask: asks = true } }) {
+      const settled = await sessions.finish(id, { discards, asks });
       const { changes = [], changeset = null, failure = null } = settled ?? {};
       return { id, changes, changeset, error: failure?.error ?? null };
     },

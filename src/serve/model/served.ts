@@ -244,8 +244,8 @@ export interface Sessions {
   look<T>(id: string, act: (session: Session) => Promise<T>): Promise<T>;
   /** Settles when it has ended, for whichever reason. Never rejects. */
   closed(id: string): Promise<void>;
-  /** Ends it, and applies the changes for which there is consent; null if there are none. `discards`: nothing is applied or kept. @throws ServiceFault UNKNOWN_SESSION */
-  finish(id: string, discards: boolean): Promise<SettledChanges | null>;
+  /** Ends it, and applies the changes for which there is consent; null if there are none. `discards`: nothing is applied or kept; `asks`: false: what needs a person waits. @throws ServiceFault UNKNOWN_SESSION */
+  finish(id: string, how: { readonly discards: boolean; readonly asks: boolean }): Promise<SettledChanges | null>;
 }
 
 /** The files are in the folder of the batch, which belongs to the conversion from now on. */

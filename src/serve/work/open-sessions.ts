@@ -155,10 +155,13 @@ export class OpenSessions implements Sessions {
     }
   }
 
-  async finish(id: string, discards: boolean): Promise<SettledChanges | null> {
+  async finish(
+    id: string,
+    { discards, asks }: { readonly discards: boolean; readonly asks: boolean },
+  ): Promise<SettledChanges | null> {
     const kept = this.#kept(id);
     try {
-      if (!discards) return await kept.session.finish();
+      if (!discards) return await kept.session.finish({ asks });
       await kept.session.discard();
       return null;
     } finally {

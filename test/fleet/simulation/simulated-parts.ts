@@ -40,6 +40,7 @@ export function simulatedJob(now: () => number, changesets: KeptChangesets): Fle
       secretOf: only("secretOf"),
       trustedRoots: async () => [],
       approver: only("approver"),
+      nobodyAsked: { decide: () => only("nobodyAsked") },
       agreedBy: () => only("agreedBy"),
       grants: only("grants"),
       audit: only("audit"),

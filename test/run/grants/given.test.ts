@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { type GivenDirectory, giveDirectory, takersIn } from "../../../src/state/given-grants.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
 import { roomy, shown } from "../../sandbox/sandboxes.ts";
-import { KEY, openTree, type Tree } from "./tree.ts";
+import { codeOf, KEY, openTree, type Tree } from "./tree.ts";
 
 const given = (path: string, mode: GivenDirectory["mode"] = "read") => ({ path, mode, by: "a user" });
 
@@ -28,6 +28,20 @@ it("what a user gives without being asked is granted as if the worker had asked,
     { mode: "read", scope: "tree" },
     { mode: "write", scope: "tree" },
   ]);
+});
+
+it("what is given while the worker's own question for it waits answers that question, and less than was asked does not", async () => {
+  const tree = await openTree({ "src/main.py": "" });
+  const w = await tree.open("w");
+  const src = join(tree.base, "src");
+  tree.answers = ["denied"];
+  tree.meanwhile = async () => void (await give(tree, "run-w", given(src)));
+  expect(codeOf(await tree.ask(w, src, "write"))).toBe("APPROVAL_DENIED");
+  expect(shown(w.sandbox)).toEqual([`${src} ro`]);
+  tree.meanwhile = async () => void (await give(tree, "run-w", given(src, "write")));
+  expect(await tree.ask(w, src, "write")).toMatchObject({ ok: true, directory: src, scope: null, sandbox: w.sandbox });
+  expect(shown(w.sandbox)).toEqual([`${src} rw`]);
+  expect(tree.asked).toHaveLength(2);
 });
 
 it("the rules for what is asked for refuse what is given", async () => {

@@ -107,9 +107,10 @@ export async function openTree(
     refusedSources: refusedSourcesFor(join(base, "s"), null),
     writableHosts: async () => [join(base, "p/out")],
     approver: {
-      async decide(request) {
+      async decide(request, signal) {
         asked.push(request);
         await tree.meanwhile();
+        signal.throwIfAborted();
         const answer = (tree.answers.length > 1 ? tree.answers.shift() : tree.answers[0]) ?? "denied";
         if (answer === "denied" || answer === "timed_out") return { outcome: answer, scope: "once", reason: "no" };
         const chosen = tree.wider === undefined ? {} : { directory: tree.wider };

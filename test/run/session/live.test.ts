@@ -131,10 +131,10 @@ async function* piecesOf(...texts: readonly (string | Buffer)[]) {
   for (const text of texts) yield Buffer.from(text);
 }
 
-async function got(path: string): Promise<{ kind: string; bytes: Buffer }> {
+async function got(path: string, maxBytes?: number): Promise<{ kind: string; bytes: Buffer }> {
   const taken = Promise.withResolvers<void>();
   try {
-    const { kind, content } = await s.session.get(path, taken.promise, never);
+    const { kind, content } = await s.session.get(path, taken.promise, never, maxBytes);
     return { kind, bytes: Buffer.concat(await Array.fromAsync(content)) };
   } finally {
     taken.resolve();
@@ -155,6 +155,9 @@ describe("files of any size", () => {
     const block = Buffer.alloc(1024 ** 2, "x");
     await put("/out/large", piecesOf(...Array.from({ length: megabytes }, () => block)));
     expect((await got("/out/large")).bytes.length).toBe(megabytes * 1024 ** 2);
+    expect((await got("/out/new/every", 512)).bytes).toHaveLength(512);
+    for (const [path, most] of [["/out/new/every", 511] as const, ["/out", 10_000], ["/out/large", 1024 ** 2]] as const)
+      await expect(got(path, most)).rejects.toMatchObject({ code: "TOO_LARGE" });
     async function* breaks() {
       yield Buffer.from("half");
       throw new Error("the client has gone");

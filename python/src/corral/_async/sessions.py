@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, BinaryIO, Mapping, Sequence
 
 from .. import models
-from .._archive import folder_archive
+from .._archive import folder_archive, most_for
 from .._request import bytes_body, json_body, path_of, query_of
 from .._decode import as_text
 from .._transport.aio import in_thread
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # A tool may wait for a person, and a command may take long: the service has its own limits.
 _TOOL_SECONDS = 24 * 3600.0
 _MAX_CHARS = 2_000_000
-_MAX_DOWNLOAD = 2**62
 
 
 class AsyncSession:
@@ -70,17 +69,16 @@ class AsyncSession:
             await self._answering.__aenter__()
         return self
 
-    async def finish(self, *, discard: bool = False) -> models.SettledSession:
+    async def finish(self, *, discard: bool = False, ask: bool = True) -> models.SettledSession:
         """
-        Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about. `discard`:
-        nothing of what it wrote in staged directories is applied or kept.
+        Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about; with
+        `ask=False` all of them wait. `discard`: nothing of what it wrote in staged directories is applied or kept.
         """
         if self.settled is not None:
             return self.settled
         try:
-            answer = await self._corral.wire.ask(
-                "DELETE", path_of("sessions", self.id) + query_of(discard="true" if discard else None), timeout=_TOOL_SECONDS
-            )
+            how = query_of(discard="true" if discard else None, ask=None if ask else "false")
+            answer = await self._corral.wire.ask("DELETE", path_of("sessions", self.id) + how, timeout=_TOOL_SECONDS)
             self.settled = models.SettledSession.from_json(answer)
         finally:
             if self._answering is not None:
@@ -209,9 +207,13 @@ class AsyncSession:
         )
         return models.Uploaded.from_json(answer)
 
-    async def download(self, path: str, to: BinaryIO) -> None:
-        """Writes a file to an open one as it comes; of a folder, a tar archive."""
-        await self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, _MAX_DOWNLOAD)
+    async def download(self, path: str, to: BinaryIO, *, max_bytes: int | None = None) -> None:
+        """
+        Writes a file to an open one as it comes; of a folder, a tar archive. `max_bytes`: what has more raises `ProtocolError`. Absent:
+        half of what is free where `to` is; 1 GiB if it is in memory.
+        """
+        most = most_for(to) if max_bytes is None else max_bytes
+        await self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, most)
 
     async def ports(self) -> list[models.SessionPort]:
         """The ports that its worker declares, and others that something in it listens on."""

@@ -300,14 +300,14 @@ class Sandbox:
             return self.sandbox_id in [one.id for one in self._corral.sessions()]
 
     def kill(self, request_timeout: None = None) -> bool:
-        """Ends it, and applies the changes for which there is consent. False if it had ended."""
+        """Ends it, and applies the changes for which there is consent; the others wait. False if it had ended."""
         e.refuse("kill", {"request_timeout": request_timeout})
         self._over.set()
         if self._session.settled is not None:
             return False
         with e.translated():
             try:
-                self._session.finish()
+                self._session.finish(ask=False)
             except NotFound:
                 return False
             return True

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, BinaryIO, Mapping, Sequence
 
 from .. import models
-from .._archive import folder_archive
+from .._archive import folder_archive, most_for
 from .._request import bytes_body, json_body, path_of, query_of
 from .._decode import as_text
 from .._transport.blocking import in_thread
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 # A tool may wait for a person, and a command may take long: the service has its own limits.
 _TOOL_SECONDS = 24 * 3600.0
 _MAX_CHARS = 2_000_000
-_MAX_DOWNLOAD = 2**62
 
 
 class Session:
@@ -71,17 +70,16 @@ class Session:
             self._answering.__enter__()
         return self
 
-    def finish(self, *, discard: bool = False) -> models.SettledSession:
+    def finish(self, *, discard: bool = False, ask: bool = True) -> models.SettledSession:
         """
-        Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about. `discard`:
-        nothing of what it wrote in staged directories is applied or kept.
+        Ends it, and applies the changes for which there is consent. The others wait as a changeset, or are asked about; with
+        `ask=False` all of them wait. `discard`: nothing of what it wrote in staged directories is applied or kept.
         """
         if self.settled is not None:
             return self.settled
         try:
-            answer = self._corral.wire.ask(
-                "DELETE", path_of("sessions", self.id) + query_of(discard="true" if discard else None), timeout=_TOOL_SECONDS
-            )
+            how = query_of(discard="true" if discard else None, ask=None if ask else "false")
+            answer = self._corral.wire.ask("DELETE", path_of("sessions", self.id) + how, timeout=_TOOL_SECONDS)
             self.settled = models.SettledSession.from_json(answer)
         finally:
             if self._answering is not None:
@@ -210,9 +208,13 @@ class Session:
         )
         return models.Uploaded.from_json(answer)
 
-    def download(self, path: str, to: BinaryIO) -> None:
-        """Writes a file to an open one as it comes; of a folder, a tar archive."""
-        self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, _MAX_DOWNLOAD)
+    def download(self, path: str, to: BinaryIO, *, max_bytes: int | None = None) -> None:
+        """
+        Writes a file to an open one as it comes; of a folder, a tar archive. `max_bytes`: what has more raises `ProtocolError`. Absent:
+        half of what is free where `to` is; 1 GiB if it is in memory.
+        """
+        most = most_for(to) if max_bytes is None else max_bytes
+        self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, most)
 
     def ports(self) -> list[models.SessionPort]:
         """The ports that its worker declares, and others that something in it listens on."""

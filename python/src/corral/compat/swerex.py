@@ -328,7 +328,7 @@ class CorralRuntime:
     async def close(self) -> CloseResponse:
         for name in list(self._shells):
             await self._closed(name)
-        await self._session.finish()
+        await self._session.finish(ask=False)
         return CloseResponse()
 
     def _shell(self, name: str) -> _Shell:
