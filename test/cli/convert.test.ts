@@ -10,6 +10,10 @@ const ATTACHED = `Content-Type: multipart/mixed; boundary=x\n\n--x\nContent-Type
 Content-Type: application/octet-stream\nContent-Disposition: attachment; filename="../../.git/hooks/run me"\n
 attached words\n--x--\n`;
 
+/** OpenDocument in one file, with a paragraph beside its body. */
+const FLAT = `<office:document xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"
+ office:mimetype="application/vnd.oasis.opendocument.text"><office:master-styles><text:p>a header</text:p></office:master-styles><office:body><office:text><text:p>Flat words</text:p></office:text></office:body></office:document>`;
+
 /** An archive of 7z with the password `right`, in which even the names are encrypted. */
 const LOCKED =
   "N3q8ryccAAQzWSMfkAAAAAAAAAAuAAAAAAAAANUhQLmShrNbRIiXeNKvBGUlX17X0N4XcTxoqHbzx+UphAc+sKxQS6w1Nd1oNjVa0nN3mDpNlYU/TMQ6i3WdE7bAyxLje/BcLjy1fLwfPlJaTNOap64FRpkTeculTIPMlvjmsr2i4bsUzeVHPWK/Wm6tFziZHIbByhyw7cjoKSMo4niVZv5smA0AWHZJ2yJlj9sxLgwXBiABCXAABwsBAAEkBvEHARJTD0kbQ/WHb3PkDUGprXwyBJoMYgoBOaMTMQAA";
@@ -27,6 +31,11 @@ beforeAll(async () => {
       "in/broken.docx": "PK\u0003\u0004 this is no archive",
       "in/only-header.pdf": "%PDF-1.4\n",
       "in/new\nline": "a name of two lines\n",
+      "in/flat": FLAT,
+      "in/book": "<FictionBook><description><p>no</p></description><body><v>A verse</v></body></FictionBook>",
+      "in/cut.book": "<FictionBook><body><p>never closed</body></FictionBook>",
+      "in/page.ps": "%!PS-Adobe-3.0\n(shown) show showpage\n",
+      "in/lib.a": `!<arch>\n${"member/".padEnd(16)}${"0".padEnd(12)}${"0".padEnd(6)}${"0".padEnd(6)}${"644".padEnd(8)}${"10".padEnd(10)}\x60\nar content`,
     },
   });
   const at = (name: string) => join(folder.dir, "in", name);
@@ -70,13 +79,18 @@ describe("corral convert", () => {
     const lines = linesOf(await words("out/results.jsonl"));
     expect(lines.map(({ file, verdict, reason, type }) => [file, type, reason ?? verdict])).toEqual([
       ["bomb.gz", "gzip", "bomb"],
+      ["book", "fb2", "done"],
       ["broken.docx", "zip", "damaged"],
       ["caf\ufffd", "text", "done"],
+      ["cut.book", "fb2", "damaged"],
+      ["flat", "fodt", "done"],
       ["hello.pdf", "pdf", "done"],
       ["letter.eml", "eml", "done"],
+      ["lib.a", "ar", "done"],
       ["locked.7z", "7z", "done"],
       ["new\nline", "text", "done"],
       ["only-header.pdf", "pdf", "damaged"],
+      ["page.ps", "PostScript", "unknown type"],
       ["report.html", "text", "done"],
       ["sub/report.html", "html", "done"],
     ]);
@@ -84,11 +98,16 @@ describe("corral convert", () => {
     expect(byFile(linesOf(stdout))).toEqual(byFile(lines));
     expect(stderr).toContain("corral: bomb.gz not possible: bomb: it unpacks to more bytes than its limit\n");
     expect(stderr).not.toContain("exit code");
-    expect(stderr).toContain("7 files done, 3 not possible (2 damaged, 1 bomb); out/report.html has each");
+    expect(stderr).toContain(
+      "10 files done, 5 not possible (3 damaged, 1 bomb, 1 unknown type); out/report.html has each",
+    );
     expect((await readdir(join(folder.dir, "out"))).toSorted()).toEqual([
+      "book",
       "caf%E9",
+      "flat",
       "hello.pdf",
       "letter.eml",
+      "lib.a",
       "locked.7z",
       "new%0Aline",
       "report%2Ehtml",
@@ -98,6 +117,9 @@ describe("corral convert", () => {
     ]);
     expect(await words("out/hello.pdf/text.txt")).toContain("Hello from a PDF.");
     expect(await words("out/letter.eml/text.txt")).toMatch(/Invoice 4711[\s\S]*See below\.[\s\S]*attached words/);
+    expect(await words("out/flat/text.txt")).toBe("Flat words\n");
+    expect(await words("out/book/text.txt")).toBe("A verse\n");
+    expect(await words("out/lib.a/text.txt")).toContain("ar content");
     expect(await words("out/locked.7z/text.txt")).toContain("locked words");
     expect(await words("out/sub/report.html/text.txt")).toContain("Words of a page");
     expect(await words("out/caf%E9/text.txt"), "nothing that a terminal obeys").toBe("]0;xbytes in a name\n");
@@ -112,11 +134,17 @@ describe("corral convert", () => {
       const { status, stderr } = await folder.corral([...TEXT, ...more]);
       expect(status, stderr).toBe(1);
       const lines = linesOf(await words("out/results.jsonl"));
-      expect(lines.map(({ reason }) => reason).filter((reason) => reason !== null)).toHaveLength(3);
+      expect(lines.map(({ reason }) => reason).filter((reason) => reason !== null)).toHaveLength(5);
       return lines.filter(({ cached }) => !cached).map(({ file }) => file);
     };
     expect(await ran([])).toEqual(["later"]);
-    expect((await ran(["--retry"])).toSorted()).toEqual(["bomb.gz", "broken.docx", "only-header.pdf"]);
+    expect((await ran(["--retry"])).toSorted()).toEqual([
+      "bomb.gz",
+      "broken.docx",
+      "cut.book",
+      "only-header.pdf",
+      "page.ps",
+    ]);
   });
 
   it("builds a PDF of pixels, of what another container has read", async () => {

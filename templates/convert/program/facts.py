@@ -116,6 +116,9 @@ def read_office(work, path, kind, found):
         if pages and pages.isdigit():
             found["pages"] = int(pages)
         return
+    if kind.name.startswith("fo") or kind.name == "fb2":
+        markup_facts(work, kind, found)
+        return
     found["macros"] = any(name.upper() in ("VBA", "_VBA_PROJECT", "_VBA_PROJECT_CUR", "MACROS") for name in kind.parts)
     if kind.name == "rtf":
         with open(path, "rb") as file:
@@ -173,6 +176,8 @@ def markup_facts(work, kind, found):
     import texts
 
     text = texts.plain(work.file)[: 16 << 20]
+    if kind.family == "office":
+        found["macros"] = re.search(r"<[\w.]+:(module|source-code)\b", text) is not None
     found["scripts"] = re.search(r"(?i)<script\b|\bon(load|click|error|mouseover)\s*=|javascript:", text) is not None
     found["links"] = unique([*re.findall(r"(?i)\b(?:href|src|action)\s*=\s*[\"']?([^\s\"'<>]+)", text), *found["links"]])
 

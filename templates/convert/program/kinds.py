@@ -46,11 +46,15 @@ MAGIC = [
     (b"ustar", 257, "tar", "archive"),
     (b"\x7fELF", 0, "a program", "unknown"),
     (b"MZ", 0, "a program", "unknown"),
+    (b"%!PS", 0, "PostScript", "unknown"),
+    (b"\xc5\xd0\xd3\xc6", 0, "PostScript", "unknown"),
     (b"\x97JB2\r\n\x1a\n", 0, "JBIG2", "unknown"),
     (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d", 0, "OneNote", "unknown"),
 ]
 
 OPEN_DOCUMENT = {"text": "odt", "spreadsheet": "ods", "presentation": "odp", "graphics": "odg"}
+#: The same in one file of XML, and an e-book in one.
+FLAT = {"text": "fodt", "spreadsheet": "fods", "presentation": "fodp", "graphics": "fodg"}
 OPEN_XML = {"word/": "docx", "xl/": "xlsx", "ppt/": "pptx", "visio/": "vsdx"}
 OLE_STREAMS = {
     "EncryptedPackage": "encrypted",
@@ -173,6 +177,11 @@ def text_kind(head):
         return Kind("svg", "drawing")
     if re.match(r"(<!--.*?-->|<\?xml[^>]*>|\s)*<(!doctype html|html|head|body)\b", start, re.S) or re.search(r"<html[\s>]", start):
         return Kind("html", "html")
+    said = re.search(r"<office:document\s[^>]{0,8000}office:mimetype=[\"']application/vnd\.oasis\.opendocument\.(\w+)", text.lower())
+    if said:
+        return Kind(FLAT.get(said[1], "fodt"), "office")
+    if re.search(r"<fictionbook[\s>]", start):
+        return Kind("fb2", "office")
     if start.startswith("<?xml") or re.match(r"<[a-z][\w:.-]*[\s/>]", start) and "</" in text:
         return Kind("xml", "xml")
     return Kind("text", "text")
@@ -180,6 +189,8 @@ def text_kind(head):
 
 def decoded(raw):
     """The text that these bytes are, or None. The last character may be cut."""
+    if raw.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return raw[: len(raw) & ~3].decode("utf-32", "replace")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw[: len(raw) & ~1].decode("utf-16", "replace")
     if b"\0" in raw:

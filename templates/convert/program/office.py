@@ -10,6 +10,15 @@ import zipfile
 from work import NotPossible, last_line
 
 SUFFIX = {"text": "txt", "xml": "txt", "emf": "emf", "wmf": "wmf", "svg": "svg", "ole": "doc"}
+#: What LibreOffice is not to guess: it would take one that is damaged for a text, and show its source.
+FILTERS = {
+    "txt": "Text (encoded):UTF8,LF,,,",
+    "fodt": "OpenDocument Text Flat XML",
+    "fods": "OpenDocument Spreadsheet Flat XML",
+    "fodp": "OpenDocument Presentation Flat XML",
+    "fodg": "OpenDocument Drawing Flat XML",
+    "fb2": "FictionBook 2",
+}
 MAX_XML = 256 << 20
 
 
@@ -35,9 +44,10 @@ def opened(work, path, kind):
 def to_pdf(work, path, kind, suffix=None):
     """The file as a PDF in the scratch folder."""
     folder = work.scratch_folder()
-    source = os.path.join(folder, f"in.{suffix or SUFFIX.get(kind.name, kind.name)}")
+    suffix = suffix or SUFFIX.get(kind.name, kind.name)
+    source = os.path.join(folder, f"in.{suffix}")
     os.symlink(os.path.abspath(path), source)
-    filters = ["--infilter=Text (encoded):UTF8,LF,,,"] if source.endswith(".txt") else []
+    filters = [f"--infilter={FILTERS[suffix]}"] if suffix in FILTERS else []
     program = [
         "/usr/lib/libreoffice/program/soffice.bin",
         "--headless", "--invisible", "--nologo", "--norestore", "--nolockcheck", "--nodefault", "--nofirststartwizard",
@@ -106,10 +116,18 @@ def text_of(work, path, kind):
     if kind.name in ("docx", "pptx", "xlsx", "odt", "ods", "odp", "odg"):
         try:
             with zipfile.ZipFile(path) as file:
-                return open_document(file) if kind.name.startswith("od") else {"docx": word, "pptx": slides, "xlsx": sheets}[kind.name](file)
+                return open_document(member(file, "content.xml")) if kind.name.startswith("od") else {"docx": word, "pptx": slides, "xlsx": sheets}[kind.name](file)
         except (zipfile.BadZipFile, xml.parsers.expat.ExpatError, KeyError, EOFError, OSError, ValueError, NotImplementedError, RuntimeError):
             return None
         except subprocess.SubprocessError:
+            return None
+    if kind.name in ("fodt", "fods", "fodp", "fodg", "fb2"):
+        try:
+            with open(path, "rb") as file:
+                return open_document(file.read(MAX_XML))
+        except xml.parsers.expat.ExpatError as why:
+            raise NotPossible("damaged", f"its XML: {why}") from None
+        except (ValueError, LookupError):
             return None
     if kind.name in ("doc", "xls", "ppt") and not is_protected(path, kind):
         tool = {"doc": ["catdoc", "-w"], "xls": ["xls2csv", "-q0", "-c", "\t"], "ppt": ["catppt"]}[kind.name]
@@ -242,11 +260,15 @@ def rows(data, shared):
     return "".join(out)
 
 
-def open_document(file):
-    out, depth = [], [0]
+def open_document(data):
+    """The paragraphs of OpenDocument, and of FictionBook, whose verses and subtitles are none. Beside the body are those of styles."""
+    out, depth, body = [], [0], [0]
 
     def start(name, given):
-        if name in ("p", "h"):
+        body[0] += name == "body"
+        if not body[0]:
+            return
+        if name in ("p", "h", "v", "subtitle"):
             depth[0] += 1
         elif name == "s":
             out.append(" " * min(int(given.get("text:c", "1") or 1), 100))
@@ -256,7 +278,10 @@ def open_document(file):
             out.append("\n")
 
     def end(name):
-        if name in ("p", "h"):
+        body[0] -= name == "body"
+        if not body[0]:
+            return
+        if name in ("p", "h", "v", "subtitle"):
             depth[0] -= 1
             out.append("\n")
         elif name == "table-cell":
@@ -266,5 +291,5 @@ def open_document(file):
         elif name == "table-row":
             out.append("\n")
 
-    walked(member(file, "content.xml"), start, end, lambda piece: out.append(piece) if depth[0] else None)
+    walked(data, start, end, lambda piece: out.append(piece) if depth[0] else None)
     return "".join(out)

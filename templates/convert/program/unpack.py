@@ -97,7 +97,8 @@ class Archive:
             if status < WARN:
                 raise self.fault()
             name = self.lib.archive_entry_pathname(entry) or self.lib.archive_entry_pathname_utf8(entry) or b"unnamed"
-            yield name, self.lib.archive_entry_filetype(entry), self.lib.archive_entry_size(entry)
+            # Entries of `ar` may say no type.
+            yield name, self.lib.archive_entry_filetype(entry) or stat.S_IFREG, self.lib.archive_entry_size(entry)
 
     def data(self):
         buffer = ctypes.create_string_buffer(CHUNK)
