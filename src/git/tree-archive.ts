@@ -138,8 +138,9 @@ class Archive {
   /** Answers with the id of the commit. */
   async write(revision: string, repository: string, file: string): Promise<string> {
     const commit = await this.#commitOf(revision, repository);
-    const objects = await this.#line(repository, ["rev-parse", "--path-format=absolute", "--git-path", "objects"]);
-    const format = await this.#line(repository, ["rev-parse", "--show-object-format"]);
+    const where = ["--show-object-format", "--path-format=absolute", "--git-path", "objects"];
+    const [, format = "", objects = ""] =
+      /^(\w+)\n(.*)$/s.exec(await this.#line(repository, ["rev-parse", ...where])) ?? [];
     const gitDir = join(this.#program.home, "git");
     await makeEmptyRepository(gitDir, format);
     const env = { GIT_OBJECT_DIRECTORY: objects };

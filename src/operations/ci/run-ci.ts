@@ -5,7 +5,7 @@ import { withWorkers, workerPath } from "../../declarations/ci/job-workers.ts";
 import type { DeclaredTexts } from "../../declarations/corral-file.ts";
 import { packageVersion, templateFiles } from "../../declarations/place/package-root.ts";
 import { ownerOfNewZone } from "../../declarations/place/zone-folder.ts";
-import { loadDeclaredProject, type Project } from "../../declarations/project.ts";
+import { loadDeclaredProject } from "../../declarations/project.ts";
 import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import {
   foundReports,
@@ -19,14 +19,14 @@ import { isRoot } from "../../files/host/descriptor.ts";
 import { jsonLine } from "../../fleet/report/results-export.ts";
 import { CommitFiles } from "../../git/stage.ts";
 import { GitRefusal } from "../../git/tree-archive.ts";
-import { Disposables } from "../../platform/disposables.ts";
+import { openEngine } from "../../isolation/open-engine.ts";
 import type { Emit } from "../../run/model/events.ts";
-import { openCorralFor } from "../../run/open/corral.ts";
+import { type Corral, openCorralFor } from "../../run/open/corral.ts";
 import { lockOwner } from "../../state/owner.ts";
 import { trailEnd } from "../audit.ts";
 import type { MachinePlace } from "../machine.ts";
 import { RequestError } from "../request-error.ts";
-import { attachedTree } from "../runs.ts";
+import { type AttachedTree, attachedTree } from "../runs.ts";
 import { runWorker } from "../workers.ts";
 import { type CiEnd, type CiRevisions, type CiStepEnd, isGood } from "./ci-end.ts";
 import { CI_FOLDER, ciTexts, isKept, lockFolder, type PreparedCi } from "./ci-texts.ts";
@@ -152,11 +152,17 @@ export interface CiRequest extends CiRevisions {
  * @throws RequestError, DeclarationError before anything runs
  */
 export async function runCi(request: CiRequest): Promise<CiEnd> {
-  const { cwd, out, machine, signal } = request;
+  const { cwd, out, machine, signal, emit } = request;
   await using files = await answering(async () => await CommitFiles.open(cwd, signal));
   const source = await ciSource(files, request);
   const steps = planCi(source.file, request.selection);
   request.onSource(source, steps);
+  // Git writes the files of the head, and the Engine answers, while all that decides about them is read.
+  const archiving = attachedTree(source.head, "tree.tar", { cwd, signal });
+  const engine = openEngine(machine);
+  engine.catch(() => {});
+  const archived = archiving.catch(() => null);
+  await using _ = { [Symbol.asyncDispose]: async () => await (await archived)?.[Symbol.asyncDispose]() };
   const owner = isRoot() ? await ownerOfNewZone(cwd) : null;
   await makeCiResults(out, owner).catch((error: Error) => {
     throw new RequestError("ARGUMENTS", out, `${out} cannot be the folder of the results: ${error.message}`);
@@ -165,7 +171,11 @@ export async function runCi(request: CiRequest): Promise<CiEnd> {
   const places = { run: folder.run, cache: folder.cache, out };
   const prepared = await answering(async () => await preparedCi(files, source, steps, places));
   const project = await loadDeclaredProject(cwd, ciTexts(prepared, places), machine.engineEnv);
-  const ends = await endsOf(steps, project, { prepared, source, request });
+  const ends = await endsOf(steps, openCorralFor(project, { ...machine, emit }, engine), {
+    prepared,
+    archiving,
+    request,
+  });
   const { base, head, isChanged } = source;
   const trail = await trailEnd({ stateDir: machine.stateDir, projectDir: project.dir });
   const end = { base, head, isChanged, isTrusted: prepared.isTrusted, ends, trail };
@@ -175,29 +185,23 @@ export async function runCi(request: CiRequest): Promise<CiEnd> {
 
 interface CiRunning {
   readonly prepared: PreparedCi;
-  readonly source: CiSource;
+  readonly archiving: Promise<AttachedTree>;
   readonly request: CiRequest;
 }
 
 /** When it has settled, all that the steps did is in the audit trail. */
 async function endsOf(
   steps: readonly CiStep[],
-  project: Project,
-  { prepared, source, request }: CiRunning,
+  opening: Promise<Corral>,
+  { prepared, archiving, request }: CiRunning,
 ): Promise<CiStepEnd[]> {
-  const { cwd, out, machine, signal, emit } = request;
-  await using opened = new Disposables();
-  // Both take a while, and neither needs the other. What was opened is closed, also if the other one fails.
-  const opening = [
-    attachedTree(source.head, "tree.tar", { cwd, signal }).then((one) => opened.use(one)),
-    openCorralFor(project, { ...machine, emit }).then((one) => opened.use(one)),
-  ] as const;
-  await Promise.allSettled(opening);
-  const [tree, corral] = await Promise.all(opening);
+  const { cwd, out, signal } = request;
+  await using corral = await opening;
+  const tree = await archiving;
   let room = MAX_TESTS;
   return await inGraph(steps, request, async (step) => {
     if (step.kind === "fetch" && isKept(prepared, step)) return { step, status: "kept", result: null, reports: null };
-    const worker = project.workers.get(step.name);
+    const worker = corral.project.workers.get(step.name);
     if (worker === undefined) throw new Error(`the project has no worker ${step.name}`);
     const attachments = step.kind === "part" ? tree.attachments : [];
     // Reports of tests that failed are wanted most.

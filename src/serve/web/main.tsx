@@ -20,6 +20,7 @@ import { ChangesetsPage } from "./pages/changesets/changesets.tsx";
 import { ConvertPage } from "./pages/convert/convert.tsx";
 import { FleetsPage } from "./pages/fleets/fleets.tsx";
 import { Inbox } from "./pages/inbox/inbox.tsx";
+import { JobsPage } from "./pages/jobs/jobs.tsx";
 import { MachinePage } from "./pages/machine/machine.tsx";
 import { Overview } from "./pages/overview/overview.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
@@ -61,6 +62,7 @@ const PAGES: readonly PageEntry[] = [
   { name: "workers", title: "Workers", key: "w", Page: Workers },
   { name: "sessions", title: "Sessions", key: "s", Page: SessionsPage },
   { name: "convert", title: "Convert", key: "v", Page: ConvertPage },
+  { name: "jobs", title: "Jobs", key: "j", Page: JobsPage },
   { name: "audit", title: "Audit", key: "a", Page: Audit },
   { name: "machine", title: "Machine", key: "m", Page: MachinePage },
 ];

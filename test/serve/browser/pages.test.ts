@@ -1,4 +1,6 @@
-import { readFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
@@ -75,6 +77,7 @@ const places = (): string[] => [
   `#/workers/${name}/caller`,
   "#/sessions",
   "#/convert",
+  "#/jobs",
   "#/audit",
   "#/machine",
   "#/nothing",
@@ -353,6 +356,46 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
       .toEqual(["writer"]);
     await records.first().locator("summary").click();
     await records.first().getByText(`"run": "${run}"`).waitFor();
+  });
+
+  it("runs jobs on a commit, shows their steps with what failed, saves their results, and removes them: 390 px", async () => {
+    const job = (run: string) => ({ image: "corral/base", run, reports: { junit: "r.xml" } });
+    const report = "<testsuite><testcase name='one'><failure/></testcase></testsuite>";
+    const jobs = {
+      test: job(`echo so many words; echo "${report}" > r.xml; false`),
+      after: { ...job("true"), needs: ["test"] },
+    };
+    await writeFile(join(project.dir, "ci.yaml"), JSON.stringify({ version: 1, jobs }));
+    const git = "git -c user.name=a -c user.email=a@localhost";
+    execFileSync("sh", ["-ec", `git init -q; git add ci.yaml; ${git} commit -qm x`], { cwd: project.dir });
+    await using narrow = await signedIn(browser, service, { width: 390 });
+    const { page } = narrow;
+    await narrow.go("#/jobs");
+    await page.getByText("No jobs were run yet.").waitFor();
+    await page.getByLabel("Commit to test").fill("HEAD");
+    await page.getByRole("button", { name: "Run jobs" }).click();
+    await page.locator(".page-head .badge-bad").waitFor({ timeout: 60_000 });
+    const rows = page.getByRole("table", { name: "Steps" }).getByRole("row");
+    expect(await rows.nth(1).textContent()).toMatch(/^test.*failed.*1 test failed/);
+    expect(await rows.nth(2).textContent()).toMatch(/^after.*skipped/);
+    expect(await accessibilityFaults(page)).toEqual([]);
+    expect(await overflow(page)).toBeLessThanOrEqual(0);
+    const saving = page.waitForEvent("download");
+    await page.getByRole("button", { name: "junit.xml" }).click();
+    expect(await readFile(await (await saving).path(), "utf8")).toContain('name="one"');
+    expect(narrow.troubles).toEqual([]);
+    const at = page.url();
+    await page.getByRole("link", { name: "test" }).click();
+    await page.getByText("so many words", { exact: true }).waitFor();
+    await page.goto(at);
+    await page.getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByText("No jobs were run yet.").waitFor();
+    await narrow.go("#/jobs");
+    await page.getByLabel("Commit to test").fill("nowhere");
+    await page.getByRole("button", { name: "Run jobs" }).click();
+    await page.getByText("no commit nowhere").waitFor();
+    await rm(join(project.dir, ".git"), { recursive: true });
   });
 
   it("offers to a reader nothing that a reader may not do, and shows no path of the host", async () => {

@@ -120,6 +120,8 @@ const TONES: Readonly<Record<string, Tone>> = {
   pending: "warn",
   withdrawn: "warn",
   interrupted: "warn",
+  skipped: "warn",
+  stopped: "warn",
   closed: "plain",
 };
 
