@@ -5,6 +5,7 @@ import { gateCommand, gateEnvironment } from "../gate/report.ts";
 import { HOST_IMAGE, PROGRAM_DIRECTORIES, SETTINGS, SHOWN_DEVICES } from "../plan/host-image.ts";
 import { MASKED_PATHS, READ_ONLY_PATHS, tmpfsOptions } from "../plan/mounts.ts";
 import { CELL_HOST_NAME, GATE_PATH, HOSTS_PATH, type Plan, type PlannedTmpfs, type PlannedUser } from "../plan/plan.ts";
+import type { Delegated } from "./groups.ts";
 
 /** Programs of this machine, absolute, which belong to root and no other user can write. */
 export interface BwrapPrograms {
@@ -38,6 +39,8 @@ export interface CellWords {
   /** Descriptor {@link DESCRIPTORS.files} has the first one, and so on. */
   readonly files: readonly CellFile[];
   readonly gate: string;
+  /** Files by which it enters its control groups; empty: it has none. */
+  readonly groups: readonly string[];
   /** The directory in which the places in memory are made, which is empty on the disk. */
   readonly memory: string;
 }
@@ -51,7 +54,7 @@ const STAGE = textBeside(import.meta.url, "stage.sh");
 const FIRST = textBeside(import.meta.url, "first.sh");
 
 /** Why such a plan is not for this driver, each in words for people; empty if it enforces all of it. */
-export function notForBwrap(plan: Plan, own: PlannedUser): string[] {
+export function notForBwrap(plan: Plan, own: PlannedUser, groups: Delegated | { readonly why: string }): string[] {
   const { network, hardening, user, image, keeper, serves, limits, mounts } = plan;
   const reasons = [
     [network === "open", "it has the open network, which is the Engine's own"],
@@ -61,7 +64,7 @@ export function notForBwrap(plan: Plan, own: PlannedUser): string[] {
     [hardening.capabilities.length > 0, "it keeps capabilities"],
     [!hardening.noNewPrivileges, "its programs may gain privileges"],
     [mounts.some(({ origin }) => origin === "root"), "its root is writable"],
-    [hardening.limitScope !== "process", NO_CELL_LIMITS],
+    [hardening.limitScope !== "process" && "why" in groups, `${NO_CELL_LIMITS}: ${"why" in groups ? groups.why : ""}`],
     [driverOfBoth("bwrap", hardening.driver ?? "auto") === null, `its policy has the driver ${hardening.driver}`],
     [serves === true, "one cell would serve many items. Use `reuse: fresh`"],
     [keeper !== undefined, "its commands are started by an engine"],
@@ -77,20 +80,21 @@ export function notForBwrap(plan: Plan, own: PlannedUser): string[] {
 }
 
 const NO_CELL_LIMITS =
-  "memory and processors cannot be limited for a whole cell, which the policy asks for. A policy with `limit_scope: process`, such as `default` (`--policy default`), takes a limit of the memory of each process";
+  "memory and processors cannot be limited for a whole cell, which the policy asks for. A policy with `limit_scope: process`, such as `default` (`--policy default`), takes a limit of the memory of each process. A whole cell needs a control group";
 
 /** The program and all of its words, which start the cell of a plan. */
-export function startWords({ plan, programs, gate, memory }: CellWords): { program: string; args: string[] } {
+export function startWords({ plan, programs, gate, groups, memory }: CellWords): { program: string; args: string[] } {
   const { limits } = plan;
   const limit = (name: string, value: number): string => `--${name}=${value}:${value}`;
   const hasInit = plan.startsCommands !== true;
   return {
     program: programs.prlimit,
     args: [
-      ...[limit("nofile", limits.nofile), limit("fsize", limits.diskBytes), limit("data", limits.memoryBytes)],
+      ...[limit("nofile", limits.nofile), limit("fsize", limits.diskBytes)],
+      ...(groups.length === 0 ? [limit("data", limits.memoryBytes)] : []),
       ...[limit("core", 0), limit("msgqueue", 0), limit("rtprio", 0)],
       ...[programs.unshare, "--user", "--map-root-user", "--mount", "--propagation", "private"],
-      ...[gate, "sh", "-c", STAGE, gate, memory],
+      ...[gate, "sh", "-c", STAGE, gate, memory, groups.join("\n")],
       ...placesOf(plan).flatMap((place, index) => [String(index), tmpfsOptions(place, ROOT_OF_STAGE)]),
       ...[EMPTY, "ro,nosuid,nodev,noexec,size=4k,mode=0555"],
       ...["--", programs.bwrap, "--args", String(DESCRIPTORS.words), "--"],

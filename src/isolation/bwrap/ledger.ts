@@ -11,6 +11,7 @@ import { kernelText } from "../kernel/control-group.ts";
 import type { Plan, PlannedUser } from "../plan/plan.ts";
 import { type CellInfo, EngineTrouble } from "../port/driver.ts";
 import { labelsFor, type Maker, readLabels } from "../port/labels.ts";
+import { removeGroups } from "./groups.ts";
 
 /** How the directory of a cell is called until its labels are in it. */
 const DRAFT_PREFIX = ".new-";
@@ -144,6 +145,7 @@ export async function removeFolder(dir: string): Promise<void> {
     if (looks === MAX_LOOKS) throw new EngineTrouble("a program that makes a cell cannot be ended");
     await pause(PAUSE_MS);
   }
+  await removeGroups(dir);
   const names = (await readdir(dir).catch(nullFor("ENOENT"))) ?? [];
   for (const name of names.filter((one) => one !== LABELS)) await rm(join(dir, name), { recursive: true, force: true });
   await rm(dir, { recursive: true, force: true });

@@ -25,6 +25,7 @@ import { type EngineImages, type FoundImage, IMAGE_PREFIX, ImageBuildError } fro
 import { filterProgram } from "../seccomp/filter.ts";
 import { ociSeccomp, plannedSeccomp } from "../seccomp/planned-profile.ts";
 import { type BwrapPrograms, type HostLook, hostEntries, IMAGE_PATH, notForBwrap } from "./cell-words.ts";
+import { delegatedGroups } from "./groups.ts";
 import { BwrapLedger } from "./ledger.ts";
 import { type BwrapOptions, startBwrapCell } from "./start.ts";
 
@@ -53,7 +54,8 @@ export async function openBwrap({ stateDir, looksOnly = false }: OpenEngineReque
   ]);
   const paths = statePaths(stateDir);
   const ledger = new BwrapLedger(paths.bwrap, { owner: currentOwner(), sealKey }, user);
-  const driver = bwrapDriver({ ledger, user, programs, profile, entries: hostEntries(look), image });
+  const groups = delegatedGroups(looksOnly);
+  const driver = bwrapDriver({ ledger, user, programs, profile, entries: hostEntries(look), groups, image });
   const gate = join(paths.gate, await digestOf(busybox), "busybox");
   const port: EnginePort = {
     driver,
@@ -69,7 +71,7 @@ export async function openBwrap({ stateDir, looksOnly = false }: OpenEngineReque
     driving: async (_, policy = "auto") =>
       driverOfBoth("bwrap", policy) === null
         ? { driver: null, why: `\`driver\` of the policy is ${policy}, and CORRAL_DRIVER or --driver is bwrap` }
-        : { driver: "bwrap", why: `CORRAL_DRIVER or --driver is bwrap. ${WEAKNESSES.join(". ")}` },
+        : { driver: "bwrap", why: `CORRAL_DRIVER or --driver is bwrap. ${weaknesses(groups).join(". ")}` },
     ofProject: () => port,
     unpacked: {
       use: async () => null,
@@ -82,10 +84,15 @@ export async function openBwrap({ stateDir, looksOnly = false }: OpenEngineReque
 }
 
 /** What cells of other drivers have and these have not. */
-const WEAKNESSES = [
-  "Its cells are this user's processes, with this machine's /usr as their image",
-  "Each process has a limit of its own memory, and processors are not limited: a policy with `limit_scope: cell` runs nothing here",
-] as const;
+function weaknesses(groups: BwrapOptions["groups"]): readonly string[] {
+  const limits =
+    "why" in groups
+      ? [
+          `Each process has a limit of its own memory, and processors are not limited: a policy with \`limit_scope: cell\` runs nothing here (${groups.why})`,
+        ]
+      : [];
+  return ["Its cells are this user's processes, with this machine's /usr as their image", ...limits];
+}
 
 /** `user`: whose processes the cells are. @throws EngineUnavailableError with all that is missing */
 export async function groundHere(user: PlannedUser): Promise<Ground> {
@@ -196,7 +203,13 @@ export function bwrapDriver({ profile, image, ...given }: BwrapDriverOptions): D
     async capabilities() {
       const { stdout } = await run(programs.bwrap, ["--version"], { env: SYSTEM_ENV });
       const version = stdout.trim().split(" ").at(-1) ?? "unknown";
-      return { engine: "bubblewrap", version, missing: [], weaknesses: WEAKNESSES, facts: { image: image.id } };
+      return {
+        engine: "bubblewrap",
+        version,
+        missing: [],
+        weaknesses: weaknesses(options.groups),
+        facts: { image: image.id },
+      };
     },
     imageFacts: async (name) => (isHostImage(name) ? image : null),
     start: (request) => starts.add(() => startBwrapCell(options, request, "at-once")),
@@ -211,7 +224,7 @@ export function bwrapDriver({ profile, image, ...given }: BwrapDriverOptions): D
       ),
     startServing: async ({ plan }) => ({
       ok: false,
-      violations: [{ code: "ENFORCEMENT_MISSING", missing: notForBwrap(plan, options.user) }],
+      violations: [{ code: "ENFORCEMENT_MISSING", missing: notForBwrap(plan, options.user, options.groups) }],
     }),
     startSteward: () => Promise.reject(new EngineTrouble("bubblewrap has no cells that serve many items")),
     list: () => ledger.list(),

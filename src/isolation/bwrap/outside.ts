@@ -2,6 +2,7 @@ import { type GateReport, parseGateReport } from "../gate/report.ts";
 import { ownNamespaces } from "../gate/verify.ts";
 import { kernelText } from "../kernel/control-group.ts";
 import type { Plan, PlannedUser } from "../plan/plan.ts";
+import type { CellGroup } from "./groups.ts";
 
 /** What bubblewrap says of a cell: its first process as this machine sees it, and the numbers of its namespaces, as `pid-namespace`. */
 export interface Reported {
@@ -22,6 +23,7 @@ export function differences(
   { user }: Plan,
   report: GateReport,
   outer: PlannedUser,
+  group: CellGroup | null,
 ): { readonly seen: GateReport; readonly missing: readonly string[] } {
   const sections = ["mountinfo", "status", "limits"].map((name) => [name, kernelText(`/proc/${pid}/${name}`)] as const);
   const outside = parseGateReport(
@@ -47,8 +49,10 @@ export function differences(
       missing.push(`namespace ${kind}: planned its own, found ${number === undefined ? "unknown" : "the host's"}`);
   }
   mustBe("namespace net", String(namespaces["net-namespace"]), report.namespaces.get("/proc/self/ns/net") ?? "unknown");
+  if (group !== null && !group.has(pid)) missing.push("control group: planned its own, found another");
+  const cgroup = group?.limits() ?? report.cgroup;
   const status = new Map([...report.status, ...LASTING.map((name) => [name, outside.status.get(name) ?? ""] as const)]);
-  return { seen: { ...report, mounts: outside.mounts, status }, missing };
+  return { seen: { ...report, mounts: outside.mounts, status, cgroup }, missing };
 }
 
 function wordsIn(file: string): string {

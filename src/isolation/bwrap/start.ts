@@ -6,12 +6,13 @@ import { SYSTEM_ENV } from "../../files/host/system-program.ts";
 import { Disposables } from "../../platform/disposables.ts";
 import { within } from "../../platform/within.ts";
 import type { Violation } from "../../sandbox/violation.ts";
+import { present } from "../../text/present.ts";
 import type { CommandPipes, PipeNames } from "../commands/command-pipes.ts";
 import { heldBytes } from "../disk/unnamed-files.ts";
 import { GateStreams, pour, reportWithin } from "../gate/gate-streams.ts";
 import { GO, gateSecrets, parseGateReport, secretLines } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
-import { kernelText } from "../kernel/control-group.ts";
+import { kernelText, socketBytes, UsageSampler } from "../kernel/control-group.ts";
 import type { Enforcement } from "../plan/enforcement.ts";
 import { gateOf, LOCAL_NAMES, type Plan, type PlannedUser } from "../plan/plan.ts";
 import { refusalFrom } from "../plan/plan-for.ts";
@@ -28,6 +29,7 @@ import {
   notForBwrap,
   startWords,
 } from "./cell-words.ts";
+import { type CellGroup, type Delegated, makeGroup } from "./groups.ts";
 import { type BwrapFolder, type BwrapLedger, killStarters, RunNameTaken, removeFolder } from "./ledger.ts";
 import { differences, type Reported } from "./outside.ts";
 
@@ -39,6 +41,8 @@ export interface BwrapOptions {
   readonly user: PlannedUser;
   readonly programs: BwrapPrograms;
   readonly entries: readonly HostEntry[];
+  /** In which its cells get control groups, or why they cannot. */
+  readonly groups: Delegated | { readonly why: string };
   /** The kernel's filter of a plan's cell. */
   readonly filterOf: (plan: Plan) => Buffer;
 }
@@ -63,7 +67,7 @@ export async function startBwrapCell(
   input: "at-once" | "lasting",
 ): Promise<BwrapStart> {
   const { plan, signal } = request;
-  const reasons = notForBwrap(plan, options.user);
+  const reasons = notForBwrap(plan, options.user, options.groups);
   if (reasons.length > 0)
     return refused({
       code: "ENFORCEMENT_MISSING",
@@ -91,7 +95,7 @@ function refused(...violations: Violation[]): BwrapStart {
 }
 
 async function startOnce(
-  { ledger, pipes, user, programs, entries, filterOf }: BwrapOptions,
+  { ledger, pipes, user, programs, entries, groups, filterOf }: BwrapOptions,
   { plan, pins, signal, secrets = new Map(), onOutput }: StartRequest,
   input: "at-once" | "lasting",
   made: Disposables,
@@ -102,13 +106,15 @@ async function startOnce(
   if (misplaced.length > 0) return refused(...misplaced);
   const folder = ledger.make(plan);
   made.defer(() => removeFolder(folder.dir));
+  const group = "why" in groups ? null : makeGroup(groups, folder, plan, user);
   const files = cellFiles(plan, LOCAL_NAMES);
-  const given: CellWords = { plan, programs, entries, files, gate: gateOf(plan), memory: folder.memory };
+  const places = { gate: gateOf(plan), groups: group?.entries ?? [], memory: folder.memory };
+  const given: CellWords = { plan, programs, entries, files, ...places };
   const bwrap = new BwrapProcess({ given, folder, user, pipes: await pipes.take(), filter: filterOf(plan) }, onOutput);
   made.defer(() => bwrap.end());
   const report = parseGateReport(await reportWithin(bwrap.streams.report, signal));
   const reported = await bwrap.reported();
-  const { seen, missing } = differences(reported, plan, report, user);
+  const { seen, missing } = differences(reported, plan, report, user, group);
   const { enforcement, violations } = verifyCell(plan, seen, "bwrap");
   const refusals: Violation[] = [...violations, ...misplacedMounts(plan.mounts, pins)];
   if (missing.length > 0) refusals.push({ code: "ENFORCEMENT_MISSING", missing });
@@ -118,7 +124,11 @@ async function startOnce(
     folder,
     bwrap,
     pid: reported.pid,
-    enforcement,
+    group,
+    enforcement: {
+      ...enforcement,
+      ...present({ socketMemory: group?.boundSockets(socketBytes(plan.limits.memoryBytes)) }),
+    },
     ahead,
     isLasting: input === "lasting",
     made,
@@ -242,6 +252,7 @@ interface BwrapCellParts {
   readonly bwrap: BwrapProcess;
   /** Of its first process, as this machine sees it. */
   readonly pid: number;
+  readonly group: CellGroup | null;
   readonly enforcement: Enforcement;
   /** What the gate reads before the worker's input. */
   readonly ahead: Buffer;
@@ -250,7 +261,8 @@ interface BwrapCellParts {
 }
 
 /** A verified cell whose worker waits behind the gate. */
-function bwrapCell({ folder, bwrap, pid, enforcement, ahead, isLasting, made }: BwrapCellParts): Cell {
+function bwrapCell({ folder, bwrap, pid, group, enforcement, ahead, isLasting, made }: BwrapCellParts): Cell {
+  const sampler = new UsageSampler(() => ({ by: "files", read: () => group?.usage() ?? null }));
   let killed = false;
   let removal: Promise<void> | null = null;
   const namespace = `/proc/${pid}/ns/pid`;
@@ -259,8 +271,9 @@ function bwrapCell({ folder, bwrap, pid, enforcement, ahead, isLasting, made }: 
   return {
     id: folder.id,
     enforcement,
-    exit: exitOf(bwrap, () => killed),
+    exit: exitOf(bwrap, group, sampler, () => killed),
     release(input, rest) {
+      if (group !== null) sampler.begin();
       bwrap.streams.release();
       const first = Buffer.concat([Buffer.from(GO), ahead, input]);
       if (rest !== undefined) pour(first, rest, bwrap.stdin);
@@ -287,19 +300,29 @@ function bwrapCell({ folder, bwrap, pid, enforcement, ahead, isLasting, made }: 
 }
 
 /** Whatever is not known for certain is lost. */
-async function exitOf(bwrap: BwrapProcess, killed: () => boolean): Promise<CellExit> {
+async function exitOf(
+  bwrap: BwrapProcess,
+  group: CellGroup | null,
+  sampler: UsageSampler,
+  killed: () => boolean,
+): Promise<CellExit> {
+  const exited = (code: number, outOfMemory = false): CellExit => ({
+    ...{ kind: "exited", code, outOfMemory },
+    usage: sampler.last(),
+  });
   try {
     const { code, signal } = await bwrap.ended;
+    sampler.stop();
+    sampler.add(group?.usage() ?? null);
+    const kills = group?.oomKills() ?? 0;
+    // The kernel may choose bubblewrap, which is in the group too.
+    if (kills > 0 && (code === null || code === 137) && !killed()) return exited(137, true);
     if (code === null) return killed() ? exited(137) : { kind: "lost", reason: `bubblewrap was ended by ${signal}` };
     if (!bwrap.streams.hasBegun && !killed()) return { kind: "lost", reason: "the cell ended before its worker began" };
     return exited(code);
   } catch (error) {
     return { kind: "lost", reason: (error as Error).message };
   }
-}
-
-function exited(code: number): CellExit {
-  return { kind: "exited", code, outOfMemory: false, usage: { cpuMs: null, memoryBytesPeak: null } };
 }
 
 function linkOf(path: string): string | null {

@@ -25,8 +25,10 @@ export function verifyCell(
     const reason = "it is not the file or directory that was checked: it was replaced while the cell was starting";
     violations.push({ code: "MOUNT_SOURCE_REFUSED", path: mount.path, reason });
   }
-  const requested = requestedLines(plan, driver);
-  const actual = actualLines(plan, report, driver, plan.mounts.length - strayed.length);
+  const isOfProcess = driver === "bwrap" && plan.hardening.limitScope === "process" && report.cgroup.size === 0;
+  const requested = requestedLines(plan, isOfProcess);
+  const inPlace = plan.mounts.length - strayed.length;
+  const actual = actualLines(plan, report, { driver, inPlace, isOfProcess });
   const missing = (Object.keys(requested) as EnforcementLine[])
     .filter((line) => requested[line] !== actual[line] && !(line === "mounts" && strayed.length > 0))
     .map((line) => `${line}: planned ${requested[line]}, found ${actual[line]}`);
@@ -107,11 +109,11 @@ function furtherGroups({ status }: GateReport, gids: readonly string[], driver: 
   return further.length === 0 ? "" : ` and groups ${further.join(" ")}`;
 }
 
-function requestedLines(plan: Plan, driver: Enforcement["driver"]): EnforcementLines {
+function requestedLines(plan: Plan, isOfProcess: boolean): EnforcementLines {
   const { hardening, limits } = plan;
   const first = plan.keeper ?? plan.user;
   const ofCell = { memory: String(pageAligned(limits.memoryBytes)), cpus: limits.cpus.toFixed(2) };
-  const { memory, cpus } = driver === "bwrap" ? ofProcess(String(limits.memoryBytes)) : ofCell;
+  const { memory, cpus } = isOfProcess ? ofProcess(String(limits.memoryBytes)) : ofCell;
   return {
     mounts: `${plan.mounts.length} in place, no others`,
     rootFileSystem: "read-only",
@@ -134,7 +136,15 @@ function ofProcess(memoryBytes: string): Pick<EnforcementLines, "memory" | "cpus
   return { memory: `${memoryBytes} for each process`, cpus: "not limited" };
 }
 
-function actualLines(plan: Plan, report: GateReport, driver: Enforcement["driver"], inPlace: number): EnforcementLines {
+function actualLines(
+  plan: Plan,
+  report: GateReport,
+  {
+    driver,
+    inPlace,
+    isOfProcess,
+  }: { readonly driver: Enforcement["driver"]; readonly inPlace: number; readonly isOfProcess: boolean },
+): EnforcementLines {
   const strangers = report.mounts
     .filter((mount) => !isExpected(mount, plan, report, driver))
     .map((mount) => mount.path);
@@ -147,7 +157,8 @@ function actualLines(plan: Plan, report: GateReport, driver: Enforcement["driver
   ].join(", ");
   const uids = report.status.get("Uid")?.split(/\s+/) ?? [];
   const gids = report.status.get("Gid")?.split(/\s+/) ?? [];
-  const limits = driver === "bwrap" ? limitsOfProcess(report) : limitsOfGroup(report);
+  const counted = driver === "bwrap" ? { pids: report.limits.get("Max processes") ?? "unknown" } : {};
+  const limits = isOfProcess ? limitsOfProcess(report) : { ...limitsOfGroup(report), ...counted };
   return {
     mounts: `${inPlace} in place, ${others}`,
     rootFileSystem: rootMount(report)?.readOnly === true ? "read-only" : "writable",

@@ -34,17 +34,26 @@ const PAGE_BYTES = 4096;
 /** `places`: where it may be, below the mount point of a hierarchy. Null if this machine does not show it. */
 export function findControlGroup(places: readonly string[], root = ROOT): ControlGroup | null {
   for (const place of places) {
-    if (existsSync(`${root}/cpuacct/${place}/cpuacct.usage`)) return version1(place, root);
+    if (existsSync(`${root}/cpuacct/${place}/cpuacct.usage`)) return version1((name) => `${root}/${name}/${place}`);
     if (existsSync(`${root}/${place}/cpu.stat`)) return version2(`${root}/${place}`);
   }
   return null;
 }
 
-function version1(place: string, root: string): ControlGroup {
+/** Those hierarchies of version 1 in which cells have groups. */
+export const HIERARCHIES = ["memory", "cpu", "cpuacct", "pids"] as const;
+export type Hierarchy = (typeof HIERARCHIES)[number];
+
+/** A group that is there, by its directories. */
+export function groupIn(dirOf: (hierarchy: Hierarchy) => string, version: 1 | 2): ControlGroup {
+  return version === 1 ? version1(dirOf) : version2(dirOf("memory"));
+}
+
+function version1(dirOf: (hierarchy: Hierarchy) => string): ControlGroup {
   return {
-    processes: () => numbersOf(`${root}/pids/${place}/cgroup.procs`),
+    processes: () => numbersOf(`${dirOf("pids")}/cgroup.procs`),
     boundSockets(maxBytes) {
-      const file = `${root}/memory/${place}/memory.kmem.tcp.limit_in_bytes`;
+      const file = `${dirOf("memory")}/memory.kmem.tcp.limit_in_bytes`;
       try {
         writeFileSync(file, String(maxBytes));
       } catch {
@@ -52,13 +61,17 @@ function version1(place: string, root: string): ControlGroup {
       }
       return numberIn(file) === maxBytes ? "counted" : "not counted";
     },
-    oomKills: () => fieldIn(`${root}/memory/${place}/memory.oom_control`, "oom_kill"),
-    limits: () => limitsIn((name) => `${root}/${name.replace("/", `/${place}/`)}`, LIMITS_OF_VERSION_1),
-    memoryBytes: () => heldIn(`${root}/memory/${place}`, "memory.usage_in_bytes", "total_inactive_file"),
+    oomKills: () => fieldIn(`${dirOf("memory")}/memory.oom_control`, "oom_kill"),
+    limits: () =>
+      limitsIn((name) => {
+        const [hierarchy, file] = name.split("/");
+        return `${dirOf(hierarchy as Hierarchy)}/${file}`;
+      }, LIMITS_OF_VERSION_1),
+    memoryBytes: () => heldIn(dirOf("memory"), "memory.usage_in_bytes", "total_inactive_file"),
     usage() {
-      const nanoseconds = numberIn(`${root}/cpuacct/${place}/cpuacct.usage`);
+      const nanoseconds = numberIn(`${dirOf("cpuacct")}/cpuacct.usage`);
       if (nanoseconds === null) return null;
-      const memoryBytesPeak = numberIn(`${root}/memory/${place}/memory.max_usage_in_bytes`);
+      const memoryBytesPeak = numberIn(`${dirOf("memory")}/memory.max_usage_in_bytes`);
       return { cpuMs: Math.round(nanoseconds / 1e6), memoryBytesPeak };
     },
   };

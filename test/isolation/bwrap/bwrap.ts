@@ -7,6 +7,7 @@ import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy
 import { type BwrapPrograms, hostEntries } from "../../../src/isolation/bwrap/cell-words.ts";
 import { BwrapLedger } from "../../../src/isolation/bwrap/ledger.ts";
 import { bwrapDriver, groundHere, hostImage, look } from "../../../src/isolation/bwrap/open.ts";
+import type { BwrapOptions } from "../../../src/isolation/bwrap/start.ts";
 import { closedGate } from "../../../src/isolation/gate/gate-streams.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import type { Driver } from "../../../src/isolation/port/driver.ts";
@@ -33,7 +34,7 @@ export async function absence(): Promise<string | null> {
 }
 
 /** bubblewrap with a state directory and a seal of this test file's own. */
-export async function openBwrapHere() {
+export async function openBwrapHere(groups: BwrapOptions["groups"] = { why: "a test has none" }) {
   const { programs, busybox } = await groundHere(USER);
   const dir = await mkdtemp(join(tmpdir(), "cb-"));
   const cells = join(dir, "cells");
@@ -52,6 +53,7 @@ export async function openBwrapHere() {
       programs: own,
       profile,
       entries: hostEntries(look),
+      groups,
       image,
     });
   await mkdir(join(dir, "gate"));

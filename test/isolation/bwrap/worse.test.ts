@@ -82,7 +82,7 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
     const files = cellFiles(plan, LOCAL_NAMES);
     const words: CellWords = {
       ...{ plan, programs: { ...programs, bwrap }, entries: hostEntries(look) },
-      ...{ files, gate: gateOf(plan), memory },
+      ...{ files, gate: gateOf(plan), groups: [], memory },
     };
     const { program, args } = startWords(words);
     const readable = (content: string | Buffer): number => {
