@@ -62,10 +62,10 @@ const ALL: readonly (readonly [string, ...string[]])[] = [
   ["exec_signal", `id=${"0".repeat(11)}f`],
 ];
 
-/** Each use is a process of the inspector and one of the server; a few show each form of an input. */
 /** Its worker is not `dynamic`, so it can ask for nothing. */
 const OFFERED = [...TOOLS.keys(), ...STARTED_TOOLS.keys()].filter((name) => name !== "request_access");
-const FEW = ["list_files", "write_file", "edit_file", "call_worker", "git_stage"];
+/** Each use is a process of the inspector and one of the server; these show each form of an input, and a refusal. */
+const FEW = ["write_file", "edit_file", "call_worker", "git_stage"];
 const USES = AT_LENGTH ? ALL : ALL.filter(([name]) => FEW.includes(name));
 
 describe("the official inspector", () => {

@@ -42,6 +42,8 @@ export interface ConnectOptions extends ClientOptions {
   readonly args?: readonly string[];
   /** Revision 2026-07-28 in place of the handshake. */
   readonly modern?: boolean;
+  /** The server is the same code in the process of the test, whatever the project's are. */
+  readonly within?: boolean;
   /** Called before the client is connected, for what the server may ask of it at once. */
   readonly prepare?: (client: Client) => void;
 }
@@ -70,7 +72,7 @@ export async function mcpProject(
   return {
     project,
     async connect(options) {
-      const connected = await (built ? connect : connectWithin)(project, options);
+      const connected = await (built && options?.within !== true ? connect : connectWithin)(project, options);
       open.add(connected);
       return connected;
     },
@@ -85,7 +87,7 @@ export async function mcpProject(
 
 async function connectWithin(
   { dir, stateDir }: CliProject,
-  { args = ["--worker", "w"], modern = false, prepare, ...options }: ConnectOptions = {},
+  { args = ["--worker", "w"], modern = false, within: _, prepare, ...options }: ConnectOptions = {},
 ): Promise<ConnectedClient> {
   let said = "";
   const env = { ...process.env, NO_COLOR: "1", CORRAL_STATE_DIR: stateDir };
@@ -102,7 +104,7 @@ async function connectWithin(
 
 async function connect(
   { dir, stateDir }: CliProject,
-  { args = ["--worker", "w"], modern = false, prepare, ...options }: ConnectOptions = {},
+  { args = ["--worker", "w"], modern = false, within: _, prepare, ...options }: ConnectOptions = {},
 ): Promise<ConnectedClient> {
   const transport = new StdioClientTransport({
     command: process.execPath,

@@ -49,6 +49,7 @@ afterAll(async () => {
   remote?.remove();
 });
 
+// What a process adds is the same for both revisions: the first and the whole set of tools show it for each.
 describe.each([
   ["a client that begins with a handshake", false],
   ["a client of the revision 2026-07-28", true],
@@ -123,7 +124,7 @@ describe.each([
   });
 
   it("is told of a refusal in words and as data, and of bad arguments too", async () => {
-    const { client } = await mcp.connect({ modern });
+    const { client } = await mcp.connect({ modern, within: modern });
     const refused = await client.callTool({ name: "read_file", arguments: { path: "/etc/passwd" } });
     expect(refused).toMatchObject({
       isError: true,
@@ -153,7 +154,7 @@ describe.each([
   });
 
   it("hears the lines of a command as it prints them, where it asked for progress", async () => {
-    const { client } = await mcp.connect({ modern });
+    const { client } = await mcp.connect({ modern, within: modern });
     const heard: string[] = [];
     const command = "echo first; sleep 1; printf 'sec'; printf '\\033[31mond\\n'; sleep 0.3; echo third >&2; sleep 0.5";
     const answer = await client.callTool(
@@ -165,7 +166,7 @@ describe.each([
   });
 
   it("ends a command that it cancels, with all its processes, and can go on", async () => {
-    const { client } = await mcp.connect({ modern });
+    const { client } = await mcp.connect({ modern, within: modern });
     const cancel = new AbortController();
     const command = "echo begun; sleep 4242 & sleep 4242";
     const running = client.callTool(
@@ -203,7 +204,7 @@ describe.each([
 describe("corral mcp on stdio", () => {
   it("offers a worker only what it can use", async () => {
     const names = async (worker: string) => {
-      const { client } = await mcp.connect({ args: ["--worker", worker] });
+      const { client } = await mcp.connect({ args: ["--worker", worker], within: true });
       return (await client.listTools()).tools.map(({ name }) => name);
     };
     const plain = await names("plain");
@@ -278,7 +279,7 @@ describe("corral mcp on stdio", () => {
   });
 
   it("writes each use of a tool into the audit trail", async () => {
-    const { client } = await mcp.connect();
+    const { client } = await mcp.connect({ within: true });
     await client.callTool({ name: "read_file", arguments: { path: "/docs/a.txt" } });
     await client.close();
     const { stdout } = await mcp.project.corral(["audit", "--type", "tool_used", "--json", "--limit", "1"]);
@@ -286,13 +287,10 @@ describe("corral mcp on stdio", () => {
   });
 
   it("keeps what was staged and nobody agreed to, and says where it waits", async () => {
-    await using asking = await mcpProject(
-      {
-        ...HANDY_PROJECT,
-        workers: { w: { ...HANDY, calls: [], sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
-      },
-      BUILT,
-    );
+    await using asking = await mcpProject({
+      ...HANDY_PROJECT,
+      workers: { w: { ...HANDY, calls: [], sandbox: { zones: [{ name: "out", mode: "rw" }] } } },
+    });
     const connected = await asking.connect();
     const written = await connected.client.callTool({ name: "exec", arguments: { command: "echo hi > /out/new" } });
     expect(written.isError).toBeFalsy();

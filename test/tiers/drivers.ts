@@ -99,13 +99,18 @@ const ENGINE_ITSELF =
   "makes containers, volumes or images on the Engine itself, and looks at what Corral does with them";
 const ENGINE_STOPS = "stops an Engine in the middle, or breaks its answers, on which cells of runc do not depend";
 
+const BUILDS =
+  "builds an image, whose base a cell of runc would have exported and unpacked once more; `attacks/images` has cells of built images on both";
+
 /** The files of the tier that run on the Engine alone, each with its reason. */
 export const ENGINE_ONLY: Readonly<Record<string, string>> = {
   "test/attacks/labels.test.ts": ENGINE_ITSELF,
+  "test/examples/images-page.test.ts": BUILDS,
   "test/run/docker-tools.test.ts": ENGINE_ITSELF,
   "test/faults/faults.test.ts": ENGINE_STOPS,
   "test/faults/lying-engine.test.ts": ENGINE_STOPS,
   "test/fleet/engine-killed.test.ts": ENGINE_STOPS,
+  "test/run/images/own-images.test.ts": BUILDS,
   "test/run/lost.test.ts": ENGINE_STOPS,
   "test/run/session/lost.test.ts": ENGINE_STOPS,
 };

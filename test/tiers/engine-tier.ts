@@ -52,7 +52,7 @@ async function lookAtImages(stateDir: string, gate: string, unpacks: boolean): P
   const unpacked = new UnpackedImages({ dir: kept.images, layersDir: kept.layers, ground, owner: currentOwner() });
   if (unpacks) await prepareKept(unpacked);
   const policy = await loadPolicy("untrusted", { dirs: [] });
-  for (const name of ["base", "documents", "node", "python"]) {
+  for (const name of ["debian:bookworm", "base", "documents", "node", "python"]) {
     const image = await driver.imageFacts(`corral/${name}`);
     if (image === null) continue;
     const { plan } = await pinnedPlan({ command: ["true"], image, policy, plumbing: { gate, socket: gate } });

@@ -4,6 +4,7 @@ import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { listImages, removableImages, removeImages } from "../../../src/operations/images.ts";
+import { PROGRAM } from "../../cli/program.ts";
 import { AT_LENGTH } from "../../tiers/at-length.ts";
 import { openProject, type ProjectFixture, sh } from "../project-fixture.ts";
 
@@ -58,13 +59,12 @@ async function statesOf(project: ProjectFixture): Promise<string[]> {
 
 /** As another process sees the project: a process keeps the images that it has found. */
 async function again(project: ProjectFixture): Promise<string> {
-  const cli = join(import.meta.dirname, "../../../src/cli/corral.ts");
   const options = {
     env: { ...process.env, CORRAL_STATE_DIR: project.stateDir },
     encoding: "utf8",
     stdio: "pipe",
   } as const;
-  return execFileSync(process.execPath, [cli, "run", "w", "--project", project.dir], options);
+  return execFileSync(process.execPath, [PROGRAM, "run", "w", "--project", project.dir], options);
 }
 
 describe("an image of a project's own", () => {
