@@ -33,7 +33,7 @@ export interface BwrapFolder {
 
 /** The directories of all cells of one state directory, by their runs. */
 export class BwrapLedger {
-  /** Where this process has the pipes of its cells. */
+  /** Where the pipes of its cells are: a process may have the same state directory open several times. */
   readonly pipesDir: string;
   readonly #dir: string;
   readonly #allPipes: string;
@@ -45,7 +45,8 @@ export class BwrapLedger {
     this.#user = user;
     this.#dir = join(dir, "cells");
     this.#allPipes = join(dir, "pipes");
-    this.pipesDir = join(this.#allPipes, encodeURIComponent(formatOwner(maker.owner)));
+    const owned = join(this.#allPipes, encodeURIComponent(formatOwner(maker.owner)));
+    this.pipesDir = join(owned, randomBytes(6).toString("hex"));
     this.#maker = maker;
   }
 

@@ -82,6 +82,17 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
     ]);
   });
 
+  it("keeps its pipes if the same process closes the same state directory elsewhere", async () => {
+    const other = here.driverOf(here.maker);
+    const { plan, pins } = await here.plan({ command: ["true"] });
+    const started = await other.start({ plan, pins, onOutput: () => {}, signal: new AbortController().signal });
+    if (!started.ok) throw new Error(JSON.stringify(started.violations));
+    await started.cell[Symbol.asyncDispose]();
+    expect(await ran("echo before")).toMatchObject({ text: "before\n" });
+    await other.removeLeft();
+    expect(await ran("echo after")).toMatchObject({ text: "after\n" });
+  });
+
   it("is refused, with all reasons, if its plan asks for what is not enforced", async () => {
     const { plan, pins } = await here.plan({ command: ["true"], policy: here.untrusted });
     const asked = { ...plan, network: "open" as const, hardening: { ...plan.hardening, capabilities: ["CAP_KILL"] } };
