@@ -125,7 +125,7 @@ export class Database implements Disposable {
 
   /** Creates the file and its directory if they do not exist. */
   static async open(path: string): Promise<Database> {
-    const { DatabaseSync } = await sqlite();
+    const { DatabaseSync } = sqlite();
     fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     makePrivate(path);
     const db = new DatabaseSync(path);
@@ -146,20 +146,20 @@ export class Database implements Disposable {
   }
 
   run(sql: string, ...values: SQLInputValue[]): number {
-    return Number(this.#statement(sql).run(...values).changes);
+    return Number(this.#statement(sql).run(...bound(sql, values)).changes);
   }
 
   get<Row>(sql: string, ...values: SQLInputValue[]): Row | undefined {
-    return this.#statement(sql).get(...values) as Row | undefined;
+    return this.#statement(sql).get(...bound(sql, values)) as Row | undefined;
   }
 
   all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {
-    return this.#statement(sql).all(...values) as Row[];
+    return this.#statement(sql).all(...bound(sql, values)) as Row[];
   }
 
   /** One row at a time, with its own statement, so that other reads do not disturb it. */
   *each<Row>(sql: string, ...values: SQLInputValue[]): Generator<Row, undefined, undefined> {
-    for (const row of this.#db.prepare(sql).iterate(...values)) yield row as Row;
+    for (const row of this.#db.prepare(sql).iterate(...bound(sql, values))) yield row as Row;
   }
 
   exec(sql: string): void {
@@ -220,13 +220,22 @@ export class Database implements Disposable {
   }
 }
 
-/** Loaded on use, because older versions of Node warn about it or do not have it. */
-async function sqlite(): Promise<typeof import("node:sqlite")> {
-  try {
-    return await import("node:sqlite");
-  } catch (cause) {
-    throw new JournalError("Fleets need node:sqlite. Use Node 22.13 or newer.", { cause });
-  }
+/** A value of `?2` is given by its name: Node 22 takes one by its place for a bare `?` alone. No text here has both. */
+function bound(sql: string, values: readonly SQLInputValue[]): [SQLInputValue] {
+  const named = sql.match(/\?\d+/g);
+  const given = named?.map((name) => [name, values[Number(name.slice(1)) - 1]]);
+  // Of the two forms that a statement takes, the types know one at a time.
+  return (given === undefined ? values : [Object.fromEntries(given)]) as [SQLInputValue];
+}
+
+/** Loaded on use, and at once: Node 22 warns that it may change, which no user of Corral can do anything about, and other warnings must be seen. */
+function sqlite(): typeof import("node:sqlite") {
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  const found = process.getBuiltinModule("node:sqlite");
+  process.emitWarning = emitWarning;
+  if (found === undefined) throw new JournalError("Fleets need node:sqlite. Use Node 22.13 or newer.");
+  return found;
 }
 
 /**
