@@ -61,7 +61,7 @@ type Program = typeof import("./program.ts");
 
 /** The rest of the command line. As source, Node loads it; the build has it in few files, next to this one. */
 async function program(): Promise<Program> {
-  prepareShort(args[0]);
+  prepareShort(args[0], args[1]);
   if (extname(import.meta.filename) === ".ts") return await import("./program.ts");
   return compiledFiles(import.meta.dirname, keptIn(args[0]))("program:program") as Program;
 }

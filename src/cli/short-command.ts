@@ -5,6 +5,9 @@ const TRIED: ReadonlySet<string | undefined> = new Set(["22", "24"]);
 /** Commands that may run for hours: what they do not use any more is to go soon. */
 const LASTING: ReadonlySet<string | undefined> = new Set(["fleet", "map", "mcp", "serve", "work"]);
 
+/** Of `session`: what passes files on has much of them outside of the heap, which only goes when what is young is looked through. */
+const PASSES_FILES: ReadonlySet<string | undefined> = new Set(["hold", "put", "get"]);
+
 const SETTING = "--semi-space-growth-factor";
 const [LARGE, USUAL] = [32, 2];
 /** V8 makes more room when it has looked twice and found so much in use: 1.5 MiB, or twice that in Node 22. */
@@ -16,8 +19,9 @@ const PIECE = { arrays: 20, elements: 1000 };
 const zod = globalThis as { __zod_globalConfig?: { readonly jitless: boolean } };
 
 /** What is worth its time only in a process that lasts is left out. Nothing must be loaded before it that is not Node's. */
-export function prepareShort(command: string | undefined): void {
+export function prepareShort(command: string | undefined, verb?: string): void {
   if (LASTING.has(command)) return;
+  if (command === "session" && PASSES_FILES.has(verb)) return;
   // Else zod compiles a function for the shape of every object that it reads, most of them once.
   zod.__zod_globalConfig = { jitless: true };
   if (TRIED.has(process.versions.node.split(".")[0])) makeRoom();

@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
 import { type FileHandle, open } from "node:fs/promises";
 import { resolve } from "node:path";
-import v8 from "node:v8";
 import { type Approver, unasked } from "../../approval/approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { ItemResult } from "../../fleet/model/item.ts";
@@ -15,7 +14,7 @@ import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { waitingBy } from "../consent/person.ts";
 import { UsageError } from "../terminal/arguments.ts";
-import { EXIT, type FleetScreen, say, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, type FleetScreen, keepHeapSmall, say, type Terminal } from "../terminal/terminal.ts";
 import { ImageLines } from "../terminal/worker-text.ts";
 import { EventSink } from "./event-sink.ts";
 import { PlainFleetScreen } from "./live-screen.ts";
@@ -344,14 +343,6 @@ async function ended(results: AsyncGenerator<unknown, FleetSummary>): Promise<Fl
     const step = await results.next();
     if (step.done) return step.value;
   }
-}
-
-/**
- * Has what is young in this process's heap collected before it grows, for a process that mostly waits for the Engine: where
- * the machine has room, tens of megabytes of it would else lie there. A Node that does not know the setting leaves it as it is.
- */
-export function keepHeapSmall(): void {
-  v8.setFlagsFromString("--semi-space-growth-factor=1");
 }
 
 /**

@@ -14,9 +14,8 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted, countText, durationText, rateText } from "../../text/amounts.ts";
 import { printable, printableLine } from "../../text/visible.ts";
 import { type ProjectOptions, UsageError } from "../terminal/arguments.ts";
-import { EXIT, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, keepHeapSmall, printJsonLine, say, type Terminal } from "../terminal/terminal.ts";
 import { ImageLines } from "../terminal/worker-text.ts";
-import { keepHeapSmall } from "./ran-fleet.ts";
 import { RecentRate } from "./witness.ts";
 
 export interface WorkVerbOptions extends ProjectOptions {

@@ -15,6 +15,7 @@ import {
   type AtService,
   EXIT,
   exitStatusOf,
+  keepHeapSmall,
   printJson,
   printList,
   printResult,
@@ -23,7 +24,7 @@ import {
   type Terminal,
 } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
-import { Allowance, folderArchive, receivedFile, receivedFolder } from "./transfers.ts";
+import { Allowance, folderArchive, receivedFile, receivedFolder, SENT_PIECES } from "./transfers.ts";
 
 /** At a service, which holds it. On this machine `hold.ts` does. */
 export async function startAt(
@@ -367,7 +368,9 @@ export async function putVerb(
   terminal: Terminal,
 ): Promise<number> {
   const isFolder = source !== "-" && (await found(source)).isDirectory();
-  const content = source === "-" ? terminal.stdin : isFolder ? folderArchive(source) : createReadStream(source);
+  const content =
+    source === "-" ? terminal.stdin : isFolder ? folderArchive(source) : createReadStream(source, SENT_PIECES);
+  keepHeapSmall();
   return await using(name, terminal, async ({ client, session }) => {
     const ask = { session, path, kind: isFolder ? "folder" : "file" } as const;
     const sent = await client.upload("sessions.upload", ask, content as AsyncIterable<Uint8Array>);
@@ -392,6 +395,7 @@ export async function getVerb(
   const maxBytes = said === undefined ? null : parseSize(said);
   if (said !== undefined && maxBytes === null)
     throw new UsageError(`--max-bytes takes a size such as 512m or 8g, not ${printableLine(said, 80)}`);
+  keepHeapSmall();
   return await using(name, terminal, async ({ client, session }) => {
     const { header, pieces } = await client.downloadWith("sessions.download", { session, path }, "x-corral-kind");
     if (target === "-") {

@@ -12,7 +12,7 @@ import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { ageOf, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
-import { EXIT, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
+import { EXIT, keepHeapSmall, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 
 export interface HoldOptions {
   readonly project: string;
@@ -96,6 +96,7 @@ function idleTimes({ idle, endAfter }: HoldOptions): IdleTimes {
 export async function holdVerb(worker: string, options: HoldOptions, terminal: Terminal): Promise<number> {
   const { name = worker, policy = null, from, project, port: ports = [] } = options;
   const { env, stdout, stderr } = terminal;
+  keepHeapSmall();
   // The command that started it has ended: nobody reads what is said from then on.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
   using stop = stoppable(terminal, () => {});

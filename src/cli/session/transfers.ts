@@ -8,6 +8,9 @@ import { tarEntries } from "../../platform/tar-entries.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { UsageError } from "../terminal/arguments.ts";
 
+/** How a file that is sent is read. */
+export const SENT_PIECES = { highWaterMark: 1024 ** 2 } as const;
+
 /** Of one folder. */
 const MAX_ENTRIES = 200_000;
 
@@ -26,7 +29,7 @@ export function folderArchive(dir: string): AsyncIterable<Uint8Array> {
       else if (entry.isFile()) {
         const into = archive.entry({ name: as, mode: mode & 0o777, size });
         // A file that grows meanwhile is as it was when its size was read.
-        await pipeline(createReadStream(at, { end: size - 1 }), into);
+        await pipeline(createReadStream(at, { ...SENT_PIECES, end: size - 1 }), into);
       }
     }
   };
@@ -41,6 +44,8 @@ export function folderArchive(dir: string): AsyncIterable<Uint8Array> {
 const OF_FREE = 0.5;
 /** What is written of zeros in so many bytes is a hole. */
 const BLOCK = 4096;
+/** Pieces that come are smaller: each would cost a turn. */
+const WRITTEN_BYTES = 512 * 1024;
 const ZEROS = Buffer.alloc(BLOCK);
 
 /** How much a session may send, all in all: what it has written is its own choice, and may be endless. */
@@ -75,10 +80,18 @@ async function writePieces(pieces: AsyncIterable<Uint8Array>, path: string, mode
   await using file = await open(path, "wx", mode);
   let at = 0;
   try {
+    let [held, bytes] = [[] as Uint8Array[], 0];
+    const write = async (): Promise<void> => {
+      at = await writeSparse(file, held.length === 1 ? (held[0] as Uint8Array) : Buffer.concat(held), at);
+      [held, bytes] = [[], 0];
+    };
     for await (const piece of pieces) {
       allowance.take(piece.length);
-      at = await writeSparse(file, piece, at);
+      held.push(piece);
+      bytes += piece.length;
+      if (bytes >= WRITTEN_BYTES) await write();
     }
+    if (bytes > 0) await write();
     await file.truncate(at);
   } catch (error) {
     throw isDiskFull(error) ? new DiskFull(allowance.to, { cause: error }) : error;
@@ -88,6 +101,8 @@ async function writePieces(pieces: AsyncIterable<Uint8Array>, path: string, mode
 /** Returns where the next piece begins. */
 async function writeSparse(file: FileHandle, piece: Uint8Array, begin: number): Promise<number> {
   const isZero = (from: number): boolean => {
+    // Most blocks are not, and this is seen without looking at all of them.
+    if (piece[from] !== 0) return false;
     const block = piece.subarray(from, from + BLOCK);
     return ZEROS.subarray(0, block.length).equals(block);
   };

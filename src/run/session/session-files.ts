@@ -41,6 +41,8 @@ export interface TransferPlace {
 const MAX_ENTRIES = 200_000;
 /** How far reading may be ahead of the one who takes it. */
 const AHEAD_BYTES = 4 * 1024 ** 2;
+/** How far writing may be ahead of the program that reads it: its pipe has less. */
+const UNREAD_BYTES = 1024 ** 2;
 const MAX_ERROR_CHARS = 2000;
 
 /** Refuses a place that links lead to: what is read or written is what was named. */
@@ -341,13 +343,22 @@ async function ran(
   const kill = (): void => void exec.signal("SIGKILL").catch(() => {});
   using _ = onAbort(signal, kill);
   let exit: ExecExit | null = null;
+  let [ahead, caughtUp] = [0, () => {}];
   void exec.exit.then((end) => {
     exit = end;
+    caughtUp();
   });
   try {
     for await (const piece of input ?? []) {
       if (exit !== null || signal.aborted) break;
-      await Promise.race([exec.write(piece), exec.exit]);
+      const behind = exec.write(piece);
+      ahead = behind === undefined ? 0 : ahead + piece.length;
+      // Until all is read: a race with its end would be remembered for each piece until that comes.
+      if (behind !== undefined && ahead > UNREAD_BYTES)
+        await new Promise<void>((resolve) => {
+          caughtUp = resolve;
+          void behind.then(resolve);
+        });
     }
   } catch (error) {
     // Its input must not look complete to it.
