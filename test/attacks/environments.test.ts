@@ -68,19 +68,13 @@ describe("the install script of a package", () => {
     expect(await project.traces()).toEqual([]);
   });
 
-  // The host judges what was installed.
+  // The host judges what was installed, by `closeTree`, whose own test has every kind of link and file.
   it.skipIf(isAgain()).each([
-    [
-      "a link to a file of the host",
-      "ln -s /etc/shadow ./x",
-      "node_modules/@acme/demo/x is a link that may lead out of it",
-    ],
     [
       "a link upwards",
       "ln -s ../../../../../../etc ./x",
       "node_modules/@acme/demo/x is a link that may lead out of it",
     ],
-    ["a FIFO", "mkfifo ./x", "node_modules/@acme/demo/x is no file, folder or link"],
     [
       "a link in place of a folder",
       "rm -rf /env/node/node_modules/.bin; ln -s /etc /env/node/node_modules/.bin",

@@ -43,7 +43,7 @@ afterEach(async () => {
 });
 
 const here = (path: string) => join(folder.dir, path);
-const run = async (...args: string[]) => await folder.built(["run", ...args]);
+const run = async (...args: string[]) => await folder.corral(["run", ...args]);
 const sh = (script: string) => ["--", "sh", "-c", script];
 
 /** What became of each change. */
@@ -145,9 +145,9 @@ describe("a corral.yaml of somebody else", () => {
     await mkdir(here("theirs/sub/workers"), { recursive: true });
     await writeFile(here("theirs/corral.yaml"), "version: 1\npolicy: default\nsandbox: { network: true, oops: 1 }\n");
     await chown(here("theirs/corral.yaml"), 23456, 23456);
-    const inside = await folder.built(["run", "--json", "--", "id", "-u"], { cwd: "theirs/sub" });
+    const inside = await folder.corral(["run", "--json", "--", "id", "-u"], { cwd: "theirs/sub" });
     expect(JSON.parse(inside.stdout)).toMatchObject({ status: "succeeded", stdout: "65532\n" });
-    const named = await folder.built(["run", "id"], { cwd: "theirs/sub" });
+    const named = await folder.corral(["run", "id"], { cwd: "theirs/sub" });
     expect([named.status, named.stderr]).toEqual([2, expect.stringContaining("belongs to another user")]);
   });
 

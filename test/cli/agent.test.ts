@@ -57,7 +57,7 @@ describe("corral run of an agent", () => {
     expect(agent).toMatchObject({ model: "script/s/a.yaml", steps: 2 });
     const listed = await project.corral(["transcripts", "ls", "--json"]);
     expect(JSON.parse(listed.stdout)[0]).toMatchObject({ run });
-    const shown = await project.built(["transcripts", "show", run]);
+    const shown = await project.corral(["transcripts", "show", run]);
     expect(shown.stdout).toContain("[write_file: PATH_NOT_WRITABLE]");
     expect(shown.stdout).toContain("Two \\u{1b}[31mfiles.");
     const lines = await project.corral(["transcripts", "show", run, "--json"]);

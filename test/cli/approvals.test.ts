@@ -131,7 +131,7 @@ describe("corral approvals", () => {
 
   it("has nothing of a command that nobody can be asked, and that says nothing else", async () => {
     const p = await open();
-    expect(await p.built(["run", "asks"])).toMatchObject({
+    expect(await p.corral(["run", "asks"])).toMatchObject({
       ...{ status: 126, stderr: expect.stringContaining("there is no terminal for the question") },
     });
     expect(await readdir(p.stateDir)).not.toContain("inbox");
@@ -139,7 +139,7 @@ describe("corral approvals", () => {
 
   it("has it if the project says so, until the time is over", async () => {
     const p = await open({ inbox: "wait", timeout: "2s" });
-    expect(await p.start(["run", "asks"]).ended).toMatchObject({
+    expect(await p.corral(["run", "asks"])).toMatchObject({
       status: 126,
       stderr: expect.stringContaining("no answer came in time"),
     });
@@ -148,7 +148,7 @@ describe("corral approvals", () => {
 
   it("has nothing of a project whose inbox is closed, whatever the command says", async () => {
     const p = await open({ inbox: "closed" });
-    expect(await p.built(["run", "asks", "--ask-elsewhere"])).toMatchObject({ status: 126 });
+    expect(await p.corral(["run", "asks", "--ask-elsewhere"])).toMatchObject({ status: 126 });
     expect(await readdir(p.stateDir)).not.toContain("inbox");
   });
 
@@ -168,7 +168,7 @@ describe("corral approvals", () => {
 
   it("is kept and removed like all else that Corral keeps", async () => {
     const p = await open({ inbox: "wait", timeout: "1s" });
-    await p.built(["run", "asks"]);
+    await p.corral(["run", "asks"]);
     const [mark = ""] = await readdir(join(p.stateDir, "inbox"));
     const dir = join(p.stateDir, "inbox", mark);
     const old = new Date(Date.now() - 2 * 86_400_000);

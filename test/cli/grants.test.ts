@@ -56,11 +56,11 @@ describe("corral grants", () => {
     let listed: Listed[] = [];
     while (listed.length === 0 && running.child.exitCode === null) {
       await sleep(200);
-      listed = JSON.parse((await p.built(["grants", "ls", "--json"])).stdout) as Listed[];
+      listed = JSON.parse((await p.corral(["grants", "ls", "--json"])).stdout) as Listed[];
     }
     expect(listed).toMatchObject([{ worker: "w", through: ["w"], directory: `${host}/src`, mode: "read" }]);
     expect((await p.corral(["grants"])).stdout).toMatch(/^ID +WORKER +DIRECTORY/);
-    const revoked = await p.built(["grants", "revoke", listed[0]?.id ?? ""]);
+    const revoked = await p.corral(["grants", "revoke", listed[0]?.id ?? ""]);
     expect(revoked).toMatchObject({ status: 0 });
     const again = await p.corral(["grants", "add", "latest", join(host, "src")]);
     expect(again).toMatchObject({ status: 126, stderr: expect.stringContaining("GRANT_REVOKED") });

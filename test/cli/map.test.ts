@@ -377,7 +377,7 @@ describe("corral map", () => {
     expect(summary).toMatchObject({ fleet: events[0]?.fleet, byStatus: { failed: 2 } });
     expect(out.stderr).toContain("corral: warning: --notify sh ended with exit status 7");
     expect(out.status).toBe(1);
-    const toFile = await project.built([...map, "--json", "--events", "events.jsonl", "--notify", "no-such-program"], {
+    const toFile = await project.corral([...map, "--json", "--events", "events.jsonl", "--notify", "no-such-program"], {
       stdin,
     });
     expect(lines(toFile.stdout)).toHaveLength(2);

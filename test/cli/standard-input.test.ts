@@ -61,8 +61,8 @@ describe("a command without a declaration", () => {
   it("has no input but --input where that is given, and nothing that is kept in the record", async () => {
     const given = await folder.built(["run", "--input", "[1]", "--", "cat"], { stdin: "secret" });
     expect(given.stdout).toBe("[1]\n");
-    await folder.built(command("wc", "-c"), { stdin: "a secret" });
-    const shown = await folder.built(["runs", "show", "latest", "--json"]);
+    await folder.corral(command("wc", "-c"), { stdin: "a secret" });
+    const shown = await folder.corral(["runs", "show", "latest", "--json"]);
     expect(shown.stdout).not.toContain("a secret");
   });
 });
