@@ -32,7 +32,7 @@ def write_parts(work):
 
         raise texts.unknown(work, path, kind)
     else:
-        raise NotPossible("no parts", f"nothing is inside of {kind.name}")
+        raise NotPossible("no parts", f"nothing can be taken out of {kind.name}")
     if not names:
         raise NotPossible("no parts", "no regular file is inside")
     for parent, folders, files in os.walk(folder):
