@@ -91,7 +91,7 @@ export interface ImpliedProject {
   /** The program and its arguments. */
   readonly command: readonly string[];
   readonly paths: readonly ImpliedPath[];
-  /** Rules of a network, and presets. */
+  /** Rules of a network, as `HOST:PORT` or `HOST:PORT=RANGE,RANGE`, and presets. */
   readonly allow: readonly string[];
   readonly packages: readonly string[];
   /** Packages beside what the image has; each list that is there has some. */
@@ -221,7 +221,11 @@ function asNumber([key, typed]: readonly [string, string]): readonly [string, st
 function networkOf({ allow, packages, addresses }: ImpliedProject) {
   if (allow.length === 0 && packages.length === 0) return undefined;
   const presets = addresses.length === 0 ? packages : packages.map((kind) => ({ kind, addresses }));
-  return { ...(allow.length === 0 ? {} : { allow }), ...(packages.length === 0 ? {} : { packages: presets }) };
+  const rules = allow.map((typed) => {
+    const [to = "", ranges] = typed.split("=", 2);
+    return ranges === undefined ? to : { to, addresses: ranges.split(",") };
+  });
+  return { ...(allow.length === 0 ? {} : { allow: rules }), ...(packages.length === 0 ? {} : { packages: presets }) };
 }
 
 function block(value: unknown): string {

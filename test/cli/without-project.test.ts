@@ -172,6 +172,10 @@ describe("a command without a project", () => {
     ]);
     expect(JSON.parse(shown.stdout).tree.sandbox.network.allow).toMatchObject([{ to: "files.example.org:443" }]);
     expect((await run("--allow", "nonsense", "--", "true")).stderr).toMatch(/^corral: --allow nonsense: .*port.*\n$/);
+    const advice = "write `--allow localhost:80=127.0.0.1/32,::1/128`\n";
+    expect((await run("--allow", "localhost:80", "--", "true")).stderr).toContain(advice);
+    const wrong = await run("--allow", "localhost:80=here", "--", "true");
+    expect(wrong.stderr).toMatch(/^corral: --allow localhost:80=here: .*\n$/);
   });
 
   it("runs beside others like it in the same folder", async () => {

@@ -85,6 +85,7 @@ describe("the texts of a project that a command line implies", () => {
       environment: { apt: ["jq"], pip: ["lxml==5.3.0", "requests[socks]>=2,<3"], npm: ["@acme/demo", "cowsay@^1.6.0"] },
       addresses: ["10.0.0.0/8"],
       packages: ["npm"],
+      allow: ["a.example.org:443", "127.0.0.1:80=127.0.0.1/32"],
       limits: { timeout: "10m", cpus: "0.5", pids: "9" },
       env: { A: "1", B: "x: {y}\n---" },
       workdir: "/My Documents",
@@ -93,7 +94,10 @@ describe("the texts of a project that a command line implies", () => {
       ],
     });
     expect(yaml.sandbox?.paths?.get("My-Documents")).toMatchObject({ root: "My Documents", at: "/My Documents" });
-    expect(yaml.sandbox?.network).toMatchObject({ packages: [{ kind: "npm", addresses: ["10.0.0.0/8"] }] });
+    expect(yaml.sandbox?.network).toMatchObject({
+      packages: [{ kind: "npm", addresses: ["10.0.0.0/8"] }],
+      allow: [{ to: "a.example.org:443" }, { to: "127.0.0.1:80", addresses: ["127.0.0.1/32"] }],
+    });
     expect(yaml.approval.rules).toMatchObject([{ paths: ["/My Documents/corral.yaml"] }]);
     expect(worker).toMatchObject({
       env: { A: "1", B: "x: {y}\n---" },

@@ -227,7 +227,13 @@ function told(
                 : section === "env"
                   ? `--env ${key}`
                   : path;
-  return `${printableLine(option, 200)}: ${message}`;
+  return `${printableLine(option, 200)}: ${list === "allow" ? asOption(message) : message}`;
+}
+
+/** A rule that a file would have, as it is typed. */
+function asOption(message: string): string {
+  const rule = /`\{ to: "([^"]+)", addresses: \[([^\]]+)\] \}`/;
+  return message.replace(rule, (_, to, ranges) => `\`--allow ${to}=${ranges.replaceAll(/[" ]/g, "")}\``);
 }
 
 /** A project's worker cannot write the folder that says what it may do. */
