@@ -38,7 +38,8 @@ async function wrote(files: GuardedFiles, sandbox: Sandbox, text: string, path: 
   let made: string | null = null;
   for (; host !== null && lookAt(host) === null; host = dirname(host)) made = host;
   const done = await allowed(() => files.append(text, ""));
-  if (made !== null) fs.rmSync(made, { recursive: true, force: true });
+  // Nothing can be made or removed through a link that leads to itself.
+  if (made !== null && lookAt(made) !== null) fs.rmSync(made, { recursive: true, force: true });
   return done !== null;
 }
 

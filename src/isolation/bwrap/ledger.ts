@@ -19,6 +19,8 @@ const DRAFT_PREFIX = ".new-";
 const DRAFT_MS = 10 * 60_000;
 const LABELS = "labels.json";
 const MEMORY = "memory";
+/** Different files that are kept for the next cells. */
+const MAX_KEPT = 32;
 
 /** The name of a run is that of another cell. */
 export class RunNameTaken extends EngineTrouble {}
@@ -39,6 +41,7 @@ export class BwrapLedger {
   readonly #allPipes: string;
   readonly #maker: Maker;
   readonly #user: PlannedUser;
+  readonly #kept = new Map<string, string>();
 
   /** `user`: whose processes the cells are. */
   constructor(dir: string, maker: Maker, user: PlannedUser) {
@@ -68,6 +71,24 @@ export class BwrapLedger {
       if (hasCode(error, "ENOTEMPTY", "EEXIST"))
         throw new RunNameTaken(`the name of the run ${plan.run} is already in use`, { cause: error });
       throw error;
+    }
+  }
+
+  /** A file with this content, which many cells may be given: Corral makes it once, and each reads it from its beginning. The caller closes it. */
+  open(content: string | Buffer): number {
+    const name = sha256(content);
+    const known = this.#kept.get(name);
+    if (known !== undefined) return fs.openSync(known, "r");
+    const file = join(this.pipesDir, name);
+    fs.writeFileSync(file, content, { mode: 0o600 });
+    if (this.#kept.size < MAX_KEPT) {
+      this.#kept.set(name, file);
+      return fs.openSync(file, "r");
+    }
+    try {
+      return fs.openSync(file, "r");
+    } finally {
+      fs.rmSync(file);
     }
   }
 
@@ -139,9 +160,11 @@ const PAUSE_MS = 5;
 /**
  * Ends whatever works in the directory of a cell, and so the cell, which bubblewrap does not outlive. Then removes the directory, its labels last.
  * Rejects with `EngineTrouble` if that does not end.
+ *
+ * @param hasEnded true if its bubblewrap has ended by itself, which it does after the cell: nothing is looked for.
  */
-export async function removeFolder(dir: string): Promise<void> {
-  for (let looks = 0; ; looks += 1) {
+export async function removeFolder(dir: string, hasEnded = false): Promise<void> {
+  for (let looks = 0; !hasEnded; looks += 1) {
     if (killStarters(dir) === 0) break;
     if (looks === MAX_LOOKS) throw new EngineTrouble("a program that makes a cell cannot be ended");
     await pause(PAUSE_MS);

@@ -188,9 +188,11 @@ export interface BwrapDriverOptions extends Omit<BwrapOptions, "pipes" | "filter
 export function bwrapDriver({ profile, image, ...given }: BwrapDriverOptions): Driver {
   const filters = new Map<string, Buffer>();
   const filterOf = (plan: Plan): Buffer => {
-    const planned = plannedSeccomp(plan, profile);
-    const filter = filters.get(planned) ?? filterProgram(ociSeccomp(planned, process.arch));
-    filters.set(planned, filter);
+    // All of a plan that its profile depends on. To make one takes longer than to start a process.
+    const { hardening, serves, startsCommands } = plan;
+    const asked = JSON.stringify([hardening, serves, startsCommands]);
+    const filter = filters.get(asked) ?? filterProgram(ociSeccomp(plannedSeccomp(plan, profile), process.arch));
+    filters.set(asked, filter);
     return filter;
   };
   const { ledger, programs } = given;

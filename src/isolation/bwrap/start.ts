@@ -105,12 +105,15 @@ async function startOnce(
   const misplaced = misplacedMounts(plan.mounts, pins);
   if (misplaced.length > 0) return refused(...misplaced);
   const folder = ledger.make(plan);
-  made.defer(() => removeFolder(folder.dir));
+  let starter: BwrapProcess | null = null;
+  made.defer(() => removeFolder(folder.dir, starter?.hasEndedItself()));
   const group = "why" in groups ? null : makeGroup(groups, folder, plan, user);
   const files = cellFiles(plan, LOCAL_NAMES);
   const places = { gate: gateOf(plan), groups: group?.entries ?? [], memory: folder.memory };
   const given: CellWords = { plan, programs, entries, files, ...places };
-  const bwrap = new BwrapProcess({ given, folder, user, pipes: await pipes.take(), filter: filterOf(plan) }, onOutput);
+  const parts = { given, ledger, folder, user, pipes: await pipes.take(), filter: filterOf(plan) };
+  const bwrap = new BwrapProcess(parts, onOutput);
+  starter = bwrap;
   made.defer(() => bwrap.end());
   const report = parseGateReport(await reportWithin(bwrap.streams.report, signal));
   const reported = await bwrap.reported();
@@ -136,7 +139,7 @@ async function startOnce(
   return { ok: true, cell, write: (text) => void bwrap.stdin.write(text) };
 }
 
-interface BwrapProcessRequest extends Pick<BwrapOptions, "user"> {
+interface BwrapProcessRequest extends Pick<BwrapOptions, "ledger" | "user"> {
   readonly given: CellWords;
   readonly folder: BwrapFolder;
   readonly pipes: CommandPipes;
@@ -152,9 +155,10 @@ class BwrapProcess {
   readonly #dir: string;
   readonly #status: Promise<string>;
   #hasEnded = false;
+  #hasEndedItself = false;
 
   constructor(
-    { given, folder: { dir }, user, pipes, filter }: BwrapProcessRequest,
+    { given, ledger, folder: { dir }, user, pipes, filter }: BwrapProcessRequest,
     onOutput: StartRequest["onOutput"],
   ) {
     const { program, args } = startWords(given);
@@ -167,19 +171,16 @@ class BwrapProcess {
       closing.push(() => fs.closeSync(descriptor));
       return descriptor;
     };
-    const readable = (name: string, content: string | Buffer): number => {
-      const file = join(dir, name);
-      fs.writeFileSync(file, content, { mode: 0o600 });
-      return held(fs.openSync(file, "r"));
-    };
+    const words = join(dir, "words");
+    fs.writeFileSync(words, bwrapWords(given), { mode: 0o600 });
     this.stdin = pipes.writer();
     const readers = { stdout: pipes.reader("out"), stderr: pipes.reader("err") };
     // Their names are gone before the cell is made.
     closing.push(() => pipes.letGo());
     const stdio = [
       ...[held(pipes.inside("in")), held(pipes.inside("out")), held(pipes.inside("err"))],
-      ...([readable("words", bwrapWords(given)), readable("filter", filter), "pipe"] as const),
-      ...given.files.map(({ content }, index) => readable(`file-${index}`, content)),
+      ...([held(fs.openSync(words, "r")), held(ledger.open(filter)), "pipe"] as const),
+      ...given.files.map(({ content }) => held(ledger.open(content))),
     ];
     this.#child = spawn(program, args, { cwd: dir, env: SYSTEM_ENV, stdio, ...(isOwn ? {} : user) });
     const closed = Object.entries(readers).map(([name, reader]) => {
@@ -191,8 +192,10 @@ class BwrapProcess {
     this.#status = firstLine((this.#child.stdio as unknown as readonly Readable[])[DESCRIPTORS.status] as Readable);
     this.#status.catch(() => {});
     const { promise, resolve, reject } = Promise.withResolvers<Awaited<BwrapProcess["ended"]>>();
-    this.#child.once("exit", () => {
+    this.#child.once("exit", (code) => {
       this.#hasEnded = true;
+      // One that fails before may leave a process that waits for it.
+      this.#hasEndedItself = code !== null && this.streams.hasBegun;
     });
     this.#child.once("error", reject).once("close", (code, signal) => resolve({ code, signal }));
     this.ended = promise.then(async (end) => {
@@ -213,6 +216,11 @@ class BwrapProcess {
 
   hasEnded(): boolean {
     return this.#hasEnded;
+  }
+
+  /** After the first process of its cell, and so after all of it. */
+  hasEndedItself(): boolean {
+    return this.#hasEndedItself;
   }
 
   /** Ends the cell too: its first process does not outlive bubblewrap. */
