@@ -11,7 +11,7 @@ import { present } from "../text/present.ts";
 import { amount, any, checkKeys, type KeyChecks, text, trueOrFalse } from "./checked-request.ts";
 
 /** What files become, and how. Paths may be relative to the working directory. */
-export interface ConvertRequest extends ConversionOptions {
+export interface ConvertRequest extends Omit<ConversionOptions, "program"> {
   /** The folder of the results; a missing one is made. */
   readonly out: string;
   /** Usually `process.env`: as of `openProject`. */

@@ -258,6 +258,7 @@ class RemoteConversion {
       const [made, none] = [new Map<string, string>(), [] as string[]];
       for (let shown: Shown | null = null; shown?.state !== "done" && this.why === null; ) {
         shown = await client.call("conversions.show", { conversion: id, wait: signal.aborted ? 0 : WAIT_S });
+        see({ type: "elsewhere", running: shown.files.filter(({ verdict }) => verdict === null).length });
         for (const { file: name, folder, ...entry } of shown.files) {
           const at = places.get(name);
           if (at === undefined || entry.verdict === null || this.ended.has(at)) continue;
@@ -266,7 +267,6 @@ class RemoteConversion {
           else if (entry.verdict === "not possible" && !BY_CHANCE.has(entry.reason ?? "")) none.push(here);
           this.#settle(at, { ...NOT_RUN, ...entry, verdict: entry.verdict }, see);
         }
-        see({ type: "elsewhere", running: batch.filter((at) => !this.ended.has(at)).length });
         if (shown.state === "stopped") this.why = printableLine(shown.why ?? "", 300);
         else if (signal.aborted && shown.state === "running") this.why = "it was interrupted";
       }
@@ -323,7 +323,18 @@ class RemoteConversion {
   #settle(index: number, said: Omit<ConvertedFile, "file" | "folder">, see: FleetWatch["see"]): void {
     const { folder = "", shown = "" } = this.#files[index] ?? {};
     const reason = said.reason === null ? null : printableLine(said.reason, 60);
-    this.ended.set(index, { ...said, file: shown, folder, reason });
+    // In the order that it has on the machine itself.
+    const { verdict: how, words: why, type, files, pages, notes, cached, run, durationMs: tookMs } = said;
+    const made = { type, files, pages, notes, cached, run, durationMs: tookMs };
+    this.ended.set(index, {
+      file: shown,
+      folder,
+      ...made,
+      verdict: how,
+      reason,
+      words: why,
+      memoryBytesPeak: said.memoryBytesPeak,
+    });
     const { verdict, words, durationMs, memoryBytesPeak } = said;
     const isDone = verdict === "done";
     const status = STATUS[verdict];

@@ -100,14 +100,25 @@ async function projectFolderOf(dir: string): Promise<string> {
 function containerOf(of: Omit<UpOptions, "name"> & { readonly name: string; readonly container: string }): string[] {
   const { name, container, project, image, port, socket } = of;
   const state = `/var/lib/corral-up/${name}`;
+  // Files of clients are mounted into cells, so Docker's machine has them too, and outside of the state.
+  const files = `${state}.files`;
   return [
     ...["--name", container, "--hostname", container, "--label", `${LABEL}=${name}`],
     ...["--init", "--restart", "unless-stopped", "--stop-timeout", String(STOP_S)],
     ...["--pid", "host", "--cap-add=SYS_ADMIN", "--cap-add=SYS_PTRACE"],
     ...["--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"],
-    ...["--env", `CORRAL_STATE_DIR=${state}`, "--workdir", project, "--publish", `127.0.0.1:${port}:${port}`],
+    ...[
+      "--env",
+      `CORRAL_STATE_DIR=${state}`,
+      "--env",
+      `TMPDIR=${files}`,
+      "--workdir",
+      project,
+      "--publish",
+      `127.0.0.1:${port}:${port}`,
+    ],
     ...["--mount", bindOf(socket, "/var/run/docker.sock"), "--mount", bindOf(project, project)],
-    ...["--volume", `${state}:${state}`],
+    ...["--volume", `${state}:${state}`, "--volume", `${files}:${files}`],
     image,
     ...["serve", "--listen", `0.0.0.0:${port}`, "--remote", "--token-file", TOKEN_FILE],
   ];

@@ -2,6 +2,7 @@ import { constants } from "node:fs";
 import {
   chown,
   copyFile,
+  cp,
   link,
   lstat,
   mkdir,
@@ -34,6 +35,12 @@ export async function makeResultsFolder(
     await folder.chown(owner.uid, owner.gid);
   }
   return await realpath(path);
+}
+
+/** A copy of a folder of Corral's own, that everyone may read. Answers with its path. */
+export async function copiedFolder(from: string, to: string): Promise<string> {
+  await cp(from, to, { recursive: true });
+  return to;
 }
 
 /** Without links. Null: there is nothing. */

@@ -46,7 +46,12 @@ export interface ConversionOptions {
   /** The absolute path of a file with a password in each line. */
   readonly passwordFile?: string;
   readonly policy?: string;
+  /** Absolute: the folder of the programs that read files. Absent: that of the package. */
+  readonly program?: string;
 }
+
+/** Of the package. */
+export const PROGRAM_DIR = join(PACKAGE_ROOT, "templates", "convert", "program");
 
 /** The packaged project, for files of one size, with its results in `out`. */
 export async function conversionTexts(
@@ -57,7 +62,7 @@ export async function conversionTexts(
   const files = await templateFiles(PROJECT);
   const corral = parse(files.get("corral.yaml") ?? "");
   corral.sandbox.paths.out = { root: out, mode: "rw", stage: true };
-  corral.sandbox.paths.program.root = join(PACKAGE_ROOT, "templates", PROJECT, "program");
+  corral.sandbox.paths.program.root = options.program ?? PROGRAM_DIR;
   if (options.policy !== undefined) corral.policy = options.policy;
   const limits = limitsFor(size, options);
   const workers = [...files].flatMap(([path, text]) => {

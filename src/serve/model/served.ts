@@ -249,7 +249,7 @@ export interface Sessions {
 }
 
 /** The files are in the folder of the batch, which belongs to the conversion from now on. */
-export interface ConversionOrder extends Omit<ConversionOptions, "policy"> {
+export interface ConversionOrder extends Omit<ConversionOptions, "policy" | "program"> {
   readonly files: readonly SourceFile[];
   readonly batch: UploadBatch;
 }

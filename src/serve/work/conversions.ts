@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { type ResultEntry, resultEntries, resultFile } from "../../files/host/results-folder.ts";
-import type { ConversionOptions } from "../../operations/convert/conversion.ts";
+import { copiedFolder, type ResultEntry, resultEntries, resultFile } from "../../files/host/results-folder.ts";
+import { type ConversionOptions, PROGRAM_DIR } from "../../operations/convert/conversion.ts";
 import { convertFiles, type RunsFleet, resultsFolder } from "../../operations/convert/convert.ts";
 import { type ConvertedFile, convertedFile } from "../../operations/convert/converted.ts";
 import { cancelFleet, listFleets, removeFleets } from "../../operations/fleets.ts";
@@ -113,11 +113,11 @@ export class ServiceConversions implements Conversions, AsyncDisposable {
   }
 
   get all(): readonly ShownConversion[] {
-    return [...this.#kept.values()].toReversed().map(shown);
+    return [...this.#kept.values()].toReversed().map((one) => shown(one, this.#parts.hide));
   }
 
   find(id: string): ShownConversion {
-    return shown(this.#found(id));
+    return shown(this.#found(id), this.#parts.hide);
   }
 
   ending(id: string): Promise<void> | null {
@@ -188,7 +188,9 @@ export class ServiceConversions implements Conversions, AsyncDisposable {
     const pathOf = ({ path }: { readonly path: Buffer }): string => path.toString();
     try {
       const found = { files, out, pathOf, within: [batch.dir] };
-      const { counts, isWhole } = await convertFiles(found, asked, manner, {
+      // In a container, the host does not have the package: what is mounted lies with the files.
+      const program = await copiedFolder(PROGRAM_DIR, `${batch.dir}/program`);
+      const { counts, isWhole } = await convertFiles(found, { ...asked, program }, manner, {
         run,
         tell: (line) => log.info({ conversion: id }, hide(line)),
       });
@@ -250,10 +252,10 @@ async function bytesOf(out: string): Promise<number> {
   return sum;
 }
 
-function shown({ id, to, startedAt, endedAt, why, files }: Kept): ShownConversion {
+function shown({ id, to, startedAt, endedAt, why, files }: Kept, hide: HidePaths): ShownConversion {
   const all = [...files].map(([folder, { name, ended }]) => {
     const { run: _, cached: __, ...file } = ended ?? { ...WAITING, folder };
-    return { ...file, file: name };
+    return { ...file, file: name, words: file.words === null ? null : hide(file.words) };
   });
   const having = (verdict: string): number => all.filter((one) => one.verdict === verdict).length;
   return {

@@ -68,7 +68,7 @@ describe.runIf(AT_LENGTH || NAMED !== undefined)("corral up with the image of th
   afterAll(async () => {
     await run("docker", ["rm", "--force", CONTAINER]).catch(() => {});
     if (NAMED === undefined) await run("docker", ["rmi", IMAGE]);
-    await rm(`/var/lib/corral-up/${NAME}`, { recursive: true, force: true });
+    for (const end of ["", ".files"]) await rm(`/var/lib/corral-up/${NAME}${end}`, { recursive: true, force: true });
   });
 
   it("serves the project at its own path, to this user and to a client without an Engine, until `corral down`", async () => {
@@ -89,11 +89,11 @@ describe.runIf(AT_LENGTH || NAMED !== undefined)("corral up with the image of th
 
     // Another machine: no Engine, no project, another home, and a network namespace that is not the host's.
     const client = ["run", "--rm", "--interactive", "--network", `container:${CONTAINER}`, "--entrypoint", "sh", IMAGE];
-    const login = `read -r token; echo "$token" | corral login http://127.0.0.1:${PORT} 2>/dev/null; corral workers ls; corral run reader; corral runs ls`;
+    const login = `read -r token; echo "$token" | corral login http://127.0.0.1:${PORT} 2>/dev/null; corral workers ls; corral run reader; corral runs ls; printf "plain words" > a.txt; corral convert --to text a.txt --out made; cat made/a.txt/text.txt`;
     const far = run("docker", [...client, "-c", `cd /tmp; export HOME=/tmp/other; ${login}`]);
     far.child.stdin?.end(`${token}\n`);
     const { stdout } = await far;
-    expect(stdout).toMatch(/reader +corral\/base[\s\S]*^a document$[\s\S]*succeeded +reader/m);
+    expect(stdout).toMatch(/reader +corral\/base[\s\S]*^a document$[\s\S]*succeeded +reader[\s\S]*plain words/m);
 
     expect((await corral(["context", "rm", NAME])).stderr).toContain(`corral down ${NAME}`);
     expect(await corral(["down"])).toMatchObject({ status: 0, stdout: "" });
