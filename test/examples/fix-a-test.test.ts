@@ -6,6 +6,7 @@ import { expect, it, onTestFinished } from "vitest";
 import type { ApprovalRequest } from "../../src/approval/approver.ts";
 import { callbackApprover } from "../../src/approval/queued-approver.ts";
 import { openProject } from "../../src/library/opened-project.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/fix-a-test");
 
@@ -14,6 +15,7 @@ it("the example's agent sees the test fail, mends the code when a person agrees 
   const dir = await mkdtemp(join(tmpdir(), "fix-"));
   onTestFinished(() => rm(dir, { recursive: true, force: true }));
   const [at, repo, stateDir] = [join(dir, "p"), join(dir, "p/repo"), join(dir, "s")];
+  await giveGate(stateDir);
   await cp(EXAMPLE, at, { recursive: true });
   const git = (...args: string[]): string =>
     execFileSync("git", ["-c", "user.name=T", "-c", "user.email=t@example.org", "-C", repo, ...args]).toString();

@@ -11,6 +11,7 @@ import { snapshot } from "../../examples/inbox/host/snapshot.ts";
 import type { SealedRecord } from "../../src/audit/seal.ts";
 import type { RunEvent, RunResult } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/open.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/inbox");
 
@@ -24,6 +25,7 @@ describe("the inbox example, run once", () => {
     dir = await mkdtemp(join(tmpdir(), "inbox-"));
     project = join(dir, "p");
     await cp(EXAMPLE, project, { recursive: true, filter: (path) => basename(path) !== ".work" });
+    await giveGate(join(dir, "s"));
     job = await runJob({
       projectDir: project,
       stateDir: join(dir, "s"),

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { anthropicServer } from "../agent/servers/anthropic-server.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 const execute = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
@@ -14,6 +15,7 @@ const MAX_LINES = 25;
 let dir = "";
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "corral-library-"));
+  await giveGate(join(dir, "state"));
 });
 afterAll(async () => {
   await rm(dir, { recursive: true, force: true });

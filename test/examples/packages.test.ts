@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { openProject } from "../../src/library/opened-project.ts";
 import { checkProject } from "../../src/operations/implied-project.ts";
 import { liveRegistry } from "../run/packages/live-registry.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/packages");
 const live = await liveRegistry("npm", "is-number");
@@ -24,6 +25,7 @@ describe("the example of packages", () => {
 
   it.skipIf(typeof live === "string")("installs what its lock file names, and prints what its page says", async () => {
     const dir = await temporary();
+    await giveGate(join(dir, "s"));
     await cp(EXAMPLE, join(dir, "p"), { recursive: true });
     // A mirror may be at an address that is not public.
     const address = typeof live === "string" ? "" : live.address;

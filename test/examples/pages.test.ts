@@ -5,6 +5,7 @@ import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { PROGRAM } from "../cli/program.ts";
+import { giveGate } from "../tiers/give-gate.ts";
 
 const execute = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
@@ -63,6 +64,7 @@ beforeAll(async () => {
   const { ANTHROPIC_API_KEY: _, ...rest } = process.env;
   const PATH = `${join(dir, "bin")}${delimiter}${process.env.PATH}`;
   env = { ...rest, PATH, HOME: dir, NO_COLOR: "1", CORRAL_STATE_DIR: join(dir, "state") };
+  await giveGate(join(dir, "state"));
   await writeFile(join(project, "corral.yaml"), await blockWith("README.md", "yaml", "# corral.yaml"));
   const worker = await blockWith("README.md", "yaml", "# workers/extract-text.worker");
   await writeFile(join(project, "workers/extract-text.worker"), worker);
