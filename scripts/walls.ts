@@ -56,10 +56,14 @@ const made = [
     ...columns.map(({ own }) => outcome(own, threat)),
   ]),
   ["a run takes, ms", ...costs.map((each) => median(each.map(({ runMs }) => runMs)))],
+  ["a command in a session, ms", ...costs.map((each) => median(each.flatMap(({ execMs }) => execMs ?? [])))],
   ["fresh containers a second", ...costs.map((each) => median(each.map(({ itemsPerSecond }) => itemsPerSecond)))],
 ];
+// A row may be a new one.
+const rowNamed = (title = ""): string[] | undefined =>
+  written.find(([name = ""]) => name.trim().replace(/-+/, "-") === title);
 const table = made
-  .map(([title, ...own], row) => [title, ...kept.map((index) => written[row]?.[index]?.trim() ?? ""), ...own])
+  .map(([title, ...own]) => [title, ...kept.map((index) => rowNamed(title)?.[index]?.trim() || "not measured"), ...own])
   .map((cells) => `| ${cells.join(" | ")} |`)
   .join("\n");
 writeFileSync(PAGE, `${before}<!-- walls -->\n\n${table}\n\n<!-- end of walls -->\n${after}`);

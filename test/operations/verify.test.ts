@@ -10,7 +10,7 @@ import { loadPolicy } from "../../src/declarations/policy/policy.ts";
 import { isRunning, ThrowAwayFolder } from "../../src/files/host/results-folder.ts";
 import { ownNamespaces } from "../../src/isolation/gate/verify.ts";
 import { attacksOn, attemptIn, THREATS, type Threat, untriedIn } from "../../src/operations/verify/attacks.ts";
-import { verifyHtml } from "../../src/operations/verify/report.ts";
+import { titleOf, verifyHtml } from "../../src/operations/verify/report.ts";
 import { verifyMachine } from "../../src/operations/verify/verify.ts";
 import { textBeside } from "../../src/platform/text-beside.ts";
 import type { RunResult } from "../../src/run/model/result.ts";
@@ -192,6 +192,22 @@ describe("corral verify", () => {
     await expect.poll(() => isRunning(mark), { interval: 100 }).toBe(true);
     child.stdin?.end();
     await expect.poll(() => isRunning(mark), { interval: 100 }).toBe(false);
+  });
+
+  it("says what a run and a command cost, as far as they were measured", () => {
+    const report = {
+      policy: "batch",
+      driver: "runc",
+      runtime: null,
+      threats: [],
+      host: [],
+      ok: true,
+      durationMs: 9000,
+    };
+    const title = (execMs: number | null): string =>
+      titleOf({ ...report, cost: { runMs: 150, itemsPerSecond: 11.5, execMs } });
+    expect(title(6.9)).toContain("a run takes 150 ms, a command in a session 6.9 ms, and a fleet starts 11.5");
+    expect(title(null)).toContain("a run takes 150 ms, and a fleet starts 11.5");
   });
 
   it("does not say that a limit held when its program did nothing", async () => {

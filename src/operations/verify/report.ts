@@ -15,10 +15,11 @@ export function threatOutcome({ tried, through, notTried }: ThreatReport): { is:
 export function titleOf({ policy, runtime, driver, threats, cost, durationMs }: VerifyReport): string {
   const by = [driver ?? "no container", ...(runtime === null ? [] : [`runtime ${runtime}`])].join(", ");
   const sum = threats.reduce((all, { tried }) => all + tried, 0);
+  const inSession = cost === null || cost.execMs === null ? "" : `, a command in a session ${cost.execMs} ms`;
   const costs =
     cost === null
       ? ""
-      : `; a run takes ${cost.runMs} ms, and a fleet starts ${cost.itemsPerSecond} containers a second`;
+      : `; a run takes ${cost.runMs} ms${inSession}, and a fleet starts ${cost.itemsPerSecond} containers a second`;
   return `Policy ${policy}, ${by}: ${counted(sum, "attack")} in ${durationText(durationMs)}${costs}`;
 }
 
