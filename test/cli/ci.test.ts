@@ -1,8 +1,11 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
+import { CommitFiles } from "../../src/git/stage.ts";
+import { ciSource } from "../../src/operations/ci/run-ci.ts";
 import { carriedOut } from "../attacks/ci/carried-out.ts";
 import { strictXml } from "../fleet/report/strict-xml.ts";
 import { cliProject } from "./cli-project.ts";
@@ -127,4 +130,28 @@ it("corral ci runs the base's jobs on the head, whatever the head says of them, 
   expect(after.status, after.stderr).toBe(0);
   expect(after.stdout).not.toContain("poison");
   expect(await project.cells()).toEqual([]);
+});
+
+it("the commits of corral ci are found once, and a head is said to change ci.yaml if it has another one, none, or one that is a link", async () => {
+  const dir = await mkdtemp(join(tmpdir(), "corral-ci-source-"));
+  onTestFinished(() => rm(dir, { recursive: true }));
+  const git = (script: string): string =>
+    execFileSync("sh", ["-ec", `git() { command git -c user.name=a -c user.email=a@localhost "$@"; }; ${script}`], {
+      cwd: dir,
+    }).toString();
+  git("git init -q -b main; echo 'version: 1\njobs: { a: { run: x } }' > ci.yaml; git add .; git commit -qm base");
+  git("git checkout -qb same; echo > other; git add .; git commit -qm same");
+  git("git checkout -qb changed main; echo >> ci.yaml; git commit -qam changed");
+  git("git checkout -qb none main; git rm -q ci.yaml; git commit -qm none");
+  git("git checkout -qb link main; ln -sf /etc/passwd ci.yaml; git commit -qam link");
+  await using files = await CommitFiles.open(dir, AbortSignal.timeout(60_000));
+  const id = (of: string): string => git(`git rev-parse ${of}`).trim();
+  for (const [head, isChanged] of Object.entries({ main: false, same: false, changed: true, none: true, link: true }))
+    expect(await ciSource(files, { base: "main", head })).toMatchObject({
+      base: id("main"),
+      head: id(head),
+      isChanged,
+    });
+  await expect(ciSource(files, { base: "none", head: "main" })).rejects.toThrow("has no ci.yaml");
+  await expect(ciSource(files, { base: "main", head: "nowhere" })).rejects.toThrow("no commit nowhere");
 });

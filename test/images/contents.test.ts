@@ -25,8 +25,9 @@ const TASKS: Readonly<Record<string, readonly (readonly [what: string, script: s
   "corral/python": [
     [
       "pip and environments",
-      "python3 -m venv --without-pip v && pip --python v/bin/python list && pip --version",
-      /pip \d+/,
+      "python3 -m venv --without-pip v && pip --python v/bin/python list && pip --version && ls /usr/share/python-wheels/",
+      // A job of `ci.yaml` unpacks these for its own environment.
+      /^pip \d.*^pip-[\d.]+-py3-none-any\.whl$/ms,
     ],
   ],
 };

@@ -63,11 +63,13 @@ const MAX_KEY_BYTES = 32 * 1024 * 1024;
  */
 export async function ciSource(files: CommitFiles, asked: CiRevisions): Promise<CiSource> {
   return await answering(async () => {
-    const base = await files.idOf(asked.base);
-    const head = asked.head === asked.base ? base : await files.idOf(asked.head);
-    const text = await files.read(base, CI_FILE, MAX_CI_BYTES);
+    const [base = "", head = base] = await allOf([...new Set([asked.base, asked.head])], (one) => files.idOf(one));
+    const [text = null, other = text] = await allOf([...new Set([base, head])], async (commit) => {
+      const read = files.read(commit, CI_FILE, MAX_CI_BYTES);
+      // The head's is compared alone, so it may be anything.
+      return await (commit === base ? read : read.catch(() => null));
+    });
     if (text === null) throw new GitRefusal("NOT_FOUND", `the base, commit ${base.slice(0, 12)}, has no ${CI_FILE}`);
-    const other = head === base ? text : await files.read(head, CI_FILE, MAX_CI_BYTES).catch(() => null);
     const file = await checkedCi(text.toString("utf8"), CI_FILE, async (path) => {
       return (await files.read(base, path, MAX_CI_BYTES))?.toString("utf8") ?? null;
     });
@@ -282,11 +284,18 @@ async function textsOf(
   names: readonly string[],
   maxBytes: number,
 ): Promise<LockTexts> {
-  const read = names.map(async (name): Promise<[string, Buffer | null]> => {
-    return [name, await files.read(commit, dir === "" ? name : `${dir}/${name}`, maxBytes)];
-  });
-  await Promise.allSettled(read);
-  return new Map(await Promise.all(read));
+  const read = async (name: string) => await files.read(commit, dir === "" ? name : `${dir}/${name}`, maxBytes);
+  return new Map(await allOf(names, async (name) => [name, await read(name)] as const));
+}
+
+/** At the same time. None runs any more when one has failed. */
+async function allOf<Asked, Found>(
+  all: readonly Asked[],
+  find: (one: Asked) => Promise<Found>,
+): Promise<readonly Found[]> {
+  const found = all.map(find);
+  await Promise.allSettled(found);
+  return await Promise.all(found);
 }
 
 /** Each step runs when what it needs has succeeded, and at most so many at once. */
