@@ -39,9 +39,12 @@ describe("the pages", () => {
     const sources = await Promise.all(
       (
         await Array.fromAsync(
-          glob(["src/**/*.ts", "templates/g*/*", "images/base/*", "python/src/**/*.py", "test/hosts/*.ts"], {
-            cwd: ROOT,
-          }),
+          glob(
+            ["src/**/*.ts", "templates/g*/*", "images/base/*", "python/src/**/*.py", "test/hosts/*.ts", "compose.yaml"],
+            {
+              cwd: ROOT,
+            },
+          ),
         )
       ).map(read),
     );

@@ -97,6 +97,7 @@ describe.runIf(COMPOSE !== undefined && AT_LENGTH)("compose.yaml (CORRAL_LONG=1)
           command: sh("cp /docs/a.txt /out/b.txt; cat /out/b.txt"),
           sandbox: { inherit: true },
         },
+        sent: { image: "corral/base", command: sh("cat /attachments/sent.txt") },
         brief: { image: "corral/base", command: sh("cat; sleep 0.5") },
         read: { image: "corral/base", command: sh("cat /docs/a.txt"), sandbox: { allow_read: ["/docs"] } },
       },
@@ -122,6 +123,7 @@ describe.runIf(COMPOSE !== undefined && AT_LENGTH)("compose.yaml (CORRAL_LONG=1)
       POSTGRES_PASSWORD_FILE: join(project.dir, "postgres-password"),
       MACHINE_PASSWORD_FILE: join(project.dir, "machine-password"),
       CORRAL_WORK_STATE: `${project.stateDir}-work`,
+      CORRAL_FILES: `${project.stateDir}-files`,
       // The service alone: no registry may be reachable here, and making the image of PostgreSQL takes minutes.
       CORRAL_QUEUE: "",
     };
@@ -132,7 +134,7 @@ describe.runIf(COMPOSE !== undefined && AT_LENGTH)("compose.yaml (CORRAL_LONG=1)
     await compose("down", "--volumes").catch(() => {});
     await run("docker", ["image", "rm", TAG]).catch(() => {});
     if (process.env.CORRAL_TEST_POSTGRES === undefined) await run("docker", ["image", "rm", POSTGRES]).catch(() => {});
-    await rm(`${project?.stateDir}-work`, { recursive: true, force: true });
+    for (const place of ["work", "files"]) await rm(`${project?.stateDir}-${place}`, { recursive: true, force: true });
     await project?.[Symbol.asyncDispose]();
   }, 120_000);
 
@@ -145,6 +147,17 @@ describe.runIf(COMPOSE !== undefined && AT_LENGTH)("compose.yaml (CORRAL_LONG=1)
     const { json: result } = await ask(`/v1/runs/${json.run}/result?wait=30`);
     expect(result).toMatchObject({ status: "succeeded", stdout: "a document\n", changes: [{ outcome: "applied" }] });
     expect((await run("cat", [join(project.dir, "out/b.txt")])).stdout).toBe("a document\n");
+  }, 60_000);
+
+  it("mounts what a client sends", async () => {
+    const form = new FormData();
+    form.set("request", JSON.stringify({ worker: "sent" }));
+    form.append("attachment", new Blob(["from a client\n"]), "sent.txt");
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    const sent = await fetch(`http://127.0.0.1:${PORT}/v1/runs`, { method: "POST", headers, body: form });
+    const { run: id } = (await sent.json()) as { run: string };
+    const { json } = await ask(`/v1/runs/${id}/result?wait=30`);
+    expect(json).toMatchObject({ status: "succeeded", stdout: "from a client\n" });
   }, 60_000);
 
   it("prints no token, and takes that of the secret alone", async () => {
