@@ -139,6 +139,10 @@ describe("cells that serve many items", () => {
   });
 
   it("are emptied in between, change nothing that is not the item's, and leave its files to the user", async () => {
+    await chown(q("out"), 0, 0);
+    const foreseen = await asUser("map", "--project", q(""), "--fleet", "all", "--dry-run", "1");
+    expect(foreseen).toMatch(/^corral: no item would run: .*out\/a\/deeper cannot be written by this user/m);
+    await chown(q("out"), OTHER, OTHER);
     const told = await asUser("map", "--project", q(""), "--fleet", "all", "--json");
     const results = told
       .split("\n")

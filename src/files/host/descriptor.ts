@@ -101,6 +101,18 @@ export class Descriptor implements Disposable {
     }
   }
 
+  /** Whether this process may make entries in this directory, or write this file. */
+  isWritable(): boolean {
+    const { W_OK, X_OK } = fs.constants;
+    try {
+      fs.accessSync(this.path(), this.stat().isDirectory() ? W_OK | X_OK : W_OK);
+      return true;
+    } catch (error) {
+      if (hasCode(error, "EACCES", "EPERM", "EROFS")) return false;
+      throw error;
+    }
+  }
+
   stat(): fs.Stats {
     return fs.fstatSync(this.fd);
   }

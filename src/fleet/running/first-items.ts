@@ -73,7 +73,31 @@ async function reasonAgainst(
         sandbox,
         { own, made },
       )
-    : null;
+    : closedPlace(fit.outputs.map(({ path }) => hostOf(derivation.sandbox, path)));
+}
+
+/** What an item of a shared cell wrote is moved by this process, which is not root. */
+function closedPlace(hosts: readonly string[]): string | null {
+  const closed = hosts.find((host) => !isOpen(host));
+  return closed === undefined
+    ? null
+    : `${closed} cannot be written by this user, who moves there what items wrote. Give it to this user (chown), or let the items write elsewhere.`;
+}
+
+/** What is missing is made in the folder around it. */
+function isOpen(host: string): boolean {
+  try {
+    using found = Descriptor.name(host);
+    return found.isWritable();
+  } catch (error) {
+    return hasCode(error, "ENOENT") && dirname(host) !== host && isOpen(dirname(host));
+  }
+}
+
+function hostOf({ mounts }: Permission["sandbox"], path: string): string {
+  const mount = mounts.find((one) => one.path === path);
+  if (mount === undefined) throw new RangeError(`${path} is no mount of its sandbox`);
+  return mount.host;
 }
 
 type Owner = { readonly uid: number; readonly gid: number };
