@@ -100,9 +100,11 @@ function parseRule(raw: NetworkRule): ParsedRule | null {
 /** Undefined: every public address, also if each of them is listed. */
 function blocksOf(addresses: readonly string[]): readonly AddressBlock[] | undefined {
   const blocks = mergeBlocks(addresses.map(parseBlock).filter((block) => block !== null));
-  const all = publicAddresses().map(blockText);
-  const isPublic = blocks.length === all.length && blocks.every((block, index) => blockText(block) === all[index]);
-  return isPublic ? undefined : blocks;
+  // Both are sorted by their texts.
+  const all = publicAddresses();
+  const isAt = ({ bits, value, prefix }: AddressBlock, index: number): boolean =>
+    all[index]?.bits === bits && all[index]?.value === value && all[index]?.prefix === prefix;
+  return blocks.length === all.length && blocks.every(isAt) ? undefined : blocks;
 }
 
 /** By place, then those that set more headers first. */
