@@ -1,4 +1,4 @@
-import { type Profiler, Session } from "node:inspector";
+import { type Profiler, console as profiles, Session } from "node:inspector";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
 import { isAgain } from "./again.ts";
@@ -26,18 +26,36 @@ interface HoldUp {
   readonly where: string;
 }
 
+const SESSION = Symbol.for("corral.test.profiles");
+
+/**
+ * One for all files that share this process. To start a profile, V8 goes through all code that is loaded, which takes a second where that is much:
+ * a tenth of the time of all tests. So one profile of this session goes on until the process ends, and further ones begin at once beside it.
+ */
+function profiling(): Session {
+  const shared = process as { [SESSION]?: Session };
+  if (shared[SESSION] !== undefined) return shared[SESSION];
+  const session = new Session();
+  session.connect();
+  session.post("Profiler.enable");
+  session.post("Profiler.setSamplingInterval", { interval: SAMPLE_US });
+  session.post("Profiler.start");
+  shared[SESSION] = session;
+  return session;
+}
+
+let started = 0;
+
 /** Looks at each turn of the loop until it is disposed. */
 export class LoopWatch implements Disposable {
-  readonly #session = new Session();
+  readonly #session = profiling();
+  #name = "";
   readonly #timer: NodeJS.Timeout;
   #long: { readonly from: Tick; readonly to: Tick }[] = [];
   #last: Tick = now();
 
   constructor() {
-    this.#session.connect();
-    this.#session.post("Profiler.enable");
-    this.#session.post("Profiler.setSamplingInterval", { interval: SAMPLE_US });
-    this.#session.post("Profiler.start");
+    this.#begin();
     this.#timer = setInterval(() => this.#look(), TICK_MS);
     this.#timer.unref();
     this.#last = now();
@@ -45,7 +63,7 @@ export class LoopWatch implements Disposable {
 
   [Symbol.dispose](): void {
     clearInterval(this.#timer);
-    this.#session.disconnect();
+    profiles.profileEnd(this.#name);
   }
 
   /** What happened until now is left out of the next answer. To read a profile takes long, so it goes on. */
@@ -61,7 +79,7 @@ export class LoopWatch implements Disposable {
     this.#long = [];
     if (long.length === 0) return [];
     const profile = this.#profile();
-    this.#session.post("Profiler.start");
+    this.#begin();
     this.#last = now();
     return long.flatMap(({ from, to }) => {
       const [cpuMs, wallMs] = [to.cpuMs - from.cpuMs, to.wallMs - from.wallMs];
@@ -78,12 +96,21 @@ export class LoopWatch implements Disposable {
     if (to.cpuMs - from.cpuMs > MAX_CPU_MS || to.wallMs - from.wallMs > MAX_WALL_MS) this.#long.push({ from, to });
   }
 
+  #begin(): void {
+    started += 1;
+    this.#name = `watch ${started}`;
+    profiles.profile(this.#name);
+  }
+
   #profile(): Profiler.Profile | null {
     let taken: Profiler.Profile | null = null;
-    // The answer to a session of the same thread comes at once.
-    this.#session.post("Profiler.stop", (_error, answer) => {
-      taken = answer?.profile ?? null;
-    });
+    const take = ({ params }: { params: Profiler.ConsoleProfileFinishedEventDataType }): void => {
+      if (params.title === this.#name) taken = params.profile;
+    };
+    // A session of the same thread is told at once.
+    this.#session.on("Profiler.consoleProfileFinished", take);
+    profiles.profileEnd(this.#name);
+    this.#session.off("Profiler.consoleProfileFinished", take);
     return taken;
   }
 }
