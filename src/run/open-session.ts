@@ -100,7 +100,8 @@ export async function openSession(
   const given = takingGiven(grantee, surroundingsOf(job, env), env.agreedBy, signal);
   opening.use(await env.grants.join(grantee, given));
   const services = opening.use(await servicesBeside(job, grantee, env));
-  if (!services.ok) return { ok: false, violations: describeAll(services.violations) };
+  const unready = services.ok ? await services.ready() : services.violations;
+  if (!services.ok || unready.length > 0) return { ok: false, violations: describeAll(unready) };
   const network = opening.use(await openRunNetwork(job, grantee, env, services.cell));
   const calls = new Calls({
     job,

@@ -145,7 +145,10 @@ async function networked(parts: CellRunParts): Promise<RunResult> {
   if (!services.ok) return refusedResult({ run: job.run, worker: job.worker.name }, services.violations);
   await using network = await openRunNetwork(job, grantee, env, services.cell);
   const { agent } = job.worker;
-  const result = agent === undefined ? await planned(parts, network) : await asAgent(parts, agent, network);
+  const result =
+    agent === undefined
+      ? await planned(parts, network, services.ready)
+      : await whenReady(services.ready, job, () => asAgent(parts, agent, network));
   // What is still on its way counts: it is closed first.
   await network[Symbol.asyncDispose]();
   const { error } = result;
@@ -157,10 +160,17 @@ async function networked(parts: CellRunParts): Promise<RunResult> {
   };
 }
 
+async function whenReady(ready: Ready, { run, worker }: Job, go: () => Promise<RunResult>): Promise<RunResult> {
+  const violations = await ready();
+  return violations.length > 0 ? refusedResult({ run, worker: worker.name }, violations) : await go();
+}
+
+type Ready = Extract<RunServices, { ok: true }>["ready"];
+
 /** Few workers have services: what starts them is loaded for those alone. */
 export async function servicesBeside(job: Job, grantee: Grantee, env: RunEnvironment): Promise<RunServices> {
   if (job.worker.services === undefined)
-    return { ok: true, cell: null, ended: [], [Symbol.asyncDispose]: async () => {} };
+    return { ok: true, cell: null, ready: async () => [], ended: [], [Symbol.asyncDispose]: async () => {} };
   const { openServices } = await import("./services/services.ts");
   return await openServices(job, grantee, env);
 }
@@ -178,8 +188,12 @@ async function asAgent({ job, grantee, stage, env }: CellRunParts, agent: AgentD
   });
 }
 
-/** Step 3 for a command: a verified cell, released when it is this job's turn, and supervised until it ends. */
-async function planned({ job, grantee, stage, env }: CellRunParts, network: RunNetwork): Promise<RunResult> {
+/** Step 3 for a command: a verified cell, released when what runs beside it is ready and it is this job's turn, and supervised until it ends. */
+async function planned(
+  { job, grantee, stage, env }: CellRunParts,
+  network: RunNetwork,
+  ready: Ready,
+): Promise<RunResult> {
   const owner = identityOf(job);
   const unread = await readingRefused(grantee, surroundingsOf(job, env), job.signal);
   if (unread.length > 0) return refusedResult({ run: job.run, worker: job.worker.name }, unread);
@@ -188,7 +202,12 @@ async function planned({ job, grantee, stage, env }: CellRunParts, network: RunN
   const kind = workerCell(stage, (stream, chunk) => masked.add(stream, chunk));
   const { sandbox } = stage;
   const { accept, follow, services, meter } = network;
-  const request = { job, sandbox, kind, owner, signal: job.signal, accept, follow, services, turn: job.turn };
+  const turn = async (): Promise<readonly Violation[]> => {
+    const unready = await ready();
+    if (unready.length === 0) await job.turn?.();
+    return unready;
+  };
+  const request = { job, sandbox, kind, owner, signal: job.signal, accept, follow, services, turn };
   await using opened = await openCell(request, env);
   if (!opened.ok) return refusedResult({ run: job.run, worker: job.worker.name }, opened.violations);
   const { plan, pins } = opened;

@@ -189,8 +189,8 @@ export interface CellRequest<C extends Cell> {
   readonly follow?: RunNetwork["follow"];
   /** What its programs reach at its own loopback device. Absent or null: nothing runs beside it. */
   readonly services?: CellServices | null;
-  /** Settles when the work may begin; absent: at once. The verified cell waits at its gate meanwhile. */
-  readonly turn?: (() => Promise<void>) | undefined;
+  /** Settles when the work may begin, or with why it may not; absent: at once. The verified cell waits at its gate meanwhile. */
+  readonly turn?: () => Promise<readonly Violation[]>;
 }
 
 export type CellOpening<C extends Cell> =
@@ -284,7 +284,8 @@ async function openedCell<C extends Cell>(
     parts.use(await follow((network) => growing.grow(network)));
   }
   ready(cell.enforcement.driver);
-  await turn?.();
+  const against = (await turn?.()) ?? [];
+  if (against.length > 0) return refused(against);
   // Not before its turn: what others write meanwhile in directories that they share is not this cell's.
   const inTransit = (): boolean => broker?.endHolding() ?? false;
   const watch = parts.use(await watchDisk(cell, plan, kind, pins, { inTransit, trouble }));

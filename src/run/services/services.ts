@@ -22,6 +22,11 @@ export type RunServices = AsyncDisposable &
         readonly ok: true;
         /** For each cell of the run; null if it has none. */
         readonly cell: CellServices | null;
+        /**
+         * Settles when every one is ready, or with what is wrong: nothing of the worker may begin before. Rejects with `EngineTrouble` and with
+         * the reason of the job's signal.
+         */
+        ready(): Promise<readonly Violation[]>;
         /** Which have ended by themselves, and how, in words; empty: none. */
         readonly ended: readonly string[];
       }
@@ -35,12 +40,12 @@ const MAX_CONNECTIONS = 24;
 const MAX_WAITING = 256;
 
 /**
- * Starts the services of a run's worker (`worker.services`), all at once, and settles when every one is ready. It is what runs, sessions,
- * items of fleets and jobs of CI have: whoever performs a job (`run.ts`) has them too.
+ * Begins to start the services of a run's worker (`worker.services`), all at once; meanwhile the worker's own cell can be made. It is what runs,
+ * sessions, items of fleets and jobs of CI have: whoever performs a job (`run.ts`) has them too.
  *
  * Each has a cell and a network namespace of its own, and what it has is derived from `grantee`'s sandbox, as for a call, less all writing and
  * all network. Nothing is shared with the worker's cell: Corral listens there at the ports that `services` names, and carries each connection
- * to the same port of the service's cell. Rejects with `EngineTrouble` and with the reason of the job's signal.
+ * to the same port of the service's cell.
  */
 export async function openServices(
   job: Job,
@@ -56,21 +61,48 @@ export async function openServices(
     else violations.push(...one.violations);
   }
   if (violations.length > 0) return refused(violations);
-  await using running = new Disposables();
+  const ready: RunningService[] = [];
   const over = new AbortController();
-  running.use({ [Symbol.dispose]: () => over.abort(new Error("the run has ended")) });
+  const starting = startAll(judged, job, env, { ready, over });
+  starting.catch(() => {});
+  return {
+    ok: true,
+    cell: carried(judged, ready, over.signal),
+    ready: () => starting,
+    get ended() {
+      return ready.flatMap(({ definition: { name }, end }) => (end === null ? [] : [`the service ${name} ${end}`]));
+    },
+    async [Symbol.asyncDispose]() {
+      over.abort(new Error("the run has ended"));
+      await starting.catch(() => {});
+      await using parts = new Disposables();
+      for (const service of ready) parts.use(service);
+    },
+  };
+}
+
+/** Those that are ready are in `ready`, also if another one cannot be. */
+async function startAll(
+  judged: readonly JudgedService[],
+  job: Job,
+  env: Environment,
+  { ready, over }: { readonly ready: RunningService[]; readonly over: AbortController },
+): Promise<readonly Violation[]> {
   const signal = AbortSignal.any([job.signal, over.signal]);
   const starts = await Promise.allSettled(
-    judged.map(async (one) => {
+    judged.map(async (one): Promise<readonly Violation[]> => {
       const { name } = one.definition;
       const onEnd = (how: string): void =>
         env.emit({ type: "trouble", ...identityOf(job), detail: `the service ${name} ${how} while the run goes on` });
       try {
         const start = await startService(one, env, { signal, onEnd });
+        if (start.ok) {
+          ready.push(start.service);
+          return [];
+        }
         // One that cannot be ready ends the waiting for the others.
-        if (start.ok) running.use(start.service);
-        else over.abort(NOT_ALL);
-        return start;
+        over.abort(NOT_ALL);
+        return start.violations;
       } catch (error) {
         over.abort(NOT_ALL);
         throw error;
@@ -81,23 +113,9 @@ export async function openServices(
     start.status === "rejected" && start.reason !== NOT_ALL ? [start.reason] : [],
   );
   if (errors.length > 0) throw errors[0];
-  const started = starts.flatMap((start) => (start.status === "fulfilled" ? [start.value] : []));
-  violations.push(...started.flatMap((start) => (start.ok ? [] : start.violations)));
-  if (violations.length > 0) return refused(violations);
-  job.signal.throwIfAborted();
-  const ready = started.flatMap((start) => (start.ok ? [start.service] : []));
-  const kept = running.move();
-  return {
-    ok: true,
-    cell: carried(ready, over.signal),
-    get ended() {
-      return ready.flatMap(({ definition: { name }, end }) => (end === null ? [] : [`the service ${name} ${end}`]));
-    },
-    async [Symbol.asyncDispose]() {
-      over.abort(new Error("the run has ended"));
-      await kept[Symbol.asyncDispose]();
-    },
-  };
+  const violations = starts.flatMap((start) => (start.status === "fulfilled" ? start.value : []));
+  if (violations.length === 0) job.signal.throwIfAborted();
+  return violations;
 }
 
 const NOT_ALL = new Error("another service of the run did not become ready");
@@ -173,23 +191,28 @@ function excessOf({ mounts, network }: Sandbox): string[] {
   ];
 }
 
-/** Carries connections from the loopback device of the worker's cells to the same ports of the services. */
-function carried(services: readonly RunningService[], signal: AbortSignal): CellServices {
+/** Carries connections from the loopback device of the worker's cells to the same ports of the services, of those that are `ready`. */
+function carried(
+  judged: readonly JudgedService[],
+  ready: readonly RunningService[],
+  signal: AbortSignal,
+): CellServices {
   const byPort = new Map(
-    services.flatMap((service) => {
+    judged.flatMap(({ definition }) => {
       const queue = new PQueue({ concurrency: MAX_CONNECTIONS });
-      return service.definition.ports.map((port) => [port, { service, queue }] as const);
+      return definition.ports.map((port) => [port, { definition, queue }] as const);
     }),
   );
   return {
-    names: services.map(({ definition }) => definition.name),
+    names: judged.map(({ definition }) => definition.name),
     places: [...byPort.keys()].map((port) => ({ address: LOOPBACK, port, host: null })),
     accept({ port }, socket) {
       // Each end reports its own error; the other one sees that the connection closes.
       socket.on("error", () => {});
-      const found = byPort.get(port);
-      if (found === undefined || found.queue.size >= MAX_WAITING || signal.aborted) socket.destroy();
-      else void found.queue.add(() => carry(socket, port, found.service, signal));
+      const { definition, queue } = byPort.get(port) ?? {};
+      const service = ready.find((one) => one.definition === definition);
+      if (service === undefined || queue === undefined || queue.size >= MAX_WAITING || signal.aborted) socket.destroy();
+      else void queue.add(() => carry(socket, port, service, signal));
     },
   };
 }

@@ -23,6 +23,7 @@ import type { BrokerService } from "../../../src/run/cell/broker.ts";
 import { type CellKind, openCell, servingCellKind, sessionCell, workerCell } from "../../../src/run/cell/open-cell.ts";
 import type { RunEvent } from "../../../src/run/model/events.ts";
 import type { Network } from "../../../src/sandbox/network/rule.ts";
+import type { Violation } from "../../../src/sandbox/violation.ts";
 import { Masking } from "../../../src/secrets/read-secret.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
 import { fakeDriver } from "../../isolation/fake/driver.ts";
@@ -119,7 +120,7 @@ function opened() {
 
 interface OpenedWith<Env> {
   readonly env?: Partial<Env>;
-  readonly turn?: () => Promise<void>;
+  readonly turn?: () => Promise<readonly Violation[]>;
   readonly network?: Network;
   readonly accept?: Accept;
 }
@@ -214,11 +215,11 @@ describe.each(KINDS)("a cell of the kind %s", (name) => {
   });
 
   it("waits for its turn behind the gate, and what is written until then is not its own", async () => {
-    const turn = Promise.withResolvers<void>();
+    const turn = Promise.withResolvers<readonly Violation[]>();
     const opening = f.open(kind(), { turn: () => turn.promise });
     while (f.engine.containers.size === 0) await pause(5);
     writeFileSync(join(f.data, "big"), Buffer.alloc(4 * MIB, 1));
-    turn.resolve();
+    turn.resolve([]);
     await using cell = await opening;
     if (!cell.ok) throw new Error(JSON.stringify(cell.violations));
     expect(await cell.isOverDisk()).toBe(false);
@@ -295,8 +296,14 @@ describe.each(KINDS)("a cell of the kind %s", (name) => {
     expect(f.left()).toEqual(NOTHING_LEFT);
   });
 
+  it("is refused, and leaves nothing, where its turn says what is wrong", async () => {
+    const turn = async (): Promise<readonly Violation[]> => [{ code: "SERVICE_REFUSED", service: "db", reason: "x" }];
+    expect(await outcomeOf(f.open(kind(), { turn }))).toBe("SERVICE_REFUSED");
+    expect(f.left()).toEqual(NOTHING_LEFT);
+  });
+
   it("leaves nothing if it is cancelled before its turn", async () => {
-    const turn = async (): Promise<void> => {
+    const turn = async (): Promise<never> => {
       expect(f.engine.containers.size).toBe(1);
       throw new Error("cancelled");
     };
@@ -343,7 +350,10 @@ describe("a cell with an allow list", () => {
     "of the kind %s listens before its turn, and closes before it is removed",
     async (name) => {
       const driver = listening(listens);
-      const turn = async (): Promise<void> => void done.push("its turn");
+      const turn = async (): Promise<readonly Violation[]> => {
+        done.push("its turn");
+        return [];
+      };
       const cell = await f.open(f.kinds[name], { env: { driver }, network, accept, turn });
       if (!cell.ok) throw new Error(JSON.stringify(cell.violations));
       const hosts = cell.plan.mounts.find(({ path }) => path === "/etc/hosts");

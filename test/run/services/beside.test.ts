@@ -91,7 +91,11 @@ describe("a run with services", () => {
     expect(dies).toMatchObject({ status: "refused", stdout: "", violations: [{ code: "SERVICE_NOT_READY" }] });
     expect(dies.error?.message).toMatch(/'dies'.*ended with exit code 4 before.*cannot begin.*--service dies/);
     expect(await logOf(dies.run, "dies")).toBe("cannot begin\n");
-    const mute = await project.run("with-mute");
+    const running = project.run("with-mute");
+    // The worker's own cell is made meanwhile, and waits at its gate.
+    const made = async () => (await project.corral.environment.driver.list()).map(({ worker }) => worker).toSorted();
+    await expect.poll(made, { interval: 50 }).toEqual(["mute", "with-mute"]);
+    const mute = await running;
     expect(mute.error?.message).toMatch(/'mute'.*nothing listens on its port 7004, and it had 1s\. It printed nothing/);
     expect(await project.traces()).toEqual([]);
   });
