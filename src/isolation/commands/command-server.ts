@@ -329,6 +329,8 @@ class RunningCommand implements Disposable {
   #start = 0;
   #timer: NodeJS.Timeout | undefined;
   #intervalMs = LOOK_MS;
+  /** What it left may end its output later. */
+  #isForgotten = false;
 
   constructor(pipes: CommandPipes, request: ExecRequest, write: (text: string) => void) {
     const hasInput = request.stdin === undefined || request.stdin.length > 0;
@@ -397,6 +399,7 @@ class RunningCommand implements Disposable {
   }
 
   [Symbol.dispose](): void {
+    this.#isForgotten = true;
     clearTimeout(this.#timer);
     this.#pipes.letGo();
     this.input?.destroy();
@@ -412,7 +415,7 @@ class RunningCommand implements Disposable {
   /** Asks now if its output has ended, because it has probably ended too; else after a while. */
   #look(): void {
     clearTimeout(this.#timer);
-    if (this.#pid === null || this.#job === null) return;
+    if (this.#isForgotten || this.#pid === null || this.#job === null) return;
     this.#process.resolve({ pid: this.#pid, start: this.#start, job: this.#job });
     if (this.#intervalMs < LOOK_MS) this.#write(lookRequest(this.#job, this.#pid, this.name));
     this.#timer = setTimeout(() => {
