@@ -70,12 +70,17 @@ async function policiesOfProject({ project }: VerifyOptions, { env }: Terminal):
 
 function reportText(report: VerifyReport, colors: Colors): string {
   const marks = { held: colors.green("✓"), through: colors.red("✗"), "not tried": colors.yellow("?"), none: "-" };
+  // Where no cell can be made, each threat has the same reason.
+  const told = new Set<string>();
   const lines = report.threats.flatMap((threat) => {
     const { is, said } = threatOutcome(threat);
+    const { notTried } = threat;
+    const isNew = notTried !== null && !told.has(notTried);
+    if (isNew) told.add(notTried);
     return [
       `${marks[is]} ${threat.meaning.padEnd(40)} ${said}`,
       ...threat.through.map(({ what, saw }) => `    ${printableLine(what, 200)}: ${printableLine(saw, 200)}`),
-      ...(threat.notTried === null ? [] : [`    ${printableLine(threat.notTried, 500)}`]),
+      ...(isNew ? [`    ${printableLine(notTried, 500)}`] : []),
     ];
   });
   return [titleOf(report), ...lines].join("\n");
