@@ -255,7 +255,7 @@ const ON_DEMAND: Readonly<Record<string, string>> = {
     'export const stripVTControlCharacters = (text) => process.getBuiltinModule("node:util").stripVTControlCharacters(text);',
 };
 const LOADED_ALWAYS =
-  /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/(program|short-command))\.ts$/;
+  /\/node_modules\/(commander|docker-modem|dockerode)\/|\/src\/(platform\/sha256|cli\/(program|compiled-files))\.ts$/;
 
 /** Loads these modules of Node when they are used: their imports take a third of the time of a command that prints its help. */
 function builtinsOnDemand(): Plugin {

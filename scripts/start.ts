@@ -1,9 +1,10 @@
 /** Implements `npm start`: runs the job of `examples/inbox`, prints the tree of its runs, and reports every leak. */
 
 import { join } from "node:path";
+import { createLogUpdate } from "log-update";
 import { type Job, runJob } from "../examples/inbox/host/job.ts";
 import { triedIn } from "../examples/inbox/host/tried.ts";
-import { LiveTree } from "../src/cli/run/live-screen.ts";
+import { LiveTree } from "../src/cli/run/screen.ts";
 import { drawTree, Witness } from "../src/cli/run/tree.ts";
 import { colorsFor, terminalOf } from "../src/cli/terminal/terminal.ts";
 import { stateDirFrom } from "../src/state/state-dir.ts";
@@ -21,7 +22,7 @@ async function main(): Promise<number> {
   const witness = new Witness();
   const documentOf = new Map<string, string>();
   let clerk: string | null = null;
-  const live = stderr.isTTY ? new LiveTree(terminal, () => witness.tree()) : null;
+  const live = stderr.isTTY ? new LiveTree(terminal, () => witness.tree(), createLogUpdate(stderr)) : null;
   const job = await runJob({
     projectDir: join(import.meta.dirname, "../examples/inbox"),
     stateDir: stateDirFrom(env),

@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { hasCode } from "../platform/errno.ts";
-import { projectPaths } from "../state/state-paths.ts";
+import { projectPaths } from "../state/state-dir.ts";
 import { present } from "../text/present.ts";
 import type { AgentToolAnswer, AskedCall, ModelAnswer } from "./events.ts";
 

@@ -4,7 +4,7 @@ import { type FileHandle, rename, rm } from "node:fs/promises";
 import { promisify } from "node:util";
 import { hasCode, nullFor } from "../platform/errno.ts";
 import { openRegular, openRegularNow } from "../platform/write-file.ts";
-import type { TrailPaths } from "../state/state-paths.ts";
+import type { TrailPaths } from "../state/state-dir.ts";
 
 /** `absent`: there is no such file. `broken`: its content was not sealed with this key. */
 export type ReadHead = Head | "absent" | "broken";

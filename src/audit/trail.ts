@@ -3,11 +3,10 @@ import fs, { constants } from "node:fs";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import { hasCode } from "../platform/errno.ts";
-import { fullText, isDiskFull } from "../platform/full-disk.ts";
+import { fullText, hasCode, isDiskFull } from "../platform/errno.ts";
 import { openRegular, openRegularNow } from "../platform/write-file.ts";
 import { FileLock, type LockOwner } from "../state/file-lock.ts";
-import type { TrailPaths } from "../state/state-paths.ts";
+import type { TrailPaths } from "../state/state-dir.ts";
 import type { AuditRecord } from "./records.ts";
 import {
   type ChainEnd,

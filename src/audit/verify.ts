@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
-import type { TrailPaths } from "../state/state-paths.ts";
+import type { TrailPaths } from "../state/state-dir.ts";
 import {
   GENESIS,
   isRepaired,

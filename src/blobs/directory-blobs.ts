@@ -11,12 +11,13 @@ import {
   type BlobStore,
   type Content,
   type Digest,
+  fillFile,
   isDigest,
+  piecesOf,
   type Sweep,
   type Swept,
   verifiedContent,
 } from "./blob.ts";
-import { fillFile, piecesOf } from "./file-content.ts";
 
 const MAX_BYTES = 4 * 1024 ** 3;
 /** While a blob is written, and if that was interrupted. */

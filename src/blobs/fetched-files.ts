@@ -3,10 +3,18 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Descriptor, pinned } from "../files/host/descriptor.ts";
-import { removeTree } from "../files/host/remove-tree.ts";
+import { removeTree } from "../files/host/system-program.ts";
 import { codeOf } from "../platform/errno.ts";
-import { type Blob, BlobRefused, type BlobStore, type Digest, verifiedContent } from "./blob.ts";
-import { blobOf, fillFile, piecesOf } from "./file-content.ts";
+import {
+  type Blob,
+  BlobRefused,
+  type BlobStore,
+  blobOf,
+  type Digest,
+  fillFile,
+  piecesOf,
+  verifiedContent,
+} from "./blob.ts";
 
 /** A program may write to the file while it is read. */
 const MAX_TRIES = 5;

@@ -3,8 +3,7 @@ import fs from "node:fs";
 import { z } from "zod";
 import { Descriptor } from "../files/host/descriptor.ts";
 import { printableLine } from "../text/visible.ts";
-import { type BlobStore, type Digest, isDigest, verifiedContent } from "./blob.ts";
-import { fillFile, piecesOf } from "./file-content.ts";
+import { type BlobStore, type Digest, fillFile, isDigest, piecesOf, verifiedContent } from "./blob.ts";
 
 /** A path below a tree as the kernel has it, with `/` between names: each character is one byte. Names need not be UTF-8. */
 export type RawPath = string;

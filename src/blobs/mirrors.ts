@@ -5,14 +5,12 @@ import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { z } from "zod";
 import { Descriptor } from "../files/host/descriptor.ts";
-import { removeTree } from "../files/host/remove-tree.ts";
-import { runSystemProgram } from "../files/host/system-program.ts";
+import { removeTree, runSystemProgram } from "../files/host/system-program.ts";
 import { nullFor } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";
 import { holdFile, isHeld, type LockOwner, type LockWait } from "../state/file-lock.ts";
 import { formatBytes } from "../text/amounts.ts";
-import { BlobRefused, type BlobStore, type Digest, inParallel, isDigest, wholeBlob } from "./blob.ts";
-import { fillFile } from "./file-content.ts";
+import { BlobRefused, type BlobStore, type Digest, fillFile, inParallel, isDigest, wholeBlob } from "./blob.ts";
 import {
   KnownFiles,
   parseManifest,

@@ -7,8 +7,17 @@ import { codeOf, hasCode } from "../platform/errno.ts";
 import { checkRead } from "../sandbox/access.ts";
 import type { Mount } from "../sandbox/mount.ts";
 import { covers, joinVirtual, type VirtualPath } from "../sandbox/virtual-path.ts";
-import { type Blob, BlobRefused, type BlobStore, blobDigest, type Digest, inParallel, putBytes } from "./blob.ts";
-import { blobOf, piecesOf } from "./file-content.ts";
+import {
+  type Blob,
+  BlobRefused,
+  type BlobStore,
+  blobDigest,
+  blobOf,
+  type Digest,
+  inParallel,
+  piecesOf,
+  putBytes,
+} from "./blob.ts";
 import {
   formatManifest,
   pathFault,

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { isRoot } from "../files/host/descriptor.ts";
-import { removeTree } from "../files/host/remove-tree.ts";
+import { removeTree } from "../files/host/system-program.ts";
 import { type Hidden, MAX_EDIT_BYTES } from "../files/model/files.ts";
 import { governingMount, hostBelow } from "../sandbox/access.ts";
 import { comesBack, deliveryOf, throughView } from "../sandbox/expand.ts";

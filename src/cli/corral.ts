@@ -2,10 +2,8 @@
 import { fstatSync, readFileSync, statSync, writeSync } from "node:fs";
 import { extname, join } from "node:path";
 import { packageVersion } from "../declarations/place/package-root.ts";
-import { stateDirFrom } from "../state/state-dir.ts";
-import { statePaths } from "../state/state-paths.ts";
-import { compiledFiles, isOwn } from "./compiled-files.ts";
-import { prepareShort } from "./short-command.ts";
+import { stateDirFrom, statePaths } from "../state/state-dir.ts";
+import { compiledFiles, isOwn, prepareShort } from "./compiled-files.ts";
 
 /** As `engines` of the package says. An older one fails somewhere in the middle, over words that it does not know. */
 const OLDEST_NODE = [22, 13] as const;

@@ -8,7 +8,7 @@ import type { Failure } from "./terminal/failure.ts";
 import { EXIT, type ProcessTerminal, printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";
 import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
 import { driver, host, project } from "./verbs/options.ts";
-import { isWithoutProject } from "./verbs/without-project.ts";
+import { isWithoutProject, nearestProject } from "./verbs/without-project.ts";
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images and policies of its own. */
 const KEPT_ANYWHERE: ReadonlySet<string> = new Set(["changes", "audit", "images", "runs", "verify"]);
@@ -115,7 +115,6 @@ export async function programFor(of: Terminal, args: readonly string[]): Promise
       return void command.setOptionValue("project", corral.getOptionValue("project"));
     // `work --grants` prints, and reads no project.
     if (command.getOptionValue("grants") !== undefined) return;
-    const { nearestProject } = await import("./terminal/nearest-project.ts");
     const orHere = KEPT_ANYWHERE.has(command.parent?.name() ?? "") || KEPT_ANYWHERE.has(command.name());
     command.setOptionValue("project", await nearestProject(terminal, { orHere }));
   });

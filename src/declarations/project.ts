@@ -8,8 +8,15 @@ import type { NetworkRule } from "../sandbox/network/rule.ts";
 import { covers, holds, parseVirtualPath, type VirtualPath } from "../sandbox/virtual-path.ts";
 import type { Env, SecretSource } from "../secrets/read-secret.ts";
 import { present } from "../text/present.ts";
-import type { ApprovalRuleYaml } from "./approval-rules.ts";
-import { type CorralFile, type DeclaredTexts, folderAt, readCorral, subfolder, writtenFolder } from "./corral-file.ts";
+import {
+  type ApprovalRuleYaml,
+  type CorralFile,
+  type DeclaredTexts,
+  folderAt,
+  readCorral,
+  subfolder,
+  writtenFolder,
+} from "./corral-file.ts";
 import type { FleetManner } from "./fleet-yaml.ts";
 import { type GitRepo, type GitYaml, parseGitUrl } from "./git/repo.ts";
 import { type ModelProvider, placesOfKeys, resolveModels } from "./models/models.ts";

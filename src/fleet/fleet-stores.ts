@@ -1,7 +1,7 @@
 import type { ChangedItem } from "../changes/model/changeset.ts";
 import { queueOf } from "../declarations/queue.ts";
 import { lockOwner } from "../state/owner.ts";
-import { projectPaths } from "../state/state-paths.ts";
+import { projectPaths } from "../state/state-dir.ts";
 import { FleetJournal } from "./journal/journal.ts";
 import type { WhileAway } from "./model/queue.ts";
 import type { FleetStore } from "./model/store.ts";

@@ -6,7 +6,7 @@ import type { AskedAt, BoardAnswer } from "../approval/queued-approver.ts";
 import { hasCode, nullFor } from "../platform/errno.ts";
 import { openRegularNow } from "../platform/write-file.ts";
 import { formatOwner, isDead, type Owner, parseOwner } from "../state/owner.ts";
-import { projectMark } from "../state/state-paths.ts";
+import { projectMark } from "../state/state-dir.ts";
 import { lookAlikeTexts } from "../text/look-alike.ts";
 
 /** A question in the inbox, as the process that asks it has written it. Only that process changes it, and only which runs wait for it. */

@@ -3,7 +3,7 @@ import { AUDIT_TYPES } from "../audit/records.ts";
 import { auditKey, readTrailHead, recordsBack, recordsOf, type SealedRecord } from "../audit/seal.ts";
 import { type Verdict, verifyTrail } from "../audit/verify.ts";
 import { loadSealKey } from "../state/owner.ts";
-import { projectPaths } from "../state/state-paths.ts";
+import { projectPaths } from "../state/state-dir.ts";
 import { present } from "../text/present.ts";
 import { printableLine } from "../text/visible.ts";
 import {

@@ -9,7 +9,7 @@ import { type ReachedParts, reachParts } from "../run/images/worker-images.ts";
 import type { PartOfImage } from "../run/model/worker-images.ts";
 import { openCorralFor } from "../run/open/corral.ts";
 import { imagePlaceOf } from "../run/open/options.ts";
-import { projectMark } from "../state/state-paths.ts";
+import { projectMark } from "../state/state-dir.ts";
 import {
   removeEnvironment,
   removeUnfinished,

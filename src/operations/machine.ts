@@ -8,7 +8,7 @@ import type { CellUsageNow } from "../isolation/port/cell.ts";
 import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGE_PREFIX } from "../isolation/port/images.ts";
-import { roomAt } from "../platform/full-disk.ts";
+import { roomAt } from "../platform/errno.ts";
 import { roughBytesText } from "../text/amounts.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */

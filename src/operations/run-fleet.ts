@@ -31,7 +31,7 @@ import { type Corral, openCorralFor } from "../run/open/corral.ts";
 import { openPreview } from "../run/open/preview.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { lockOwner } from "../state/owner.ts";
-import { statePaths } from "../state/state-paths.ts";
+import { statePaths } from "../state/state-dir.ts";
 import { present } from "../text/present.ts";
 import type { FleetStart } from "./fleet-start.ts";
 import { fleetIn } from "./fleets.ts";

@@ -12,7 +12,7 @@ import {
 import { type RunRecord, readBegin, readRun } from "../history/run-record.ts";
 import { stopLiveRun } from "../state/live-dir.ts";
 import { currentOwner, lockOwner } from "../state/owner.ts";
-import { projectPaths, statePaths } from "../state/state-paths.ts";
+import { projectPaths, statePaths } from "../state/state-dir.ts";
 import type { ProjectPlace } from "./audit.ts";
 import { chosenId, LATEST, noneText, RequestError } from "./request-error.ts";
 

@@ -4,7 +4,7 @@ import { appendFile, mkdir, readdir, readFile, rename, rm, rmdir, stat, writeFil
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { detachMountsBelow } from "../files/host/descriptor.ts";
-import { removeTree } from "../files/host/remove-tree.ts";
+import { removeTree } from "../files/host/system-program.ts";
 import { parseJson } from "../json/parse-json.ts";
 import { nullFor } from "../platform/errno.ts";
 import { writeAtomically } from "../platform/write-file.ts";

@@ -5,7 +5,7 @@ import { hostname } from "node:os";
 import { hasCode } from "../platform/errno.ts";
 import { writeIfMissing } from "../platform/write-file.ts";
 import type { LockOwner } from "./file-lock.ts";
-import { statePaths } from "./state-paths.ts";
+import { statePaths } from "./state-dir.ts";
 
 /**
  * One orchestrator process, identified among all that were or will be: the machine, its boot, the process

@@ -4,13 +4,13 @@ import { basename, join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { z } from "zod";
 import { Descriptor } from "../files/host/descriptor.ts";
-import { removeTree } from "../files/host/remove-tree.ts";
+import { removeTree } from "../files/host/system-program.ts";
 import { hasCode } from "../platform/errno.ts";
 import { CELL_USER_ID } from "../sandbox/policy.ts";
 import { holdFile, isHeld } from "./file-lock.ts";
 import { livingOwnerDirs } from "./live-dir.ts";
 import { currentOwner, lockOwner, parseOwner } from "./owner.ts";
-import { statePaths } from "./state-paths.ts";
+import { statePaths } from "./state-dir.ts";
 
 export type ClosedTree =
   | { readonly ok: true; readonly bytes: number; readonly entries: number }

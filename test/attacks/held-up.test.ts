@@ -18,7 +18,7 @@ import { routesOf } from "../../src/serve/api/routes.ts";
 import { ServiceFault } from "../../src/serve/http/fault.ts";
 import { Router } from "../../src/serve/http/router.ts";
 import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
-import { projectMark, statePaths } from "../../src/state/state-paths.ts";
+import { projectMark, statePaths } from "../../src/state/state-dir.ts";
 import { lookAlikeTexts } from "../../src/text/look-alike.ts";
 import { openSessionIn } from "../run/session/session-fixture.ts";
 import { AT_LENGTH } from "../tiers/at-length.ts";

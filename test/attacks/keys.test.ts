@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { RunEvent } from "../../src/run/model/events.ts";
-import { statePaths } from "../../src/state/state-paths.ts";
+import { statePaths } from "../../src/state/state-dir.ts";
 import { APIS, type SpokenApi } from "../agent/provider-apis.ts";
 import type { Behaviour, ModelTurn } from "../agent/servers/behaviour.ts";
 import type { RecordedRequest } from "../agent/servers/recorded-request.ts";

@@ -8,7 +8,7 @@ import { auditKey, recordsOf, type SealedRecord } from "../../src/audit/seal.ts"
 import { verifyTrail } from "../../src/audit/verify.ts";
 import { openTrail } from "../../src/run/recorded/run-history.ts";
 import { loadSealKey } from "../../src/state/owner.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 
 const PROJECT = "/some/project";
 let stateDir: string;

@@ -6,7 +6,7 @@ import type { AuditRecord } from "../../src/audit/records.ts";
 import { auditKey } from "../../src/audit/seal.ts";
 import { TrailFile } from "../../src/audit/trail.ts";
 import { type Verdict, verifyTrail } from "../../src/audit/verify.ts";
-import { projectPaths, type TrailPaths } from "../../src/state/state-paths.ts";
+import { projectPaths, type TrailPaths } from "../../src/state/state-dir.ts";
 
 export const KEY = auditKey(Buffer.alloc(32, 7), "/project");
 export const ALIVE = { name: "alive", isDead: (name: string) => name.startsWith("dead") };

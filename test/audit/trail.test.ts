@@ -12,7 +12,7 @@ import { dirname } from "node:path";
 import { describe, expect, it } from "vitest";
 import { recordsOf, sealedHead } from "../../src/audit/seal.ts";
 import { AuditTrailError } from "../../src/audit/trail.ts";
-import type { TrailPaths } from "../../src/state/state-paths.ts";
+import type { TrailPaths } from "../../src/state/state-dir.ts";
 import { KEY, record, trailFixture } from "./trail-fixture.ts";
 
 describe("the audit trail", () => {

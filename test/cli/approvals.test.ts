@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { InboxFolder } from "../../src/inbox/inbox-folder.ts";
 import { currentOwner, loadSealKey } from "../../src/state/owner.ts";
-import { projectMark, statePaths } from "../../src/state/state-paths.ts";
+import { projectMark, statePaths } from "../../src/state/state-dir.ts";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
 
 let project: CliProject | null = null;

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openTrail } from "../../src/run/recorded/run-history.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 import { type CliProject, cliProject, sh } from "./cli-project.ts";
 
 let project: CliProject;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { namesOf } from "../../src/cli/shell/complete.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
-import { projectPaths, statePaths } from "../../src/state/state-paths.ts";
+import { projectPaths, statePaths } from "../../src/state/state-dir.ts";
 import { loadedFleet } from "../fleet/journal/journal-fixture.ts";
 
 it("the names for completion are those of the project around, and of its own state", async () => {

@@ -2,7 +2,7 @@ import { chown, lchown, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { nearestProject } from "../../src/cli/terminal/nearest-project.ts";
+import { nearestProject } from "../../src/cli/verbs/without-project.ts";
 
 let base: string;
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 
-const MODULE = join(import.meta.dirname, "../../src/cli/short-command.ts");
+const MODULE = join(import.meta.dirname, "../../src/cli/compiled-files.ts");
 
 /** What a new process prints that was prepared for this command; `null`: for none. */
 function printed(command: string | null, code: string): string {

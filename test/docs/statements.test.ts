@@ -15,7 +15,7 @@ import type { Job } from "../../src/run/model/job.ts";
 import { unstartedResult } from "../../src/run/model/result.ts";
 import { deliveryOf } from "../../src/sandbox/expand.ts";
 import { openFiles, sandboxOf } from "../../src/sandbox.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 

@@ -2,7 +2,7 @@ import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { AUDIT_TYPES } from "../../src/audit/records.ts";
-import { projectPaths, statePaths } from "../../src/state/state-paths.ts";
+import { projectPaths, statePaths } from "../../src/state/state-dir.ts";
 import { TOOLS } from "../../src/tools/toolbox.ts";
 
 const ROOT = join(import.meta.dirname, "../..");

@@ -10,8 +10,7 @@ import { failureOf } from "../../src/cli/terminal/failure.ts";
 import { Database } from "../../src/fleet/journal/database.ts";
 import { EngineTrouble } from "../../src/isolation/port/driver.ts";
 import { unpackLayer } from "../../src/isolation/runc/ground/unpack-layer.ts";
-import { isHostTrouble } from "../../src/platform/errno.ts";
-import { DiskFull, fullPlace, roomAt } from "../../src/platform/full-disk.ts";
+import { DiskFull, fullPlace, isHostTrouble, roomAt } from "../../src/platform/errno.ts";
 import { stagedFolder, treeAt } from "../changes/staged-folder.ts";
 
 let dir: string;

@@ -9,7 +9,7 @@ import type { FleetStore } from "../../src/fleet/model/store.ts";
 import { PostgresStore } from "../../src/fleet/postgres/postgres-store.ts";
 import { connectServer } from "../../src/fleet/postgres/server.ts";
 import type { FleetEvent, FleetSummary } from "../../src/fleet/running/events.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 import { type OpenFixtureOptions, openProject, type ProjectFixture, type ProjectSpec } from "../run/project-fixture.ts";
 import { storeKind } from "./journal/store-kind.ts";
 

@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { chown, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { roomAt } from "../../src/platform/full-disk.ts";
+import { roomAt } from "../../src/platform/errno.ts";
 import { sh, WORKER_UID } from "../run/project-fixture.ts";
 import { openFleetProject } from "./fleet-fixture.ts";
 

@@ -4,7 +4,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { expect } from "vitest";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import type { Reuse } from "../../src/fleet/model/item.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 import { type CliProject, cliProject, type Outcome, sh } from "../cli/cli-project.ts";
 import { writable } from "../run/project-fixture.ts";
 

@@ -6,7 +6,7 @@ import { appendFile, chmod, mkdir, readFile, rm, writeFile } from "node:fs/promi
 import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { shellWord } from "../../src/platform/shell-word.ts";
+import { shellWord } from "../../src/text/visible.ts";
 import { CHECKS, outcomeOf } from "./checks.ts";
 import { type Host, packagesOf, USER } from "./hosts.ts";
 import { ended, PATH, type RunningHost, ran, startHost } from "./second-engine.ts";

@@ -20,7 +20,7 @@ import {
   showApproval,
 } from "../../src/operations/approvals.ts";
 import { currentOwner, loadSealKey, type Owner } from "../../src/state/owner.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 
 const PROJECT = "/projects/a";
 const never = new AbortController().signal;

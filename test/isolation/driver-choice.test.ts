@@ -22,7 +22,7 @@ import { Runc as Cells } from "../../src/isolation/runc/open.ts";
 import type { DriverChoice } from "../../src/sandbox/driver-choice.ts";
 import { makeOwnerDir } from "../../src/state/live-dir.ts";
 import { currentOwner } from "../../src/state/owner.ts";
-import { statePaths } from "../../src/state/state-paths.ts";
+import { statePaths } from "../../src/state/state-dir.ts";
 import { mount } from "../sandbox/sandboxes.ts";
 import { cellOf } from "./engine/engine.ts";
 import { isCrun, openRunc, RUNTIME, type Runc } from "./runc/runc.ts";

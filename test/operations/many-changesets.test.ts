@@ -6,7 +6,7 @@ import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 import { FleetJournal } from "../../src/fleet/journal/journal.ts";
 import type { FleetSpec } from "../../src/fleet/model/item.ts";
 import { unrunResult } from "../../src/fleet/running/item-result.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 import { stagedFolder } from "../changes/staged-folder.ts";
 import { temporaryFolder } from "../files/temporary-folder.ts";
 import { AT_LENGTH } from "../tiers/at-length.ts";

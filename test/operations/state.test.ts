@@ -24,7 +24,7 @@ import { RequestError } from "../../src/operations/request-error.ts";
 import { workerNamed } from "../../src/operations/workers.ts";
 import { openTrail } from "../../src/run/recorded/run-history.ts";
 import { currentOwner, formatOwner } from "../../src/state/owner.ts";
-import { projectPaths } from "../../src/state/state-paths.ts";
+import { projectPaths } from "../../src/state/state-dir.ts";
 import { loadedFleet as loadedIn } from "../fleet/journal/journal-fixture.ts";
 
 let base: string;

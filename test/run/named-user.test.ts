@@ -2,7 +2,7 @@ import { chown, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { collectState } from "../../src/operations/stored/stored-state.ts";
-import { statePaths } from "../../src/state/state-paths.ts";
+import { statePaths } from "../../src/state/state-dir.ts";
 import { openProject, type ProjectFixture, python, sh, writable } from "./project-fixture.ts";
 
 /* The cell's user is the owner of what it may write: any number, which its image need not name. */

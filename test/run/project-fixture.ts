@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import type Docker from "dockerode";
 import type { Approver } from "../../src/approval/approver.ts";
 import { loadProject } from "../../src/declarations/project.ts";
-import { removeTree } from "../../src/files/host/remove-tree.ts";
+import { removeTree } from "../../src/files/host/system-program.ts";
 import type { RunEvent, RunResult } from "../../src/index.ts";
 import { connect } from "../../src/isolation/engine/open.ts";
 import type { Plan } from "../../src/isolation/plan/plan.ts";

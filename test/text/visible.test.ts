@@ -1,4 +1,4 @@
-import { spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -7,6 +7,7 @@ import {
   escapedJson,
   printable,
   printableLine,
+  shellWord,
   toldApart,
   visibleLine,
   visibleName,
@@ -180,4 +181,14 @@ describe("toldApart", () => {
     ]);
     expect(["aaaa1111", "bbbb2222", "cccc3333"].map(nameOf)).toEqual(["work (aaaa)", "work (bbbb)", "big"]);
   });
+});
+
+it("is one word that a shell reads as the text, whatever the text has", () => {
+  const texts = ["", "/a b/c", "it's", '$HOME `id` \\ "x"', "a;b|c&d", "*", "~/x", "-n", "line\nline", "é"];
+  const read = execFileSync("sh", ["-c", `printf '%s\\0' ${texts.map(shellWord).join(" ")}`], { encoding: "utf8" });
+  expect(read.split("\0").slice(0, -1)).toEqual(texts);
+});
+
+it("has no quotes if it needs none", () => {
+  expect(shellWord("/var/lib/corral/changes/0123456789ab/owner")).toBe("/var/lib/corral/changes/0123456789ab/owner");
 });

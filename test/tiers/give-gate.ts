@@ -3,8 +3,7 @@ import { chown, cp, link, mkdir, readdir, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { inject } from "vitest";
 import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
-import { makeStateDir } from "../../src/state/state-dir.ts";
-import { statePaths } from "../../src/state/state-paths.ts";
+import { makeStateDir, statePaths } from "../../src/state/state-dir.ts";
 
 /**
  * Makes a state directory that has the gate already, and what was seen in Corral's images, and what came of a first cell of runc if the tests

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { isDiskFull } from "../../platform/full-disk.ts";
+import { isDiskFull } from "../../platform/errno.ts";
 import { covers, joinVirtual, MAX_COMPONENT_BYTES, type VirtualPath } from "../../sandbox/virtual-path.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import {

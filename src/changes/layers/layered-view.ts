@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { mkdir, rename } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { Descriptor, detachMount, isRoot, pinned } from "../../files/host/descriptor.ts";
-import { removeTree } from "../../files/host/remove-tree.ts";
+import { removeTree } from "../../files/host/system-program.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { covers, holds, type VirtualPath } from "../../sandbox/virtual-path.ts";

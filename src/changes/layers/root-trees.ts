@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, realpath, rename, rm, stat, utimes, writeFile
 import { join } from "node:path";
 import { z } from "zod";
 import { Descriptor, detachMount } from "../../files/host/descriptor.ts";
-import { removeTree } from "../../files/host/remove-tree.ts";
+import { removeTree } from "../../files/host/system-program.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { nullFor } from "../../platform/errno.ts";
 import { sha256 } from "../../platform/sha256.ts";

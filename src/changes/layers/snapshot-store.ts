@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { removeTree } from "../../files/host/remove-tree.ts";
+import { removeTree } from "../../files/host/system-program.ts";
 import { examine, parseJson } from "../../json/parse-json.ts";
 import { nullFor } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";

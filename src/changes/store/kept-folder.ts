@@ -1,12 +1,12 @@
 import { readFileSync, statSync } from "node:fs";
 import { mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
-import { removeTree } from "../../files/host/remove-tree.ts";
+import { removeTree } from "../../files/host/system-program.ts";
 import { hasCode } from "../../platform/errno.ts";
 import { sha256 } from "../../platform/sha256.ts";
-import { shellWord } from "../../platform/shell-word.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import { present } from "../../text/present.ts";
+import { shellWord } from "../../text/visible.ts";
 import { type ApplicationOptions, applyChangeset, continueApplication } from "../apply/application.ts";
 import type { ApplyLimits, Settled } from "../apply/fitness.ts";
 import { type ChangeOutcome, type Changeset, only } from "../model/changeset.ts";

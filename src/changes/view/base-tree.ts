@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot, mountIdOf, pinned } from "../../files/host/descriptor.ts";
-import { removeTree } from "../../files/host/remove-tree.ts";
+import { removeTree } from "../../files/host/system-program.ts";
 import { codeOf, hasCode } from "../../platform/errno.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { formatBytes } from "../../text/amounts.ts";

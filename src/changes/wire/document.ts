@@ -5,12 +5,13 @@ import {
   type Blob,
   BlobRefused,
   type BlobStore,
+  blobOf,
   type Digest,
   isDigest,
+  piecesOf,
   putBytes,
   wholeBlob,
 } from "../../blobs/blob.ts";
-import { blobOf, piecesOf } from "../../blobs/file-content.ts";
 import { parseManifest, pathAsText, pathFault, pathFromText, TREE_LIMITS, TreeRefused } from "../../blobs/manifest.ts";
 import { examine, parseJson } from "../../json/parse-json.ts";
 import { codeOf } from "../../platform/errno.ts";

@@ -1,9 +1,10 @@
 import { userInfo } from "node:os";
+import { relative, resolve } from "node:path";
 import type { Approver, Question } from "../../approval/approver.ts";
 import { QueuedApprover } from "../../approval/queued-approver.ts";
 import type { Project } from "../../declarations/project.ts";
 import type { GrantRecord } from "../../run/model/grantee.ts";
-import { printableLine } from "../../text/visible.ts";
+import { printable, printableLine } from "../../text/visible.ts";
 import { type Pausable, type Stop, say, type Terminal } from "../terminal/terminal.ts";
 
 interface Surroundings {
@@ -54,9 +55,42 @@ export async function tellSuggestion(
   terminal: Terminal,
 ): Promise<void> {
   if (grants.length === 0) return;
-  const { suggestionText } = await import("./suggestion-text.ts");
   const text = await suggestionText(project, shownDir, grants);
   if (text !== null) say(terminal, text);
+}
+
+/**
+ * What was granted, and the changes to the project's files that would have made the questions unnecessary; null where
+ * nothing was granted. `shownDir`: the project as the person named it.
+ */
+async function suggestionText(project: Project, shownDir: string, all: readonly GrantRecord[]): Promise<string | null> {
+  // What a worker declares needs no other declaration: to ask is what the project wants.
+  const grants = all.filter((grant) => !("declared" in grant));
+  if (grants.length === 0) return null;
+  const { readDeclarationFile } = await import("../../declarations/yaml/document.ts");
+  const { suggestedConfiguration } = await import("../../run/grants/suggestion/suggestion.ts");
+  const workers = new Map<string, { file: string; text: string }>();
+  for (const name of new Set(grants.flatMap(({ granted }) => granted))) {
+    const worker = project.workers.get(name);
+    if (worker === undefined) continue;
+    const file = relative(resolve(shownDir), resolve(worker.file));
+    workers.set(name, { file, text: await readDeclarationFile(worker.file, worker.file) });
+  }
+  const text = project.file === null ? null : await readDeclarationFile(project.file, project.file);
+  const { files, notes } = suggestedConfiguration({
+    project: { dir: project.dir, file: "corral.yaml", text },
+    mounts: project.declaration.mounts,
+    workers,
+    grants,
+  });
+  const had = grants.map((grant) => {
+    const what = "to" in grant ? `reach ${grant.to}` : `${grant.mode} ${printableLine(grant.directory, 1000)}`;
+    return `  ${printableLine(grant.worker, 80)}: ${what} (${grant.scope})`;
+  });
+  const head = ["corral: granted during the run:", ...new Set(had)];
+  const advice = files.length === 0 ? [] : ["With these changes in the project's folder, Corral does not ask again:"];
+  const patches = files.map(({ patch }) => printable(patch).trimEnd());
+  return [...head, ...notes.map((note) => `  ${printableLine(note, 1000)}`), ...advice, ...patches].join("\n");
 }
 
 /** The name of the user of this process, for people; its number, if the machine does not know a name. */

@@ -14,11 +14,10 @@ import {
   impliedTexts,
 } from "../../operations/implied-project.ts";
 import { withArguments, workerNamed } from "../../operations/workers.ts";
-import { shellWord } from "../../platform/shell-word.ts";
 import { policiesExist, policiesOf } from "../../run/open/options.ts";
 import { holds, parseVirtualPath } from "../../sandbox/virtual-path.ts";
 import { present } from "../../text/present.ts";
-import { printableLine } from "../../text/visible.ts";
+import { printableLine, shellWord } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
 import { type ImpliedOptions, impliedOptionsIn, limitsIn, namedPath } from "./given-options.ts";

@@ -8,8 +8,7 @@ import {
   type ProjectKind,
   type ProjectTemplate,
 } from "../../operations/implied-project.ts";
-import { shellWord } from "../../platform/shell-word.ts";
-import { printableLine } from "../../text/visible.ts";
+import { printableLine, shellWord } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, printJson, type Terminal } from "../terminal/terminal.ts";
 

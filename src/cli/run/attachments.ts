@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import nodePath, { type PlatformPath, resolve } from "node:path";
 import { boundedText, jsonFaultOffset } from "../../json/parse-json.ts";
+import type { AttachedTree } from "../../operations/runs.ts";
 import { isAttachmentName } from "../../run/calls/call.ts";
 import { namedPath } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -68,4 +69,19 @@ export async function attachedPaths(
     attached.push({ path, name });
   }
   return attached;
+}
+
+/** The value of `--attach-tree`, `COMMIT` or `COMMIT=NAME`. `others`: attachments whose names are taken. */
+export async function attachedTreeOf(
+  raw: string,
+  others: readonly NamedPath[],
+  where: { readonly cwd: string; readonly signal: AbortSignal },
+): Promise<AttachedTree> {
+  const [, revision = raw, name = "tree.tar"] = /^(.+)=([^/=]+)$/s.exec(raw) ?? [];
+  if (!isAttachmentName(name)) throw new UsageError(`--attach-tree: ${JSON.stringify(name)} is not a file name`);
+  if (others.some((other) => other.name === name))
+    throw new UsageError(`--attach-tree: another attachment has the name ${name}; write COMMIT=NAME`);
+  // Few runs attach a tree, and git is loaded only for these.
+  const { attachedTree } = await import("../../operations/runs.ts");
+  return await attachedTree(revision, name, where);
 }

@@ -9,7 +9,6 @@ import type { Project } from "../../declarations/project.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { openEngine } from "../../isolation/open-engine.ts";
 import type { EnginePort } from "../../isolation/port/engine.ts";
-import type { AttachedTree } from "../../operations/runs.ts";
 import { runWorker, type WorkerRun } from "../../operations/workers.ts";
 import { codeOf } from "../../platform/errno.ts";
 import type { RunEvent } from "../../run/model/events.ts";
@@ -24,7 +23,7 @@ import { type ElsewhereOptions, personAt, tellSuggestion, waitingBy } from "../c
 import { declaredWorker, type NamedWork } from "../declared/declared-worker.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { EXIT, exitStatusOf, type RunScreen, type Stop, say, stoppable, type Terminal } from "../terminal/terminal.ts";
-import { attachedPaths, type NamedPath, readInput } from "./attachments.ts";
+import { attachedPaths, attachedTreeOf, readInput } from "./attachments.ts";
 import { screenFor } from "./screen.ts";
 
 /** Who learns from such work what it wants to reach, lets it write the list by which it is judged. */
@@ -92,7 +91,8 @@ export async function runVerb(name: string | undefined, options: RunOptions, ter
   const files = await attachedPaths(options.attach, terminal.cwd);
   using screen = await screenFor(terminal, options);
   using stop = stoppable(terminal, (line) => screen.tell(line), { whileRead: true });
-  await using tree = await treeOf(options.attachTree, files, { cwd: terminal.cwd, signal: stop.signal });
+  const where = { cwd: terminal.cwd, signal: stop.signal };
+  await using tree = options.attachTree === undefined ? null : await attachedTreeOf(options.attachTree, files, where);
   const attachments = [...files, ...(tree?.attachments ?? [])];
   const { result, grants } = await ran(
     { worker, words: options.words ?? [], input, ...(stdin === null ? {} : { stdin }), attachments, policy },
@@ -128,17 +128,6 @@ function passedInput(terminal: Terminal): Readable | null {
 
 function isDevNull({ fd }: NodeJS.ReadStream & { readonly fd?: number }): boolean {
   return fd !== undefined && fstatSync(fd).rdev === statSync("/dev/null").rdev;
-}
-
-/** Few runs attach a tree, and git is loaded only for these. */
-async function treeOf(
-  commit: string | undefined,
-  others: readonly NamedPath[],
-  where: { readonly cwd: string; readonly signal: AbortSignal },
-): Promise<AttachedTree | null> {
-  if (commit === undefined) return null;
-  const { attachedTreeOf } = await import("./attached-tree.ts");
-  return await attachedTreeOf(commit, others, where);
 }
 
 /** The one command or option that leads on, for someone who has no files in which to look. */

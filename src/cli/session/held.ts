@@ -5,11 +5,10 @@ import { transportTo } from "../../client/node.ts";
 import { parseDuration, parseSize } from "../../declarations/yaml/shape.ts";
 import { SIGNALS } from "../../operations/contract/sessions.ts";
 import type { AnswerOf, AskOf, EventOf } from "../../operations/contract/table.ts";
-import { shellWord } from "../../platform/shell-word.ts";
 import { written } from "../../platform/written.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
-import { printableLine } from "../../text/visible.ts";
+import { printableLine, shellWord } from "../../text/visible.ts";
 import { portOf, UsageError } from "../terminal/arguments.ts";
 import {
   type AtService,

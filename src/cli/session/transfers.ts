@@ -3,7 +3,7 @@ import { type FileHandle, lstat, mkdir, open, opendir, readlink, rename, rm, sym
 import { basename, dirname, join, posix, resolve, sep } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { pack } from "tar-stream";
-import { DiskFull, isDiskFull, roomAt } from "../../platform/full-disk.ts";
+import { DiskFull, isDiskFull, roomAt } from "../../platform/errno.ts";
 import { tarEntries } from "../../platform/tar-entries.ts";
 import { formatBytes } from "../../text/amounts.ts";
 import { UsageError } from "../terminal/arguments.ts";

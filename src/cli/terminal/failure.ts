@@ -8,7 +8,7 @@ import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { DriverUnavailableError, EngineUnavailableError } from "../../isolation/port/engine.ts";
 import { ImageBuildError } from "../../isolation/port/images.ts";
 import { LATEST, RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
-import { DiskFull, fullPlace, fullText, isDiskFull } from "../../platform/full-disk.ts";
+import { DiskFull, fullPlace, fullText, isDiskFull } from "../../platform/errno.ts";
 import { type DescribedViolation, UnfinishedChanges } from "../../run/model/result.ts";
 import { StateDirError, stateDirFrom } from "../../state/state-dir.ts";
 import { UsageError } from "./arguments.ts";

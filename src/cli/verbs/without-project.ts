@@ -1,6 +1,9 @@
+import { relative } from "node:path";
 import { type Command, Option } from "commander";
+import { printableLine } from "../../text/visible.ts";
 import { impliedOptionsIn, LIMIT_OPTIONS } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
+import type { Terminal } from "../terminal/terminal.ts";
 import { repeatable } from "./options.ts";
 
 /** The options that say what a command gets without a project, in the order of the help. */
@@ -39,7 +42,7 @@ export function save(): Option {
  *
  * The words are a command of their own, or arguments of a worker's: options of Corral end at `--`.
  */
-export function aroundDashes(command: Command): {
+function aroundDashes(command: Command): {
   readonly before: readonly string[];
   readonly words: readonly string[];
 } {
@@ -96,4 +99,22 @@ function rootOf(command: Command): Command & { readonly rawArgs: readonly string
   let root = command;
   while (root.parent !== null) root = root.parent;
   return root as Command & { readonly rawArgs: readonly string[] };
+}
+
+/**
+ * The folder of the project in which the user works, relative to the working directory. `orHere`: the working directory itself
+ * if there is none.
+ */
+export async function nearestProject({ cwd }: Pick<Terminal, "cwd">, { orHere }: { orHere: boolean }): Promise<string> {
+  const { foundProject } = await import("../../declarations/place/host-place.ts");
+  const project = await foundProject(cwd);
+  if (project.found) return relative(cwd, project.dir) || ".";
+  if (orHere) return ".";
+  if (project.foreign === null)
+    throw new UsageError(
+      `No corral.yaml in ${printableLine(cwd, 500)} or its parents. \`corral init\` makes a project, \`corral run --ro FOLDER -- COMMAND\` needs none, and --project names the folder of one`,
+    );
+  throw new UsageError(
+    `${printableLine(project.foreign, 500)} belongs to another user. If you trust it, name its folder with --project`,
+  );
 }

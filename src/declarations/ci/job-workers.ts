@@ -1,4 +1,4 @@
-import { shellWord } from "../../platform/shell-word.ts";
+import { shellWord } from "../../text/visible.ts";
 import { readWorker, type WorkerFile } from "../worker/worker.ts";
 import type { Checked } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";

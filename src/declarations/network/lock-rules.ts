@@ -5,8 +5,15 @@ import { jsonFaultOffset, parseJson } from "../../json/parse-json.ts";
 import { hasCode } from "../../platform/errno.ts";
 import type { Artifact, PackageKind } from "../../sandbox/network/rule.ts";
 import { fileFault, followed } from "../place/host-place.ts";
-import { isTable, parseToml, type TomlTable } from "../toml/toml.ts";
-import { PUBLIC_CRATES, PUBLIC_INDEX, pipFilesOf, type Registry } from "./registries/registry.ts";
+import {
+  isTable,
+  PUBLIC_CRATES,
+  PUBLIC_INDEX,
+  parseToml,
+  pipFilesOf,
+  type Registry,
+  type TomlTable,
+} from "./registries/registry.ts";
 
 /** An index of pip, and where its files are. */
 export interface PipIndex {

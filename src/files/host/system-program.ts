@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { existsSync, realpathSync, statSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
 /**
@@ -40,4 +41,17 @@ function isOfRoot(path: string): boolean {
   const { uid, mode } = statSync(path);
   if (uid !== 0 || (mode & 0o022) !== 0) return false;
   return path === "/" || isOfRoot(dirname(path));
+}
+
+/**
+ * Removes a directory of Corral's own that a worker may have written to. The program `rm` walks by descriptor, so it also
+ * removes trees that are deeper than a path can be long. Other file systems mounted inside are left alone. A directory that its owner may not
+ * enter stops nobody: its owner changes that, and root need not.
+ */
+export async function removeTree(dir: string): Promise<void> {
+  const removed = () => runSystemProgram("rm", ["-rf", "--one-file-system", "--", dir]);
+  if (await removed()) return;
+  if (process.getuid?.() !== 0 && (await runSystemProgram("chmod", ["-R", "u+rwx", "--", dir])) && (await removed()))
+    return;
+  await rm(dir, { recursive: true, force: true });
 }

@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
-import { hasCode } from "../../platform/errno.ts";
-import { DiskFull, fullPlace } from "../../platform/full-disk.ts";
+import { DiskFull, fullPlace, hasCode } from "../../platform/errno.ts";
 import { textBeside } from "../../platform/text-beside.ts";
 import type { WriteOutcome } from "../stored/group-commit.ts";
 

@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { removeLines } from "../../state/live-dir.ts";
 import { currentOwner, formatOwner, isAlive, isDead, loadSealKey, parseOwner } from "../../state/owner.ts";
-import { projectPaths } from "../../state/state-paths.ts";
+import { projectPaths } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import type { EarlierAttempt, FleetSpec, ItemRequest, ItemResult, Reviewed } from "../model/item.ts";
 import type { FleetQueue, Taken, WhileAway } from "../model/queue.ts";

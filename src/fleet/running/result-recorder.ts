@@ -1,6 +1,5 @@
 import { EngineTrouble } from "../../isolation/port/driver.ts";
-import { isHostTrouble } from "../../platform/errno.ts";
-import { DiskFull } from "../../platform/full-disk.ts";
+import { DiskFull, isHostTrouble } from "../../platform/errno.ts";
 import { UnfinishedChanges } from "../../run/model/result.ts";
 import { type FleetSpec, type ItemResult, isFailure } from "../model/item.ts";
 import { type ClaimedItem, LONGEST_DELAY_MS, type Settlement, type Urgency } from "../model/queue.ts";

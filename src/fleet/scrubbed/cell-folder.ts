@@ -5,13 +5,13 @@ import { linkTextFault } from "../../changes/model/changeset.ts";
 import { contentOf, copyContent } from "../../files/host/content.ts";
 import { Descriptor, isRoot } from "../../files/host/descriptor.ts";
 import { type HeldFolders, openSlot, type Slot } from "../../files/host/folder.ts";
-import { removeTree } from "../../files/host/remove-tree.ts";
+import { removeTree } from "../../files/host/system-program.ts";
 import { unfit } from "../../files/model/refusals.ts";
 import type { Steward } from "../../isolation/port/driver.ts";
 import { hasCode } from "../../platform/errno.ts";
-import { shellWord } from "../../platform/shell-word.ts";
 import { whyHostExecuted } from "../../sandbox/host-executed.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
+import { shellWord } from "../../text/visible.ts";
 import type { ItemOutput } from "./shape.ts";
 
 /** The owner of what a worker writes. */

@@ -12,7 +12,7 @@ import { isAttachmentName } from "../../run/calls/call.ts";
 import type { RunEnvironment } from "../../run/model/environment.ts";
 import type { Job } from "../../run/model/job.ts";
 import { brokenResult, describeAll, type RunResult } from "../../run/model/result.ts";
-import { RecordedApprover } from "../../run/recorded/approver.ts";
+import { RecordedApprover } from "../../run/recorded/run-history.ts";
 import { deliveryOf } from "../../sandbox/expand.ts";
 import type { Mount } from "../../sandbox/mount.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";

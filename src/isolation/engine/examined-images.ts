@@ -5,8 +5,7 @@ import { z } from "zod";
 import { within } from "../../platform/within.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import { makeClosedDir } from "../../state/state-dir.ts";
-import { statePaths } from "../../state/state-paths.ts";
+import { makeClosedDir, statePaths } from "../../state/state-dir.ts";
 import { sharedFile } from "../network/name-files.ts";
 import {
   directoriesAbove,

@@ -15,7 +15,7 @@ import { sha256 } from "../../platform/sha256.ts";
 import { within } from "../../platform/within.ts";
 import type { Env } from "../../secrets/read-secret.ts";
 import { currentOwner, KEY_BYTES, loadSealKey } from "../../state/owner.ts";
-import { statePaths } from "../../state/state-paths.ts";
+import { statePaths } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { closedGate, knownClosedGate } from "../gate/gate-streams.ts";
 import {

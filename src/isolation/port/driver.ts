@@ -1,4 +1,4 @@
-import { fullText } from "../../platform/full-disk.ts";
+import { fullText } from "../../platform/errno.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import type { DriverName } from "../plan/enforcement.ts";
 import type { Plan } from "../plan/plan.ts";

@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import PQueue from "p-queue";
 import { within } from "../../platform/within.ts";
-import { statePaths } from "../../state/state-paths.ts";
+import { statePaths } from "../../state/state-dir.ts";
 import {
   CELL_END_MS,
   knownProcess,

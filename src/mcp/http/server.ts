@@ -4,8 +4,7 @@ import type { AddressInfo } from "node:net";
 import { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } from "@modelcontextprotocol/node";
 import { createMcpHandler, isInitializeRequest, isLegacyRequest, type Server } from "@modelcontextprotocol/server";
 import { boundedText, OpenBytes, parseJson } from "../../json/parse-json.ts";
-import { createServer, onlyHost } from "../../platform/http.ts";
-import { Connections, isUnambiguous } from "../../platform/http-connections.ts";
+import { Connections, createServer, isUnambiguous, onlyHost } from "../../platform/http.ts";
 import type { McpConnection } from "../connection/connection.ts";
 import { MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, protocolServer } from "../protocol-server.ts";
 

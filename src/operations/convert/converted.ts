@@ -1,10 +1,9 @@
 import type { ItemResult } from "../../fleet/model/item.ts";
-import { escaped } from "../../fleet/report/measures/gathered.ts";
+import { escaped, REPORT_PAGE_END, reportPageStart, TABLE_END } from "../../fleet/report/measures/gathered.ts";
 import { jsonLine } from "../../fleet/report/results-export.ts";
 import { parseJson } from "../../json/parse-json.ts";
 import { counted } from "../../text/amounts.ts";
 import { clipped, printableLine } from "../../text/visible.ts";
-import { REPORT_PAGE_END, reportPageStart, TABLE_END } from "../wording/report-page.ts";
 
 /** Why nothing can be made of a file, in the words of the program in its cell and of Corral. */
 const REASONS = [

@@ -1,6 +1,11 @@
-import { escaped } from "../../fleet/report/measures/gathered.ts";
+import {
+  escaped,
+  REPORT_PAGE_END,
+  reportPageStart,
+  TABLE_END,
+  tableStart,
+} from "../../fleet/report/measures/gathered.ts";
 import { counted, durationText } from "../../text/amounts.ts";
-import { REPORT_PAGE_END, reportPageStart, TABLE_END, tableStart } from "../wording/report-page.ts";
 import type { ThreatReport, VerifyReport } from "./verify.ts";
 
 /** `none`: the policy allows it, or has nothing of it. */

@@ -10,7 +10,7 @@ import type { Stage } from "../../changes/stage.ts";
 import type { ChangesetStore } from "../../changes/store/changeset-store.ts";
 import type { Finished, RecordApplied } from "../../changes/store/kept-folder.ts";
 import { loadSealKey } from "../../state/owner.ts";
-import { projectPaths } from "../../state/state-paths.ts";
+import { projectPaths } from "../../state/state-dir.ts";
 import type { Declared, Destinations, RunConsent } from "../model/environment.ts";
 import type { Job } from "../model/job.ts";
 import type { ChangesetKeeper, DecidedChange, RunResult } from "../model/result.ts";

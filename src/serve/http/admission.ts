@@ -1,8 +1,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
-import { onlyHost } from "../../platform/http.ts";
-import { isUnambiguous } from "../../platform/http-connections.ts";
+import { isUnambiguous, onlyHost } from "../../platform/http.ts";
 import type { Tokens } from "../../state/service/tokens.ts";
 import type { Log } from "../logging/log.ts";
 import { ServiceFault } from "./fault.ts";

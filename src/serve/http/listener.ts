@@ -1,8 +1,7 @@
 import { chmodSync, lstatSync, rmSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect, createServer as createAcceptor, type ListenOptions, type Server, type Socket } from "node:net";
-import { createServer } from "../../platform/http.ts";
-import { Connections, oneAtATime, parseInPieces } from "../../platform/http-connections.ts";
+import { Connections, createServer, oneAtATime, parseInPieces } from "../../platform/http.ts";
 import type { Address } from "./admission.ts";
 import { bareAnswer } from "./answer.ts";
 import type { Refusals } from "./fault.ts";

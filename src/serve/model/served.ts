@@ -15,7 +15,7 @@ import type { Emit, RunEvent } from "../../run/model/events.ts";
 import { type Corral, openCorralFor } from "../../run/open/corral.ts";
 import type { Session } from "../../run/session/session.ts";
 import type { UploadBatch } from "../../state/service/upload-folder.ts";
-import { projectMark } from "../../state/state-paths.ts";
+import { projectMark } from "../../state/state-dir.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import { ServiceFault } from "../http/fault.ts";
 

@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { onlyHost } from "../../platform/http.ts";
-import { isUnambiguous } from "../../platform/http-connections.ts";
+import { isUnambiguous, onlyHost } from "../../platform/http.ts";
 
 /* What may go from a browser into a cell, and what a cell's server may say to a browser. Neither side is trusted. */
 

@@ -1,10 +1,8 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { ClientRequest, Agent as HttpAgent, IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
-import { pipeline } from "node:stream";
-import { Agent, createServer, request as httpRequest } from "../../platform/http.ts";
-import { Connections, oneAtATime } from "../../platform/http-connections.ts";
+import { type Duplex, pipeline } from "node:stream";
+import { Agent, Connections, createServer, request as httpRequest, oneAtATime } from "../../platform/http.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
 import { SECURITY_HEADERS } from "../http/answer.ts";
 import {

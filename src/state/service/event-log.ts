@@ -12,7 +12,7 @@ import {
 import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { nullFor } from "../../platform/errno.ts";
-import { projectMark, statePaths } from "../state-paths.ts";
+import { projectMark, statePaths } from "../state-dir.ts";
 
 /** One event, as JSON; `type` names it. */
 export interface LoggedEvent {

@@ -6,8 +6,7 @@ import { nullFor } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
 import { holdFile } from "../file-lock.ts";
 import { lockOwner } from "../owner.ts";
-import { makeClosedDir, makeStateDir } from "../state-dir.ts";
-import { statePaths } from "../state-paths.ts";
+import { makeClosedDir, makeStateDir, statePaths } from "../state-dir.ts";
 
 /** A token of the service, without its value. */
 export interface Token {

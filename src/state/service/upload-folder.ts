@@ -6,8 +6,7 @@ import { basename, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { hasCode, nullFor } from "../../platform/errno.ts";
 import { writeAtomically } from "../../platform/write-file.ts";
-import { makeClosedDir } from "../state-dir.ts";
-import { statePaths } from "../state-paths.ts";
+import { makeClosedDir, statePaths } from "../state-dir.ts";
 
 const PREFIX = "corral-uploads-";
 

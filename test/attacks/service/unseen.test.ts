@@ -5,7 +5,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { InboxFolder } from "../../../src/inbox/inbox-folder.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
-import { projectMark, statePaths } from "../../../src/state/state-paths.ts";
+import { projectMark, statePaths } from "../../../src/state/state-dir.ts";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
 import { NO_CHROMIUM, openBrowser } from "../../serve/browser/chromium.ts";
 import { signedIn, type TestPage } from "../../serve/browser/page.ts";

@@ -26,7 +26,7 @@ const ENTRIES = [
   "cli/machine/machine.ts",
   "cli/project/explain.ts",
   "cli/project/explain.ts",
-  "cli/run/live-screen.ts",
+  "cli/run/screen.ts",
   "cli/run/remote-run.ts",
   "cli/session/held.ts",
   "cli/session/ports.ts",
@@ -39,7 +39,6 @@ const ENTRIES = [
 
 /** What of the machine's own code may be loaded: types of errors, names of paths and pure functions, which touch nothing when they are loaded. */
 const HARMLESS = [
-  "files/host/remove-tree.ts",
   "files/host/system-program.ts",
   "fleet/items/item-fields.ts",
   "fleet/model/item.ts",
@@ -56,7 +55,6 @@ const HARMLESS = [
   "run/calls/call.ts",
   "run/model/result.ts",
   "state/state-dir.ts",
-  "state/state-paths.ts",
 ];
 const OF_MACHINE =
   /^(agent|audit|blobs|changes|egress|files|fleet|git|history|inbox|isolation|library|mcp|run|serve|state|tools)\//;

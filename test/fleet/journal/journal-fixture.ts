@@ -6,7 +6,7 @@ import { FleetJournal } from "../../../src/fleet/journal/journal.ts";
 import type { FleetSpec, ItemRequest, ItemResult } from "../../../src/fleet/model/item.ts";
 import type { FleetQueue, NewAttempt, Settlement } from "../../../src/fleet/model/queue.ts";
 import type { FleetStore } from "../../../src/fleet/model/store.ts";
-import { projectPaths } from "../../../src/state/state-paths.ts";
+import { projectPaths } from "../../../src/state/state-dir.ts";
 import { postgresFixture } from "../postgres/postgres-fixture.ts";
 import { storeKind } from "./store-kind.ts";
 

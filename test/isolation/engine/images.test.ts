@@ -13,7 +13,7 @@ import { connect } from "../../../src/isolation/engine/open.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import { ImageBuildError, type ImageProgress } from "../../../src/isolation/port/images.ts";
 import { currentOwner, formatOwner } from "../../../src/state/owner.ts";
-import { statePaths } from "../../../src/state/state-paths.ts";
+import { statePaths } from "../../../src/state/state-dir.ts";
 
 /** Tags of this process alone, so that no test touches the real images. */
 const prefix = `corral-test-${process.pid}`;

@@ -8,7 +8,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { reapRuncCells } from "../../../src/isolation/runc/ledger/reap-cells.ts";
 import { cellId, runcPaths } from "../../../src/isolation/runc/model/layout.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
-import { statePaths } from "../../../src/state/state-paths.ts";
+import { statePaths } from "../../../src/state/state-dir.ts";
 import { type Orchestrator, startOrchestrator } from "../../run/orchestrator.ts";
 import { sh, writeProject } from "../../run/project-fixture.ts";
 import { AT_LENGTH } from "../../tiers/at-length.ts";

@@ -2,7 +2,7 @@ import { access, readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Client, ElicitResult } from "@modelcontextprotocol/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { projectPaths } from "../../../src/state/state-paths.ts";
+import { projectPaths } from "../../../src/state/state-dir.ts";
 import { HANDY, HANDY_PROJECT, type McpProject, mcpProject, textOf } from "../mcp-project.ts";
 
 let mcp: McpProject;

@@ -3,7 +3,7 @@ import { ROUTES } from "../../../src/operations/contract/routes.ts";
 import { type AnswerOf, CONTRACT } from "../../../src/operations/contract/table.ts";
 import type { StoppedRun } from "../../../src/operations/runs.ts";
 import { RUN_STATUSES } from "../../../src/run/model/result.ts";
-import { openApi } from "../../../src/serve/api/openapi.ts";
+import { openApi } from "../../../src/serve/api/routes.ts";
 import type { Handlers } from "../../../src/serve/http/router.ts";
 import { Description } from "../../serve/description.ts";
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { transcriptFrom } from "../../../src/agent/loop.ts";
 import { runWorker } from "../../../src/operations/workers.ts";
-import { projectPaths } from "../../../src/state/state-paths.ts";
+import { projectPaths } from "../../../src/state/state-dir.ts";
 import { APIS } from "../../agent/provider-apis.ts";
 import type { Behaviour, ModelTurn } from "../../agent/servers/behaviour.ts";
 import { KEY, type ServedAgents, servedAgents } from "./served-agent.ts";

@@ -5,7 +5,7 @@ import { auditKey, recordsOf, type SealedRecord } from "../../../src/audit/seal.
 import { ChangesetStore } from "../../../src/changes/store/changeset-store.ts";
 import { finishInterrupted } from "../../../src/run/changes/settle.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";
-import { projectPaths } from "../../../src/state/state-paths.ts";
+import { projectPaths } from "../../../src/state/state-dir.ts";
 import { stagedFolder, treeAt } from "../../changes/staged-folder.ts";
 
 const ID = "0123456789ab";

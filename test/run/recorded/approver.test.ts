@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { ApprovalRequest, Decision } from "../../../src/approval/approver.ts";
 import type { AuditRecord } from "../../../src/audit/records.ts";
 import type { RunEvent } from "../../../src/run/model/events.ts";
-import { RecordedApprover } from "../../../src/run/recorded/approver.ts";
+import { RecordedApprover } from "../../../src/run/recorded/run-history.ts";
 
 const REQUEST: ApprovalRequest = { run: "r1", root: "r0", worker: "w", operations: ["write"], paths: ["/out/a"] };
 const YES: Decision = { outcome: "approved", scope: "once", reason: "a person agreed" };

@@ -1,7 +1,7 @@
 import { auditKey, recordsOf, type SealedRecord } from "../../../src/audit/seal.ts";
 import { verifyTrail } from "../../../src/audit/verify.ts";
 import { loadSealKey } from "../../../src/state/owner.ts";
-import { projectPaths } from "../../../src/state/state-paths.ts";
+import { projectPaths } from "../../../src/state/state-dir.ts";
 import type { ProjectFixture } from "../project-fixture.ts";
 
 /** What is recorded of a project, once all that waits is written. The project runs nothing after it. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { writeAtomically } from "../../../src/platform/write-file.ts";
 import { Tokens } from "../../../src/state/service/tokens.ts";
-import { statePaths } from "../../../src/state/state-paths.ts";
+import { statePaths } from "../../../src/state/state-dir.ts";
 
 let dir: string;
 let tokens: Tokens;

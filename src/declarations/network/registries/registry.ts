@@ -1,10 +1,10 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { parse, TomlError, type TomlTableWithoutBigInt, type TomlValueWithoutBigInt } from "smol-toml";
 import { codeOf } from "../../../platform/errno.ts";
 import { type PackageKind, parseTarget } from "../../../sandbox/network/rule.ts";
 import type { Env } from "../../../secrets/read-secret.ts";
-import { parseToml, type TomlTable, tableAt } from "../../toml/toml.ts";
 
 /** Where package tools of this machine have their settings. */
 export interface RegistryMachine {
@@ -69,7 +69,7 @@ export interface Registries {
   readonly notes: readonly string[];
 }
 
-export type RegistryUrl =
+type RegistryUrl =
   | { readonly ok: true; readonly url: string }
   /** `reason` follows the name of the setting. */
   | { readonly ok: false; readonly reason: string };
@@ -247,4 +247,40 @@ function parsePipConf(text: string): ReadonlyMap<string, string> {
     }
   }
   return new Map([...sections.global, ...sections.install]);
+}
+
+export type TomlTable = TomlTableWithoutBigInt;
+
+type TomlParse =
+  | { readonly ok: true; readonly table: TomlTable }
+  /** `line` counts from 1. */
+  | { readonly ok: false; readonly line: number };
+
+/** Of lists and of tables in braces. Lock files nest them less deeply. */
+const MAX_DEPTH = 16;
+
+/** Reads a text that the caller has bounded. Never throws. */
+export function parseToml(text: string): TomlParse {
+  try {
+    return { ok: true, table: parse(text, { maxDepth: MAX_DEPTH }) };
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error;
+    return { ok: false, line: error.line };
+  }
+}
+
+/** The table that these keys lead to. */
+function tableAt(table: TomlTable, ...keys: string[]): TomlTable | undefined {
+  let found: TomlTable | undefined = table;
+  for (const key of keys) {
+    // A key may be one that every object has, such as `constructor`.
+    const next: TomlValueWithoutBigInt | undefined = found && Object.hasOwn(found, key) ? found[key] : undefined;
+    found = isTable(next) ? next : undefined;
+  }
+  return found;
+}
+
+/** A date is an object too. */
+export function isTable(value: TomlValueWithoutBigInt | undefined): value is TomlTable {
+  return typeof value === "object" && !Array.isArray(value) && !(value instanceof Date);
 }

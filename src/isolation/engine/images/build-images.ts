@@ -10,8 +10,7 @@ import { z } from "zod";
 import { SYSTEM_PATH } from "../../../secrets/read-secret.ts";
 import { holdFile } from "../../../state/file-lock.ts";
 import { lockOwner, parseOwner } from "../../../state/owner.ts";
-import { makeClosedDir } from "../../../state/state-dir.ts";
-import { statePaths } from "../../../state/state-paths.ts";
+import { makeClosedDir, statePaths } from "../../../state/state-dir.ts";
 import {
   BASE_NAME,
   type BuiltImage,

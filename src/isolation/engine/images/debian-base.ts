@@ -1,7 +1,7 @@
 import type Docker from "dockerode";
 import { z } from "zod";
 import { writeAtomically } from "../../../platform/write-file.ts";
-import { statePaths } from "../../../state/state-paths.ts";
+import { statePaths } from "../../../state/state-dir.ts";
 import { BASE_NAME, IMAGE_PREFIX, ImageBuildError, type ImageStatus } from "../../port/images.ts";
 import { BOOTSTRAP_TAG, type BootstrapRequest, bootstrapDebian, readMessages } from "./bootstrap.ts";
 import { BASE_LABEL, catalogImages, type ImagesRequest, inspectImage, isCurrent, readRecord } from "./catalog.ts";

@@ -1,7 +1,6 @@
 import type Docker from "dockerode";
 import { z } from "zod";
-import { makeClosedDir } from "../../../state/state-dir.ts";
-import { statePaths } from "../../../state/state-paths.ts";
+import { makeClosedDir, statePaths } from "../../../state/state-dir.ts";
 import {
   type FoundImage,
   ImageBuildError,

@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, pipeline, Readable, type Transform } from "node:stream";
 import { z } from "zod";
-import { removeTree } from "../../../files/host/remove-tree.ts";
+import { removeTree } from "../../../files/host/system-program.ts";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
 import { onAbort } from "../../../platform/within.ts";

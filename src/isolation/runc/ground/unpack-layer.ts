@@ -6,8 +6,7 @@ import { type Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Header, Pack } from "tar-stream";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
-import { hasCode } from "../../../platform/errno.ts";
-import { DiskFull, fullPlace } from "../../../platform/full-disk.ts";
+import { DiskFull, fullPlace, hasCode } from "../../../platform/errno.ts";
 import { HARMLESS_DEVICES } from "../../port/images.ts";
 
 /** A layer that this driver does not bring to the disk. The Engine can start cells of the image. The message names no path of the host. */

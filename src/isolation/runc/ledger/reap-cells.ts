@@ -1,7 +1,7 @@
 import { readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { removeTree } from "../../../files/host/remove-tree.ts";
+import { removeTree } from "../../../files/host/system-program.ts";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
 import { isDead, type Owner, parseOwner } from "../../../state/owner.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { sha256 } from "../../../platform/sha256.ts";
-import { statePaths } from "../../../state/state-paths.ts";
+import { statePaths } from "../../../state/state-dir.ts";
 import type { Plan } from "../../plan/plan.ts";
 import type { Maker } from "../../port/labels.ts";
 

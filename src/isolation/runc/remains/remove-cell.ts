@@ -2,7 +2,7 @@ import fs, { existsSync, readdirSync, readFileSync, readlinkSync, rmdirSync, sta
 import { readdir, rm, rmdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { removeTree } from "../../../files/host/remove-tree.ts";
+import { removeTree } from "../../../files/host/system-program.ts";
 import { hasCode } from "../../../platform/errno.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import { cellPaths, cgroupPlace, type RuncPaths } from "../model/layout.ts";

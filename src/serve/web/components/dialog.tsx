@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Shortcuts } from "../app/resource.ts";
+import { ApiError } from "../../../client/client.ts";
+import { type Shortcuts, useApp } from "../app/resource.ts";
 
 /** A modal dialog: the browser keeps the focus in it, and gives it back. Escape closes it. `isRisky`: Enter does too, as it opens. */
 export function Dialog({
@@ -144,5 +145,44 @@ export function KeyboardHelp({ shortcuts, close }: { readonly shortcuts: Shortcu
         ))}
       </div>
     </Dialog>
+  );
+}
+
+const REVOKE_MS = 60_000;
+
+/**
+ * Saves a file. Its bytes are a stranger's: they are given to the browser as a file to save, of no type that it shows, and never as a place to go
+ * to, so that nothing in them acts as this page.
+ */
+export function SaveButton({
+  load,
+  name,
+  label,
+  children,
+}: {
+  readonly load: () => Promise<AsyncIterable<Uint8Array>>;
+  readonly name: string;
+  readonly label?: string;
+  readonly children: ComponentChildren;
+}) {
+  const { notify } = useApp();
+  const save = async (): Promise<void> => {
+    try {
+      const parts: Uint8Array<ArrayBuffer>[] = [];
+      for await (const piece of await load()) parts.push(new Uint8Array(piece));
+      const place = URL.createObjectURL(new Blob(parts, { type: "application/octet-stream" }));
+      const link = document.createElement("a");
+      link.href = place;
+      link.download = name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(place), REVOKE_MS);
+    } catch (fault) {
+      notify(fault instanceof ApiError ? fault.message : String(fault), "bad");
+    }
+  };
+  return (
+    <Button act={save} {...(label === undefined ? {} : { label })}>
+      {children}
+    </Button>
   );
 }

@@ -3,9 +3,8 @@ import { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { countText, roughBytesText } from "../../../../text/amounts.ts";
 import { useApp, useMay } from "../../app/resource.ts";
-import { Button } from "../../components/dialog.tsx";
+import { Button, SaveButton } from "../../components/dialog.tsx";
 import { CutNote } from "../../components/notes.tsx";
-import { SaveButton } from "../../components/save-button.tsx";
 import { Table } from "../../components/table.tsx";
 import { Name, Visible } from "../../components/visible.tsx";
 
