@@ -1,5 +1,5 @@
-import { execFile, execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { execFile, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -7,32 +7,15 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "./cli/cli-project.ts";
 import { PROGRAM } from "./cli/program.ts";
+import { packedProgram } from "./packed-program.ts";
 
 const { engines } = JSON.parse(readFileSync(join(import.meta.dirname, "../package.json"), "utf8"));
 const OLDEST = `${engines.node.replace(">=", "")}.0`;
-const KEPT = `/var/tmp/corral-test-node-${process.getuid?.()}`;
-
-/** The registry has the programs of Node as packages. One is fetched once on a machine. */
-function oldestNode(): string {
-  const file = join(KEPT, `${OLDEST}-${process.arch}`);
-  if (existsSync(file)) return file;
-  mkdirSync(KEPT, { recursive: true, mode: 0o700 });
-  const dir = mkdtempSync(join(KEPT, "new-"));
-  try {
-    const pack = ["pack", "--silent", `node-linux-${process.arch}@${OLDEST}`];
-    const [name = ""] = execFileSync("npm", pack, { cwd: dir, encoding: "utf8" }).trim().split("\n").slice(-1);
-    execFileSync("tar", ["--extract", "--file", name, "package/bin/node"], { cwd: dir });
-    renameSync(join(dir, "package/bin/node"), file);
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
-  }
-  return file;
-}
 
 let project: CliProject;
 let node = "";
 beforeAll(async () => {
-  node = oldestNode();
+  node = packedProgram(`node-linux-${process.arch}@${OLDEST}`, "bin/node");
   const command = sh('read -r line < /attachments/in.txt; echo "$line" > "$CORRAL_FIELD_OUT/copy.txt"');
   const zone = { name: "out", mode: "rw", approval: "pre_approved" };
   project = await cliProject({

@@ -9,10 +9,17 @@ case $1 in
     # What a lock file without addresses names is found in the cache by the registry that it came from.
     npm config get registry > fetched/registry
     ;;
-  pip)
-    # Building a source would run what the head chose, beside a network.
-    python3 -m pip download --no-deps --require-hashes --only-binary :all: --no-cache-dir \
-      --disable-pip-version-check --dest fetched/wheels --requirement "$2/requirements.txt"
+  pip | uv)
+    cp "$2"/* .
+    [ "$1" = pip ] || {
+      # Groups may exclude each other; then it is what `uv sync` takes by itself. Folders of the repository are not fetched.
+      export UV_FROZEN=1 UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never UV_CACHE_DIR=/work/uv-cache
+      uv export --quiet --all-packages --all-extras --all-groups > all.txt || uv export --quiet --all-packages > all.txt
+      awk '/^[^ #]/ { named = /^[a-z0-9][^ ]*==/ } named' all.txt > requirements.txt
+    }
+    # Building a source would run what the head chose, beside a network. The Python of the image has pip, that of an environment none.
+    /usr/bin/python3 -m pip download --no-deps --require-hashes --only-binary :all: --no-cache-dir \
+      --disable-pip-version-check --dest fetched/wheels --requirement requirements.txt
     ;;
   cargo)
     # No cargo: crates are files whose digests the lock file has.

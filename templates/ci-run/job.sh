@@ -36,6 +36,23 @@ END
       pip install --no-index --no-deps --require-hashes --disable-pip-version-check --quiet \
         --find-links /work/fetched/pip/wheels --requirement requirements.txt
       ;;
+    uv)
+      # `uv run` uses what is installed here. uv compares each wheel with its hash in the lock file again.
+      export UV_OFFLINE=1 UV_FROZEN=1 UV_NO_SYNC=1 UV_PYTHON_DOWNLOADS=never UV_CACHE_DIR=/work/uv-cache
+      export UV_PROJECT_ENVIRONMENT=/work/venv VIRTUAL_ENV=/work/venv PATH="/work/venv/bin:$PATH"
+      uv venv --quiet /work/venv
+      uv export --quiet --all-packages --all-extras --all-groups > /work/all.txt || uv export --quiet --all-packages > /work/all.txt
+      awk '/^[^ #]/ { named = /^[a-z0-9][^ ]*==/ } named' /work/all.txt > /work/requirements.txt
+      uv pip install --quiet --no-index --no-deps --require-hashes --find-links /work/fetched/uv/wheels --requirement /work/requirements.txt
+      # Most often uv.lock does not name what folders of the repository are built with: then Python finds their files where they are.
+      sed -n 's/^-e \([^ ]*\).*/\1/p; s/^\(\.[^ ]*\).*/\1/p' /work/all.txt | while read -r folder; do
+        uv pip install --quiet --no-index --no-deps --no-build-isolation --editable "$folder" 2> /dev/null || {
+          echo "corral: $folder cannot be built by what uv.lock names; its files are imported from where they are" >&2
+          [ ! -d "$folder/src" ] || folder=$folder/src
+          (cd "$folder" && pwd) >> "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/head.pth"
+        }
+      done
+      ;;
     cargo)
       mkdir -p /work/cargo /work/crates
       export CARGO_HOME=/work/cargo CARGO_NET_OFFLINE=true

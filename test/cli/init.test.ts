@@ -152,6 +152,10 @@ describe("corral init ci", () => {
     expect((await written("ci/mine")).toSorted()).toEqual(["Makefile", "action.yml", "ci.yaml", "corral.yml"]);
     expect(await readFile(join(at, "ci.yaml"), "utf8")).toContain("uses: make");
     expect(await readFile(join(at, "Makefile"), "utf8")).toBe("test:\n");
+    await mkdir(join(folder.dir, "ci/uv"));
+    for (const name of ["pyproject.toml", "uv.lock"]) await writeFile(join(folder.dir, "ci/uv", name), "");
+    expect(await folder.corral(["init", "ci", "ci/uv"])).toMatchObject({ status: 0 });
+    expect(await readFile(join(folder.dir, "ci/uv/ci.yaml"), "utf8")).toMatch(/uses: uv # the wheels of uv.lock/);
     const again = await folder.corral(["init", "ci", "ci/mine"]);
     expect(again).toMatchObject({ status: 2, stderr: expect.stringContaining("ci.yaml already exists") });
   });

@@ -177,8 +177,8 @@ const service = map({
 /** What is known of other tools is said, and nothing is guessed. */
 const tool = z.enum(ciTools(), {
   error: ({ input }) =>
-    input === "uv"
-      ? "has no packaged worker for uv: let `uv export --format requirements-txt` write requirements.txt, and use `pip`; or write a `worker`"
+    input === "apt"
+      ? "has no packaged worker for apt, which has no lock file: name packages of Debian in `environment: { apt: [NAME] }`"
       : undefined,
 });
 

@@ -46,6 +46,16 @@ export const CI_TOOLS = {
     environment: {},
     axis: null,
   },
+  uv: {
+    does: "fetches the wheels that uv.lock names with their hashes, and has uv install them without a network",
+    image: "corral/python",
+    // What uv.lock names is for any machine: uv chooses by the project's own file.
+    lockFiles: ["pyproject.toml", "uv.lock"],
+    packages: "pypi",
+    isFetchedByTool: true,
+    environment: { pip: ["uv"] },
+    axis: null,
+  },
   cargo: {
     does: "fetches the crates that Cargo.lock names with their checksums, and has cargo build of them without a network",
     image: "corral/base",

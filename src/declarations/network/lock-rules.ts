@@ -9,6 +9,8 @@ import {
   isTable,
   PUBLIC_CRATES,
   PUBLIC_INDEX,
+  PUBLIC_PIP_INDEX,
+  parseRegistryUrl,
   parseToml,
   pipFilesOf,
   type Registry,
@@ -24,10 +26,7 @@ export interface PipIndex {
 /** Options of a line of their own that name no other place. */
 const HARMLESS = /^--(require-hashes|pre|prefer-binary|only-binary|no-binary)\b/;
 
-/**
- * A `requirements.txt` in which each requirement has its hashes. Where the files are is known only to the index, so every path
- * of the files' host is taken, with no content but those of the hashes.
- */
+/** A `requirements.txt` in which each requirement has its hashes. */
 export function parseRequirements(text: string, indexes: readonly PipIndex[]): LockParse {
   const reading = new LockReading();
   const names = new Set<string>();
@@ -51,15 +50,64 @@ export function parseRequirements(text: string, indexes: readonly PipIndex[]): L
     for (const digest of known) digests.add(digest);
     names.add(name.toLowerCase().replace(/[._-]+/g, "-"));
   }
+  return ofIndexes(reading, names, digests, indexes);
+}
+
+/** Only an index knows where its files are: every path of the files' host is taken, with no content but these. */
+function ofIndexes(
+  reading: LockReading,
+  names: ReadonlySet<string>,
+  digests: ReadonlySet<string>,
+  indexes: readonly PipIndex[],
+): LockParse {
   if (names.size > MAX_LOCK_ENTRIES || digests.size > 10 * MAX_LOCK_ENTRIES)
-    return refusedFile(`has ${names.size} requirements; at most ${MAX_LOCK_ENTRIES} are taken`);
+    return refusedFile(`has ${names.size} packages; at most ${MAX_LOCK_ENTRIES} are taken`);
   const sorted = [...digests].sort();
   return reading.end({
-    files: names.size === 0 ? [] : indexes.map(({ files }) => ({ ...files, digests: sorted })),
+    files: digests.size === 0 ? [] : indexes.map(({ files }) => ({ ...files, digests: sorted })),
     indexes: indexes.flatMap(({ registry }) =>
       [...names].map((name) => ({ registry, path: `${new URL(registry).pathname}${name}/` })),
     ),
   });
+}
+
+/**
+ * A `uv.lock`. What it names is fetched from the indexes of pip, also if it was written for the public one; of its addresses only the index counts.
+ * A source would have to be built, which runs it beside a network: its hash is not taken.
+ */
+export function parseUvLock(text: string, indexes: readonly PipIndex[]): LockParse {
+  const read = lockedPackages(text, "uv");
+  if (!read.ok) return read;
+  const reading = new LockReading();
+  const known = [PUBLIC_PIP_INDEX, ...indexes.map(({ registry }) => registry)];
+  const names = new Set<string>();
+  const digests = new Set<string>();
+  for (const { name, source, wheels = [] } of read.packages) {
+    const fault = (message: string): void => reading.fault({ text, start: `name = "${name}"` }, String(name), message);
+    const { registry, virtual, editable, directory, ...others } = isTable(source) ? source : {};
+    // A folder of the repository.
+    if (virtual ?? editable ?? directory) continue;
+    const index = typeof registry === "string" ? parseRegistryUrl(registry) : null;
+    if (typeof name !== "string" || !/^[a-z0-9](-?[a-z0-9])*$/.test(name))
+      reading.fault(1, "", "has a package without a name");
+    else if (index === null)
+      fault(`comes from ${Object.keys(others)[0] ?? "no place"}, and only indexes are reached for a lock file`);
+    else if (!index.ok) fault(`has an index that ${index.reason}`);
+    else if (!known.includes(index.url))
+      fault(
+        `is at ${new URL(index.url).host}, which is not an index of this machine's pip; no other host is reached for a lock file`,
+      );
+    else {
+      const hashes = (Array.isArray(wheels) ? wheels : []).map((one) =>
+        /^sha256:(.*)$/.exec(isTable(one) ? String(one.hash) : ""),
+      );
+      const all = hashes.map((hash) => lockedDigest("sha256", hash?.[1] ?? "", "hex"));
+      if (all.includes(null)) fault("has a wheel without a hash of sha256");
+      for (const digest of all) if (digest !== null) digests.add(digest);
+      names.add(name);
+    }
+  }
+  return ofIndexes(reading, names, digests, indexes);
 }
 
 /** Lines without comments, of which those that end in a backslash continue in the next one. */
@@ -87,20 +135,15 @@ const CRATES_IO = ["registry+https://github.com/rust-lang/crates.io-index", "spa
 
 /** A `Cargo.lock` with a checksum for every crate, as cargo has written it since 2020. */
 export function parseCargoLock(text: string, { index, crates }: CratesRegistry): LockParse {
-  const parsed = parseToml(text);
-  if (!parsed.ok) return refusedFile("is not a lock file of cargo", parsed.line);
-  const { package: list = [] } = parsed.table;
-  const packages = Array.isArray(list) ? list.filter((one): one is TomlTable => isTable(one)) : [];
-  if (packages.length > MAX_LOCK_ENTRIES)
-    return refusedFile(`has ${packages.length} entries; at most ${MAX_LOCK_ENTRIES} are taken`);
+  const read = lockedPackages(text, "cargo");
+  if (!read.ok) return read;
   const reading = new LockReading();
   const files: LockedFile[] = [];
   const paths = new Set(["/config.json"]);
-  for (const { name, version, source, checksum } of packages) {
+  for (const { name, version, source, checksum } of read.packages) {
     // Without a source it is a crate of the project.
     if (source === undefined) continue;
-    const fault = (message: string): void =>
-      reading.fault(lineAt(text, text.indexOf(`name = "${name}"`)), String(name), message);
+    const fault = (message: string): void => reading.fault({ text, start: `name = "${name}"` }, String(name), message);
     if (typeof name !== "string" || !/^[A-Za-z0-9_-]{1,64}$/.test(name))
       reading.fault(1, "", "has a crate without a name");
     else if (typeof version !== "string" || !/^[0-9A-Za-z.+-]{1,100}$/.test(version)) fault("has no version");
@@ -118,6 +161,25 @@ export function parseCargoLock(text: string, { index, crates }: CratesRegistry):
     }
   }
   return reading.end({ files, indexes: [...paths].map((path) => ({ registry: index, path })) });
+}
+
+/** Its reader is slow: this takes seconds. */
+const MAX_TOML_LENGTH = 8 * 1024 * 1024;
+
+type LockedPackages =
+  | { readonly ok: true; readonly packages: readonly TomlTable[] }
+  | Extract<LockParse, { ok: false }>;
+
+/** The entries of a lock file whose form cargo and uv share. */
+function lockedPackages(text: string, tool: string): LockedPackages {
+  if (text.length > MAX_TOML_LENGTH) return refusedFile(`is longer than ${MAX_TOML_LENGTH} characters`);
+  const parsed = parseToml(text);
+  if (!parsed.ok) return refusedFile(`is not a lock file of ${tool}`, parsed.line);
+  const { package: list = [] } = parsed.table;
+  const packages = Array.isArray(list) ? list.filter((one): one is TomlTable => isTable(one)) : [];
+  if (packages.length > MAX_LOCK_ENTRIES)
+    return refusedFile(`has ${packages.length} entries; at most ${MAX_LOCK_ENTRIES} are taken`);
+  return { ok: true, packages };
 }
 
 /** `/se/rd/serde`: the folders of a sparse index. */
@@ -171,9 +233,12 @@ class LockReading {
   readonly #faults: LockFault[] = [];
   #unreported = 0;
 
-  fault(line: number, entry: string, message: string): void {
-    if (this.#faults.length < MAX_FAULTS) this.#faults.push({ line, entry: entry.slice(0, 200), message });
-    else this.#unreported += 1;
+  /** `line`: a number, or how the entry begins in the text, which is looked for only if this is reported. */
+  fault(line: number | { readonly text: string; readonly start: string }, entry: string, message: string): void {
+    if (this.#faults.length < MAX_FAULTS) {
+      const at = typeof line === "number" ? line : lineAt(line.text, line.text.indexOf(line.start));
+      this.#faults.push({ line: at, entry: entry.slice(0, 200), message });
+    } else this.#unreported += 1;
   }
 
   end(locked: Locked): LockParse {
@@ -186,7 +251,7 @@ class LockReading {
 }
 
 /** A file that is refused as a whole. */
-function refusedFile(message: string, line = 1): LockParse {
+function refusedFile(message: string, line = 1): Extract<LockParse, { ok: false }> {
   return { ok: false, faults: [{ line, entry: "", message }] };
 }
 
@@ -228,6 +293,7 @@ export function lockKind(path: string): PackageKind | null {
   const name = basename(path);
   if (name === "package-lock.json" || name === "npm-shrinkwrap.json") return "npm";
   if (name === "Cargo.lock") return "crates";
+  if (name === "uv.lock") return "pypi";
   return /^requirements([._-][\w.-]*)?\.txt$/.test(name) ? "pypi" : null;
 }
 
@@ -249,7 +315,7 @@ export async function lockRules(
   const all: Locked[] = [];
   for (const { index, path, kind } of sources) {
     const text = await lockText(projectDir, path);
-    const parsed = text.ok ? parserOf(kind, registries)(text.text) : refusedFile(text.fault);
+    const parsed = text.ok ? parserOf(kind, registries, path)(text.text) : refusedFile(text.fault);
     if (parsed.ok) all.push(parsed.locked);
     else faults.push(...parsed.faults.map((fault) => ({ index, fault: inWords(path, fault) })));
   }
@@ -264,7 +330,7 @@ export async function lockRules(
   return { rules, faults };
 }
 
-function parserOf(kind: PackageKind, registries: readonly Registry[]): (text: string) => LockParse {
+function parserOf(kind: PackageKind, registries: readonly Registry[], path: string): (text: string) => LockParse {
   if (kind === "npm") {
     const scoped = registries.flatMap(({ url, use }) => use.map((word) => [word.split(" "), url] as const));
     const main = scoped.find(([words]) => words.length === 1)?.[1] ?? "";
@@ -273,7 +339,10 @@ function parserOf(kind: PackageKind, registries: readonly Registry[]): (text: st
     );
     return (text) => parseNpmLock(text, { main, scopes });
   }
-  if (kind === "pypi") return (text) => parseRequirements(text, registries.flatMap(pipFilesOf));
+  if (kind === "pypi") {
+    const parse = basename(path) === "uv.lock" ? parseUvLock : parseRequirements;
+    return (text) => parse(text, registries.flatMap(pipFilesOf));
+  }
   if (!registries.some(({ url }) => url === PUBLIC_INDEX))
     return () => refusedFile("can only be used with crates.io itself, and cargo replaces it on this machine");
   return (text) => parseCargoLock(text, { index: PUBLIC_INDEX, crates: PUBLIC_CRATES });
@@ -347,7 +416,7 @@ export function parseNpmLock(text: string, registries: NpmRegistries): LockParse
   for (const [key, raw] of entries) {
     const entry = asRecord(raw) as Entry;
     const read = readEntry(key, entry, registries);
-    if (typeof read === "string") reading.fault(lineAt(text, text.indexOf(`${JSON.stringify(key)}:`)), key, read);
+    if (typeof read === "string") reading.fault({ text, start: `${JSON.stringify(key)}:` }, key, read);
     else {
       files.push(read.file);
       if (read.index !== null) indexes.push(read.index);

@@ -85,7 +85,7 @@ export async function packageRules(
   for (const [index, path] of lockfiles.entries()) {
     const kind = lockKind(path);
     const fault =
-      "is not a lock file that Corral knows: package-lock.json, npm-shrinkwrap.json, requirements.txt, Cargo.lock";
+      "is not a lock file that Corral knows: package-lock.json, npm-shrinkwrap.json, requirements.txt, uv.lock, Cargo.lock";
     if (kind === null) faults.push({ in: "lockfiles", index, fault });
     else sources.push({ index, path, kind });
   }

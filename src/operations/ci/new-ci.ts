@@ -36,6 +36,10 @@ export async function makeCi(
   const kind = asked ?? CI_TEMPLATES.find(has) ?? "npm";
   const all = [...(await templateFiles(`ci/${kind}`))];
   const workflow = (await templateFiles("ci/github")).get("workflow.yml") ?? "";
+  // Two tools have projects of Python.
+  if (kind === "python" && present.includes("uv.lock"))
+    for (const [at, [path, text]] of all.entries())
+      if (path === "ci.yaml") all[at] = [path, text.replace("pip #", "uv #").replace("requirements.txt", "uv.lock")];
   const files = new Map([
     ...(has(kind) ? all.filter(([path]) => path === "ci.yaml") : all),
     [".github/workflows/corral.yml", workflow.replace("IMAGE", KINDS[kind].image)] as const,

@@ -111,10 +111,10 @@ describe("ci.yaml", () => {
     ],
     [
       "a worker that is a path, and a tool that has none",
-      { a: { worker: "../w", run: "x" }, b: { uses: "uv", run: "x" } },
+      { a: { worker: "../w", run: "x" }, b: { uses: "apt", run: "x" } },
       [
         "jobs.a.worker: must be 1 to 64 letters, digits, `.`, `_` or `-`, and not begin with a dot",
-        "jobs.b.uses: has no packaged worker for uv: let `uv export --format requirements-txt` write requirements.txt, and use `pip`; or write a `worker`",
+        "jobs.b.uses: has no packaged worker for apt, which has no lock file: name packages of Debian in `environment: { apt: [NAME] }`",
       ],
     ],
     [

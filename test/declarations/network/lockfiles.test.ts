@@ -5,6 +5,7 @@ import {
   parseCargoLock,
   parseNpmLock,
   parseRequirements,
+  parseUvLock,
 } from "../../../src/declarations/network/lock-rules.ts";
 
 const MAIN = "https://npm.example/base/";
@@ -155,6 +156,65 @@ describe("requirements with hashes", () => {
       expect.stringMatching(/^6 baz has no `--hash`/),
     ]);
   });
+});
+
+describe("a lock file of uv", () => {
+  const INDEX = "https://pypi.example/simple/";
+  const FILES = { registry: "https://files.example/", path: "/packages/**" };
+  const read = (...packages: string[]) =>
+    parseUvLock(`version = 1\n${packages.map((one) => `\n[[package]]\n${one}\n`).join("")}`, [
+      { registry: INDEX, files: FILES },
+    ]);
+  const wheel = (hash = `sha256:${HEX}`) => `wheels = [{ url = "https://evil.example/x.whl", hash = "${hash}" }]`;
+  const from = (name: string, source: string, more = "") => `name = "${name}"\nsource = { ${source} }\n${more}`;
+
+  it("takes the index of each name, also for the public one, and wheels by their contents alone", () => {
+    const parsed = read(
+      from("app", 'virtual = "."'),
+      from("part", 'editable = "packages/part"'),
+      from("a", 'registry = "https://pypi.org/simple"', `sdist = { hash = "sha256:${"0".repeat(64)}" }\n${wheel()}`),
+      from("b-c", `registry = "${INDEX}"`),
+    );
+    const indexes = ["/simple/a/", "/simple/b-c/"].map((path) => ({ registry: INDEX, path }));
+    expect(parsed).toEqual({ ok: true, locked: { files: [{ ...FILES, digests: [SHA256] }], indexes } });
+  });
+
+  it("refuses other places, names that lead elsewhere, and wheels without a hash", () => {
+    const pypi = `registry = "${INDEX}"`;
+    expect(
+      faults(
+        read(
+          from("a", 'registry = "https://evil.example/simple"', wheel()),
+          from("b", 'git = "https://evil.example/b#1"'),
+          from("c", 'url = "https://evil.example/c.whl"', wheel()),
+          from("d", 'registry = "../folder"'),
+          from("e/../f", pypi, wheel()),
+          from("g", pypi, wheel("md5:0")),
+        ),
+      ),
+    ).toEqual([
+      expect.stringMatching(/^4 a is at evil\.example, which is not an index/),
+      expect.stringMatching(/^\d+ b comes from git/),
+      expect.stringMatching(/^\d+ c comes from url/),
+      expect.stringMatching(/^\d+ d has an index that is not an address/),
+      expect.stringMatching(/^1 {2}has a package without a name/),
+      expect.stringMatching(/^\d+ g has a wheel without a hash/),
+    ]);
+    expect(faults(parseUvLock("a = [", []))).toEqual(["1  is not a lock file of uv"]);
+  });
+});
+
+it("a lock file with thousands of faults far down costs no more than its size", () => {
+  const empty = "\n".repeat(1000);
+  const entries = Array.from({ length: 5000 }, (_, i) => i);
+  const began = performance.now();
+  const cargo = entries.map((i) => `[[package]]\nname = "p${i}"\nversion = "1"\nsource = "git"\n${empty}`).join("\n");
+  expect(faults(parseCargoLock(cargo, { index: "https://a.example/", crates: "https://b.example/" }))).toHaveLength(21);
+  const packages = entries.map((i) => `"node_modules/p${i}": {}${empty}`).join(",");
+  const npm = parseNpmLock(`{"lockfileVersion": 3, "packages": {${packages}}}`, REGISTRIES);
+  expect(faults(npm).at(-1)).toContain("4980 further entries");
+  // To find each place took minutes.
+  expect(performance.now() - began).toBeLessThan(10_000);
 });
 
 describe("a lock file of cargo", () => {

@@ -167,7 +167,7 @@ function replacementOf(settings: TomlTable, env: RegistryMachine["env"]): string
   return "";
 }
 
-const PUBLIC = "https://pypi.org/simple/";
+export const PUBLIC_PIP_INDEX = "https://pypi.org/simple/";
 /** The index of `pypi.org` names its files on this host. */
 const PUBLIC_FILES: Registry = {
   kind: "pypi",
@@ -193,7 +193,7 @@ export async function pipRegistries(machine: RegistryMachine): Promise<Registrie
     for (const [key, value] of parsePipConf((await settingsAt(place)) ?? "")) settings.set(key, value);
   }
   const setting = (key: string) => fromEnvironment(env, key) ?? settings.get(key);
-  const indexes = [setting("index-url") ?? PUBLIC, ...(setting("extra-index-url") ?? "").split(/\s+/)];
+  const indexes = [setting("index-url") ?? PUBLIC_PIP_INDEX, ...(setting("extra-index-url") ?? "").split(/\s+/)];
   const notes: string[] = [];
   const registries: Registry[] = [];
   for (const raw of indexes.filter((text) => text !== "").slice(0, MAX_INDEXES)) {
@@ -203,7 +203,7 @@ export async function pipRegistries(machine: RegistryMachine): Promise<Registrie
     if (!parsed.ok || registries.some(({ url }) => url === parsed.url)) continue;
     const { url } = parsed;
     registries.push({ kind: "pypi", url, ...pathsBelow(rootOf(url)), use: [insideUrl(url)] });
-    if (url === PUBLIC) registries.push(PUBLIC_FILES);
+    if (url === PUBLIC_PIP_INDEX) registries.push(PUBLIC_FILES);
   }
   return { registries, notes };
 }
@@ -211,14 +211,14 @@ export async function pipRegistries(machine: RegistryMachine): Promise<Registrie
 /** For an index: where its files are. Nothing for a host that only has files. */
 export function pipFilesOf({ url, use }: Registry) {
   if (use.length === 0) return [];
-  const files = url === PUBLIC ? PUBLIC_FILES.url : url;
+  const files = url === PUBLIC_PIP_INDEX ? PUBLIC_FILES.url : url;
   const root = new URL(rootOf(url)).pathname;
-  return [{ registry: url, files: { registry: files, path: url === PUBLIC ? "/packages/**" : `${root}**` } }];
+  return [{ registry: url, files: { registry: files, path: url === PUBLIC_PIP_INDEX ? "/packages/**" : `${root}**` } }];
 }
 
 /** Servers have the files of an index beside it: `/root/simple/` and `/root/packages/`. */
 function rootOf(url: string): string {
-  return url === PUBLIC ? url : url.replace(/\/\+?simple\/$/, "/");
+  return url === PUBLIC_PIP_INDEX ? url : url.replace(/\/\+?simple\/$/, "/");
 }
 
 function fromEnvironment(env: Env, key: string): string | undefined {
