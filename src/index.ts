@@ -80,6 +80,5 @@ export type { SessionPort } from "./run/session/session-ports.ts";
 export type { SessionSnapshot, SnapshotDifference } from "./run/session/session-snapshots.ts";
 export type { ApprovalMode } from "./sandbox/approval.ts";
 export type { AllowedTraffic, DeniedTraffic, NetworkRefusal, NetworkReport } from "./sandbox/network/judge.ts";
-export type { GivenDirectory } from "./state/given-grants.ts";
-export type { LiveGrant } from "./state/live-grants.ts";
+export type { GivenDirectory, LiveGrant } from "./state/live-grants.ts";
 export type { ToolResult } from "./tools/tool.ts";

@@ -6,8 +6,7 @@ import { hasCode } from "../platform/errno.ts";
 import { configFile } from "./terminal/arguments.ts";
 import type { Failure } from "./terminal/failure.ts";
 import { EXIT, type ProcessTerminal, printJson, say, type Terminal, terminalOf } from "./terminal/terminal.ts";
-import { addVerbs, type OutlinedVerb } from "./verbs/frame.ts";
-import { driver, host, project } from "./verbs/options.ts";
+import { addVerbs, driver, host, type OutlinedVerb, project } from "./verbs/frame.ts";
 import { isWithoutProject, nearestProject } from "./verbs/without-project.ts";
 
 /** What these show is there for a folder without a project too: commands were run in it, and Corral has images and policies of its own. */
@@ -158,7 +157,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "convert [source...]",
     description: "Turn strangers' files into text, PDF, pictures or facts, each in a container of its own.",
-    load: async () => (await import("./convert/options.ts")).addConvert,
+    load: async () => (await import("./verbs/run.ts")).addConvert,
   },
   {
     usage: "ci",
@@ -205,7 +204,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "serve",
     description: "Serve projects over HTTP: an API to run, watch and decide.",
-    load: async () => (await import("./verbs/serve.ts")).addServe,
+    load: async () => (await import("./verbs/service.ts")).addServe,
   },
   {
     usage: "map [worker]",
@@ -290,22 +289,22 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "login <url>",
     description: "Use Corral on another machine: keep the address and the token of its service.",
-    load: async () => (await import("./verbs/host.ts")).addLogin,
+    load: async () => (await import("./verbs/service.ts")).addLogin,
   },
   {
     usage: "context",
     description: "List and choose the services that you logged in to.",
-    load: async () => (await import("./verbs/host.ts")).addContext,
+    load: async () => (await import("./verbs/service.ts")).addContext,
   },
   {
     usage: "up",
     description: "Start the service for this project in a container of this machine's Docker, and use it.",
-    load: async () => (await import("./verbs/host.ts")).addUp,
+    load: async () => (await import("./verbs/service.ts")).addUp,
   },
   {
     usage: "down [name]",
     description: "Remove the container and the context that corral up made.",
-    load: async () => (await import("./verbs/host.ts")).addDown,
+    load: async () => (await import("./verbs/service.ts")).addDown,
   },
   {
     usage: "schema [kind]",

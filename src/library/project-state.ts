@@ -58,8 +58,7 @@ import {
   showRun,
   stopRun,
 } from "../operations/runs.ts";
-import type { GivenDirectory } from "../state/given-grants.ts";
-import type { LiveGrant } from "../state/live-grants.ts";
+import type { GivenDirectory, LiveGrant } from "../state/live-grants.ts";
 
 /** How what a run printed is read. */
 export interface LogOptions {

@@ -16,8 +16,14 @@ import { type Decided, decisionsOn } from "../run/changes/decisions.ts";
 import { approverFor } from "../run/open/options.ts";
 import { RecordedApprover } from "../run/recorded/run-history.ts";
 import type { Env } from "../secrets/read-secret.ts";
-import { type GivenDirectory, giveDirectory, takersIn } from "../state/given-grants.ts";
-import { type LiveGrant, listLiveGrants, revokeLiveGrant } from "../state/live-grants.ts";
+import {
+  type GivenDirectory,
+  giveDirectory,
+  type LiveGrant,
+  listLiveGrants,
+  revokeLiveGrant,
+  takersIn,
+} from "../state/live-grants.ts";
 import { currentOwner, loadSealKey } from "../state/owner.ts";
 import { projectMark, statePaths } from "../state/state-dir.ts";
 import { present } from "../text/present.ts";

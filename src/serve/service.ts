@@ -16,13 +16,20 @@ import { Tokens } from "../state/service/tokens.ts";
 import { UploadFolder, uploadSpace } from "../state/service/upload-folder.ts";
 import { makeClosedDir, makeStateDir, statePaths } from "../state/state-dir.ts";
 import { routesOf } from "./api/routes.ts";
-import { type Address, authenticated, ownNames, PageToken, SOCKET_CALLER, tellingForeign } from "./http/admission.ts";
+import {
+  type Address,
+  authenticated,
+  ownNames,
+  PageToken,
+  Shares,
+  SOCKET_CALLER,
+  tellingForeign,
+} from "./http/admission.ts";
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";
 import { type Listener, listen } from "./http/listener.ts";
 import { type Handling, requestHandler, upgradeHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
-import { Shares } from "./http/shares.ts";
 import type { Log } from "./logging/log.ts";
 import { type MeasuredProject, Metrics } from "./metrics/metrics.ts";
 import { projectNames, ServedProject, ServedProjects } from "./model/served.ts";

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { stripVTControlCharacters } from "node:util";
 import { describe, expect, it } from "vitest";
 import type { Question } from "../../src/approval/approver.ts";
-import { promptAt } from "../../src/cli/consent/prompt.ts";
+import { promptAt } from "../../src/cli/consent/person.ts";
 import type { Terminal } from "../../src/cli/terminal/terminal.ts";
 
 const [ENTER, DOWN, UP, CTRL_C] = ["\r", "\u001b[B", "\u001b[A", "\u0003"];

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { readHostApt } from "../../src/isolation/engine/images/host-apt.ts";
+import { readHostApt } from "../../src/isolation/engine/images/bootstrap.ts";
 import { ran } from "./second-engine.ts";
 
 /** A host as users have it: a release of Debian with its own Engine, runtime and programs. Kernel and control groups are this machine's. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type ShareOwner, Shares } from "../../src/serve/http/shares.ts";
+import { type ShareOwner, Shares } from "../../src/serve/http/admission.ts";
 
 const owner = (key: string, isAdmin = false): ShareOwner => ({ key, token: key, isAdmin });
 const none = (): void => {};

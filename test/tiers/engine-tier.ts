@@ -6,7 +6,7 @@ import type { TestProject } from "vitest/node";
 import { loadPolicy } from "../../src/declarations/policy/policy.ts";
 import { openDockerEngine } from "../../src/isolation/engine/open.ts";
 import { openEngine } from "../../src/isolation/open-engine.ts";
-import type { DriverName } from "../../src/isolation/plan/enforcement.ts";
+import type { DriverName } from "../../src/isolation/plan/plan.ts";
 import { UnpackedImages } from "../../src/isolation/runc/ground/unpacked-images.ts";
 import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { currentOwner } from "../../src/state/owner.ts";

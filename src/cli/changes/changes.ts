@@ -7,7 +7,7 @@ import type {
 } from "../../operations/foreseen-changes.ts";
 import { counted, countText, roughBytesText } from "../../text/amounts.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
-import { amountText } from "../consent/prompt.ts";
+import { amountText } from "../consent/person.ts";
 import { type ChangesOffer, openChangesets } from "../host/decisions.ts";
 import { type ProjectOptions, projectFolder, UsageError } from "../terminal/arguments.ts";
 import {

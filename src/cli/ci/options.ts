@@ -1,6 +1,5 @@
 import { Option } from "commander";
-import type { Frame } from "../verbs/frame.ts";
-import { driver, examples, json, repeatable } from "../verbs/options.ts";
+import { driver, examples, type Frame, json, repeatable } from "../verbs/frame.ts";
 
 export function addCi({ does, group, terminal }: Frame): void {
   const { verb } = group("ci");

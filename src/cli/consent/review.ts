@@ -5,7 +5,7 @@ import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, visibleName } from "../../text/visible.ts";
 import { colorsFor, paintOf, say, type Terminal } from "../terminal/terminal.ts";
-import { amountText } from "./prompt.ts";
+import { amountText } from "./person.ts";
 
 const DEFAULT_COLUMNS = 80;
 /** Of one file; the whole is shown on request. */

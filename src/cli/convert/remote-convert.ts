@@ -12,6 +12,7 @@ import {
   type ConvertedFile,
   conversionReport,
   convertedLine,
+  UNCONVERTED,
 } from "../../operations/convert/converted.ts";
 import { folderOfFile, REPORT_FILE, RESULTS_FILE } from "../../operations/convert/layout.ts";
 import type { LeftOutEntry } from "../../operations/convert/source-files.ts";
@@ -224,7 +225,7 @@ class RemoteConversion {
     for (const [at, file] of this.#files.entries()) {
       if (file.bytes > MAX_FILE_BYTES) {
         const words = `a service takes files of at most ${formatBytes(MAX_FILE_BYTES)}: convert it on the machine itself`;
-        this.#settle(at, { ...NOT_RUN, verdict: "refused", reason: "too large", words }, see);
+        this.#settle(at, { ...UNCONVERTED, verdict: "refused", reason: "too large", words }, see);
         continue;
       }
       const last = batches.at(-1);
@@ -265,7 +266,7 @@ class RemoteConversion {
           const { folder: here = "" } = this.#files[at] ?? {};
           if (entry.verdict === "done") made.set(folder, here);
           else if (entry.verdict === "not possible" && !BY_CHANCE.has(entry.reason ?? "")) none.push(here);
-          this.#settle(at, { ...NOT_RUN, ...entry, verdict: entry.verdict }, see);
+          this.#settle(at, { ...UNCONVERTED, ...entry, verdict: entry.verdict }, see);
         }
         if (shown.state === "stopped") this.why = printableLine(shown.why ?? "", 300);
         else if (signal.aborted && shown.state === "running") this.why = "it was interrupted";
@@ -382,19 +383,6 @@ const STATUS = { done: "succeeded", "not possible": "not_possible", refused: "re
 
 /** Why nothing was made this time: what was made before stays. */
 const BY_CHANCE: ReadonlySet<string> = new Set(["timed out", "too large", "failed"]);
-
-const NOT_RUN = {
-  run: null,
-  cached: false,
-  reason: null,
-  words: null,
-  type: null,
-  files: [],
-  pages: null,
-  notes: [],
-  durationMs: 0,
-  memoryBytesPeak: null,
-} as const;
 
 /** As much as was there when it was found: a file that grows meanwhile is sent as it was. */
 async function* contentOf({ path, bytes }: ClientFile): AsyncGenerator<Uint8Array> {

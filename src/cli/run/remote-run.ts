@@ -206,7 +206,7 @@ async function answerOne(
   { terminal, screen, stop }: Around,
   over: AbortSignal,
 ): Promise<void> {
-  const { promptAt } = await import("../consent/prompt.ts");
+  const { promptAt } = await import("../consent/person.ts");
   const elsewhere = new AbortController();
   const left = AbortSignal.any([over, elsewhere.signal]);
   const looking = setInterval(async () => {

@@ -1,6 +1,5 @@
 import { type Command, Option } from "commander";
-import type { Frame } from "./frame.ts";
-import { approve, examples, IDS, json, project, repeatable } from "./options.ts";
+import { approve, examples, type Frame, IDS, json, project, repeatable } from "./frame.ts";
 
 export function addChanges({ does, group, terminal }: Frame): void {
   const changes = group("changes");

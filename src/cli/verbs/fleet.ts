@@ -1,10 +1,10 @@
 import { type Command, Option } from "commander";
-import type { Frame } from "./frame.ts";
 import {
   askElsewhere,
   driver,
   events,
   examples,
+  type Frame,
   IDS,
   json,
   junit,
@@ -13,7 +13,7 @@ import {
   project,
   raw,
   repeatable,
-} from "./options.ts";
+} from "./frame.ts";
 
 export function addFleet({ does, group, terminal }: Frame): void {
   const fleet = group("fleet");

@@ -1,6 +1,5 @@
 import type { Command } from "commander";
-import type { Frame } from "./frame.ts";
-import { examples, IDS, json, project, raw } from "./options.ts";
+import { examples, type Frame, IDS, json, project, raw } from "./frame.ts";
 
 export function addRuns({ does, group, terminal }: Frame): void {
   const runs = group("runs");

@@ -1,6 +1,5 @@
 import type { Command } from "commander";
-import type { Frame } from "./frame.ts";
-import { driver, examples, json, policy, project, raw } from "./options.ts";
+import { driver, examples, type Frame, json, policy, project, raw } from "./frame.ts";
 
 export function addSession({ does, group, terminal }: Frame): void {
   const session = group("session");

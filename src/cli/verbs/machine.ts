@@ -1,5 +1,4 @@
-import type { Frame } from "./frame.ts";
-import { driver, examples, json, project } from "./options.ts";
+import { driver, examples, type Frame, json, project } from "./frame.ts";
 
 export function addCells({ does, terminal, verb }: Frame): void {
   verb("ps")

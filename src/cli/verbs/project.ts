@@ -1,7 +1,6 @@
 import { FILES_OF, SCHEMA_KINDS } from "../../declarations/editor/kinds.ts";
 import { COMPLETED_SHELLS } from "../shell/complete.ts";
-import type { Frame } from "./frame.ts";
-import { examples, json, oneOf, policy, project } from "./options.ts";
+import { examples, type Frame, json, oneOf, policy, project } from "./frame.ts";
 import { oneWorker, withoutProject } from "./without-project.ts";
 
 export function addInit({ does, terminal, verb }: Frame): void {

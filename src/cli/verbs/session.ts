@@ -1,5 +1,4 @@
-import type { Frame } from "./frame.ts";
-import { approve, askElsewhere, driver, examples, json, policy, project, raw } from "./options.ts";
+import { approve, askElsewhere, driver, examples, type Frame, json, policy, project, raw } from "./frame.ts";
 import { save, withoutProject } from "./without-project.ts";
 
 export function addTool({ does, terminal, verb }: Frame): void {

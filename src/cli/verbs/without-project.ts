@@ -4,7 +4,7 @@ import { printableLine } from "../../text/visible.ts";
 import { impliedOptionsIn, LIMIT_OPTIONS } from "../declared/given-options.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { repeatable } from "./options.ts";
+import { repeatable } from "./frame.ts";
 
 /** The options that say what a command gets without a project, in the order of the help. */
 export function withoutProject(verb: Command): Command {

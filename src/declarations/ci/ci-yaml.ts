@@ -4,7 +4,7 @@ import { present } from "../../text/present.ts";
 import { type Environment, environmentYaml } from "../images/environment-inputs.ts";
 import { named, nameFault, variableNameFault } from "../terms/names.ts";
 import { addressList, limits } from "../terms/terms.ts";
-import { MAX_SERVICES, refuseSamePort, serviceAccess, serviceNameFault } from "../worker/services-yaml.ts";
+import { MAX_SERVICES, refuseSamePort, serviceAccess, serviceNameFault } from "../worker/worker-yaml.ts";
 import { type Checked, checkShape, type KeyPath, parseYaml } from "../yaml/document.ts";
 import type { Problem } from "../yaml/problem.ts";
 import { byKind, map, namedMap, nearest } from "../yaml/shape.ts";

@@ -9,7 +9,6 @@ import { constraintsOf, limitsOf } from "../terms/terms.ts";
 import { type Checked, checkShape, parseYaml, type YamlDocument } from "../yaml/document.ts";
 import { DeclarationError, type Problem } from "../yaml/problem.ts";
 import type { RawNeeds } from "./exposure.ts";
-import { type ServiceDefinition, servicesOf } from "./services-yaml.ts";
 import type { ToolName } from "./tool-names.ts";
 import {
   type AgentBudget,
@@ -18,7 +17,9 @@ import {
   DEFAULT_TOKENS,
   type ModelRef,
   SCRIPT,
+  type ServiceDefinition,
   type ShellRulesYaml,
+  servicesOf,
   type WorkerYaml,
   workerYaml,
 } from "./worker-yaml.ts";

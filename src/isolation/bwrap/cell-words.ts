@@ -2,9 +2,19 @@ import { textBeside } from "../../platform/text-beside.ts";
 import { driverOfBoth } from "../../sandbox/driver-choice.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import { gateCommand, gateEnvironment } from "../gate/report.ts";
-import { HOST_IMAGE, PROGRAM_DIRECTORIES, SETTINGS, SHOWN_DEVICES } from "../plan/host-image.ts";
 import { MASKED_PATHS, READ_ONLY_PATHS, tmpfsOptions } from "../plan/mounts.ts";
-import { CELL_HOST_NAME, GATE_PATH, HOSTS_PATH, type Plan, type PlannedTmpfs, type PlannedUser } from "../plan/plan.ts";
+import {
+  CELL_HOST_NAME,
+  GATE_PATH,
+  HOST_IMAGE,
+  HOSTS_PATH,
+  type Plan,
+  type PlannedTmpfs,
+  type PlannedUser,
+  PROGRAM_DIRECTORIES,
+  SETTINGS,
+  SHOWN_DEVICES,
+} from "../plan/plan.ts";
 import type { Delegated } from "./groups.ts";
 
 /** Programs of this machine, absolute, which belong to root and no other user can write. */

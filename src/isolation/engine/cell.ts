@@ -12,8 +12,7 @@ import { commandArguments, FirstLine, processInCell } from "../commands/command-
 import type { CellProcess } from "../commands/command-pipes.ts";
 import { UsageSampler } from "../kernel/control-group.ts";
 import { endedFromOutside, type FirstProcess } from "../kernel/first-process.ts";
-import type { Enforcement } from "../plan/enforcement.ts";
-import type { PlannedUser } from "../plan/plan.ts";
+import type { Enforcement, PlannedUser } from "../plan/plan.ts";
 import type { Cell, CellExit, CellUsage, Exec, ExecRequest, TerminalSize } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";
 import {

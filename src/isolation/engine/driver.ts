@@ -15,9 +15,9 @@ import {
   type StartedCell,
   signalArguments,
   startCommandCell,
+  startServingCell,
 } from "../commands/command-cell.ts";
 import type { CommandServer } from "../commands/command-server.ts";
-import { startServingCell } from "../commands/serving-cell.ts";
 import { reportWithin } from "../gate/gate-streams.ts";
 import { gateSecrets, parseGateReport, secretLines } from "../gate/report.ts";
 import { verifyCell } from "../gate/verify.ts";
@@ -46,8 +46,7 @@ import {
 import { imageFacts } from "./images/catalog.ts";
 import { enterByContainer } from "./listening-container.ts";
 import { chosenRuntime, notForRuntime, planWithKernel, seenFromOutside } from "./own-kernel.ts";
-import { listEngineCells, type ReapScope, reap } from "./reap.ts";
-import { startSteward } from "./steward.ts";
+import { listEngineCells, type ReapScope, reap, startSteward } from "./reap.ts";
 
 /** A container whose first process only waits, and in which commands run one after another as the worker's user. */
 function dockerSession(cell: Cell, container: Docker.Container, { user, keeper = user }: Plan): SessionCell {

@@ -3,10 +3,18 @@ import type { Violation } from "../../sandbox/violation.ts";
 import { holds } from "../../sandbox/virtual-path.ts";
 import { counted } from "../../text/amounts.ts";
 import { present } from "../../text/present.ts";
-import type { Enforcement, EnforcementLine, EnforcementLines } from "../plan/enforcement.ts";
-import { isOfHostImage, SHOWN_DEVICES } from "../plan/host-image.ts";
 import { programOf } from "../plan/mounts.ts";
-import { type Plan, type PlannedMount, type PlannedTmpfs, SECRETS_PATH } from "../plan/plan.ts";
+import {
+  type Enforcement,
+  type EnforcementLine,
+  type EnforcementLines,
+  isOfHostImage,
+  type Plan,
+  type PlannedMount,
+  type PlannedTmpfs,
+  SECRETS_PATH,
+  SHOWN_DEVICES,
+} from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
 
 /**

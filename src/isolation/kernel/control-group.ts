@@ -1,5 +1,5 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import type { SocketMemory } from "../plan/enforcement.ts";
+import type { SocketMemory } from "../plan/plan.ts";
 import type { CellUsage } from "../port/cell.ts";
 
 const ROOT = "/sys/fs/cgroup";

@@ -28,7 +28,7 @@ export interface SourceIdentity {
  * folder of another mount, mounted over itself: it adds nothing, and the worker cannot move it away with the mount inside of it. `root`: a
  * directory of the image, as the worker writes it: what it writes is the run's, and never comes back.
  */
-export type MountOrigin = "sandbox" | "attachment" | "corral" | "anchor" | "root";
+type MountOrigin = "sandbox" | "attachment" | "corral" | "anchor" | "root";
 
 /** One bind mount of a cell. `path` is absolute in the cell, `host` on the host. */
 export interface PlannedMount {
@@ -304,3 +304,65 @@ export function refuseHiddenEnvironments(
       violations.push({ code: "MOUNT_RESERVED", path, because: "environment" });
   }
 }
+
+/** What makes cells: the Engine, an OCI runtime without it, or bubblewrap for an ordinary user. */
+export const DRIVER_NAMES = ["engine", "runc", "bwrap"] as const;
+export type DriverName = (typeof DRIVER_NAMES)[number];
+
+export type SocketMemory = "counted" | "not counted";
+
+/** What a plan requests for isolation, each line as the text that is compared. */
+export type EnforcementLine =
+  | "mounts"
+  | "rootFileSystem"
+  | "user"
+  | "capabilities"
+  | "noNewPrivileges"
+  | "seccomp"
+  | "network"
+  | "memory"
+  | "memoryAndSwap"
+  | "pids"
+  | "cpus"
+  | "openFiles"
+  | "fileSize";
+
+export type EnforcementLines = Readonly<Record<EnforcementLine, string>>;
+
+/** What a plan requested, and what the cell reported before its worker ran. Never assumed, always reported. */
+export interface Enforcement {
+  /** What made the cell. */
+  readonly driver: DriverName;
+  readonly requested: EnforcementLines;
+  readonly actual: EnforcementLines;
+  /**
+   * Whether what waits in sockets of the cell counts: as memory with version 2 of control groups, for a limit beside it with version 1, which
+   * only root can set. Absent: not known.
+   */
+  readonly socketMemory?: SocketMemory;
+  /** Absent: the cell's is this machine's. */
+  readonly kernel?: string;
+}
+
+/** The name of the image that is this machine's own programs, for a driver that has no other. */
+export const HOST_IMAGE = "host";
+
+/** Directories of programs. On most machines all but the first are links into it. */
+export const PROGRAM_DIRECTORIES = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] as const;
+
+/** What programs need of `/etc`: no accounts, no keys, no names of hosts. What is missing is left out. */
+export const SETTINGS = (
+  "alternatives debian_version fonts ghostscript ImageMagick-6 ImageMagick-7 java-11-openjdk java-17-openjdk java-21-openjdk " +
+  "ld.so.cache ld.so.conf ld.so.conf.d libreoffice localtime magic mailcap mime.types os-release papersize paperspecs perl " +
+  "python3 python3.11 python3.12 python3.13 ssl/certs ssl/openssl.cnf timezone"
+)
+  .split(" ")
+  .map((name) => `/etc/${name}`);
+
+/** True for a mount of it. This machine may have further file systems below its programs. */
+export function isOfHostImage(path: string): boolean {
+  return SETTINGS.includes(path) || PROGRAM_DIRECTORIES.some((directory) => holds(directory, path));
+}
+
+/** Devices of every cell, which bubblewrap shows from this machine's `/dev`. */
+export const SHOWN_DEVICES = ["null", "zero", "full", "random", "urandom", "tty"] as const;

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { NetworkPlace } from "../../sandbox/network/rule.ts";
-import type { Enforcement } from "../plan/enforcement.ts";
+import type { Enforcement } from "../plan/plan.ts";
 
 /** A running isolated environment. Disposing removes every trace of it, in any state. */
 export interface Cell extends AsyncDisposable {

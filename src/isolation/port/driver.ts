@@ -1,7 +1,6 @@
 import { fullText } from "../../platform/errno.ts";
 import type { Violation } from "../../sandbox/violation.ts";
-import type { DriverName } from "../plan/enforcement.ts";
-import type { Plan } from "../plan/plan.ts";
+import type { DriverName, Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";
 import type { Pins } from "../sources/pin.ts";
 import type { Cell, CellUsageNow, ServingCell, SessionCell } from "./cell.ts";

@@ -1,6 +1,6 @@
 import { codeOf } from "../../platform/errno.ts";
 import type { DriverChoice } from "../../sandbox/driver-choice.ts";
-import type { DriverName } from "../plan/enforcement.ts";
+import type { DriverName } from "../plan/plan.ts";
 import type { EngineHostPlaces } from "../sources/refused-sources.ts";
 import type { CellMaker, Driver } from "./driver.ts";
 import type { EngineImages } from "./images.ts";

@@ -12,9 +12,9 @@ import {
   SIGNAL_ALL_SCRIPT,
   signalArguments,
   startCommandCell,
+  startServingCell,
 } from "../commands/command-cell.ts";
 import type { CommandServer } from "../commands/command-server.ts";
-import { startServingCell } from "../commands/serving-cell.ts";
 import { NameFileSet } from "../network/name-files.ts";
 import { GATE_PATH, type Plan } from "../plan/plan.ts";
 import type { ImageFacts } from "../plan/plan-for.ts";

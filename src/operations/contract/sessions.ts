@@ -275,3 +275,116 @@ export const sessionOperations = {
     faults: [404],
   }),
 } as const;
+
+const portNumber = z
+  .string()
+  .regex(/^\d{1,5}$/, "a number")
+  .transform(Number)
+  .refine((port) => port >= 1 && port <= 65_535, "from 1 to 65535")
+  .meta({ type: "integer", minimum: 1, maximum: 65_535, pattern: undefined });
+const ofPort = z.strictObject({ session: runId, port: portNumber });
+
+const sessionPort = answer({
+  port: z.int(),
+  name: z.string().nullable().describe("That the worker gives it"),
+  isAllowed: z.boolean().describe("The worker declares it, or who opened the session named it"),
+  isListening: z.boolean(),
+  address: z.string().nullable().describe("At which it is shown to browsers of this machine; null: it is not"),
+}).meta({ id: "SessionPort" });
+
+const shownPort = answer({
+  port: z.int(),
+  url: z.string().describe("For a browser on the machine of the service: it works once, within two minutes"),
+  address: z.string().describe("For programs on the machine of the service, with the header"),
+  header: answer({ name: z.string(), value: z.string() }).meta({ id: "PortHeader" }),
+}).meta({ id: "ShownPort" });
+
+export const portOperations = {
+  "ports.list": operation("ports.list", {
+    summary: "List the ports of a session: those that can be connected to, and others that something listens on.",
+    params: z.strictObject({ session: runId }),
+    output: z.object({ ports: z.array(sessionPort) }),
+    faults: [404, 503],
+  }),
+  "ports.show": operation("ports.show", {
+    summary:
+      "Show a port of a session, by HTTP and WebSockets, at an address of its own of the service's machine, until the session ends.",
+    params: ofPort,
+    output: shownPort,
+    status: 201,
+    faults: [404, 422, 503],
+  }),
+  "ports.connect": operation("ports.connect", {
+    summary:
+      "Connect to a port of a session. Needs `connection: upgrade` and `upgrade: corral-port`: after status 101, the connection is that to the port.",
+    params: ofPort,
+    isLasting: true,
+    bytes: { contentType: "application/octet-stream", description: "Only with an upgrade" },
+    faults: [404, 422, 503],
+  }),
+} as const;
+
+const ofSnapshot = z.strictObject({ session: runId, snapshot: snapshotNamed });
+const paths = z.array(z.string());
+const snapshot = answer({
+  id: z.string(),
+  name: z.string().nullable().describe("null: it goes with its session"),
+  worker: z.string(),
+  session: runId,
+  sessionName: z.string().nullable(),
+  createdAt: time,
+  isLast: z.boolean().describe("Made at the end of its session, which can go on from it"),
+  has: paths.describe("The directories that are in it"),
+  lacks: paths.describe("Directories that the session wrote directly, which are not"),
+}).meta({ id: "Snapshot" });
+const difference = answer({
+  path: z.string(),
+  kind: z.enum(["create", "modify", "delete"]),
+  type: z.enum(["file", "directory", "link", "other"]),
+  bytes: z.int().nullable(),
+}).meta({ id: "SnapshotDifference" });
+
+/** In one answer. */
+export const MAX_DIFFERENCES = 1000;
+
+export const snapshotOperations = {
+  "snapshots.list": operation("snapshots.list", {
+    summary: "List the snapshots of the worker of a session, the oldest first, also those of other sessions of it.",
+    params: z.strictObject({ session: runId }),
+    output: z.object({ snapshots: z.array(snapshot) }),
+    faults: [404, 422],
+  }),
+  "snapshots.take": operation("snapshots.take", {
+    summary:
+      "Take a snapshot of what a session wrote in staged directories. What runs in it ends. `sessions.open` with `from` begins from it.",
+    params: z.strictObject({ session: runId }),
+    body: z.strictObject({
+      name: z.string().max(64).nullish().describe("It stays when the session has ended; null: it goes with it"),
+    }),
+    status: 201,
+    output: snapshot,
+    faults: [404, 415, 422, 503],
+  }),
+  "snapshots.remove": operation("snapshots.remove", {
+    summary: "Remove a snapshot. Sessions that began from it stay as they are.",
+    params: ofSnapshot,
+    output: snapshot,
+    faults: [404, 422],
+  }),
+  "snapshots.restore": operation("snapshots.restore", {
+    summary: "Show in a session what a snapshot has, in place of all that was written since. What runs in it ends.",
+    params: ofSnapshot,
+    output: snapshot,
+    faults: [404, 422, 503],
+  }),
+  "snapshots.diff": operation("snapshots.diff", {
+    summary: "List what a session has that a snapshot has not, and the other way round.",
+    params: ofSnapshot,
+    output: z.object({
+      differences: z.array(difference),
+      more: z.boolean().describe(`True: there are more than these ${MAX_DIFFERENCES}`),
+    }),
+    isLasting: true,
+    faults: [404, 422, 503],
+  }),
+} as const;

@@ -1,16 +1,13 @@
 import type { z } from "zod";
-import { approvalOperations } from "./approvals.ts";
-import { changesetOperations } from "./changesets.ts";
+import { approvalOperations, changesetOperations } from "./approvals.ts";
 import { ciOperations } from "./ci.ts";
 import { conversionOperations } from "./conversions.ts";
 import { fleetOperations } from "./fleets.ts";
 import type { Offered, Shown } from "./operation.ts";
-import { portOperations } from "./ports.ts";
 import { hostOperations, projectOperations } from "./projects.ts";
 import type { OperationName, ROUTES } from "./routes.ts";
 import { runOperations } from "./runs.ts";
-import { sessionOperations } from "./sessions.ts";
-import { snapshotOperations } from "./snapshots.ts";
+import { portOperations, sessionOperations, snapshotOperations } from "./sessions.ts";
 
 /** What each operation takes and gives. A row of `ROUTES` without an entry here, or the other way around, does not compile. */
 export const CONTRACT = {

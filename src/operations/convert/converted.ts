@@ -43,6 +43,20 @@ export interface ConvertedFile {
   readonly memoryBytesPeak: number | null;
 }
 
+/** What there is of a file that was not converted. */
+export const UNCONVERTED = {
+  run: null,
+  cached: false,
+  reason: null,
+  words: null,
+  type: null,
+  files: [],
+  pages: null,
+  notes: [],
+  durationMs: 0,
+  memoryBytesPeak: null,
+} as const satisfies Partial<ConvertedFile>;
+
 const MAX_WORD = 60;
 const MAX_WORDS = 300;
 const MAX_LISTED = 20;

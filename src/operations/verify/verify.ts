@@ -8,7 +8,7 @@ import { loadPolicy } from "../../declarations/policy/policy.ts";
 import { ThrowAwayFolder } from "../../files/host/results-folder.ts";
 import { ownNamespaces } from "../../isolation/gate/verify.ts";
 import { kernelText } from "../../isolation/kernel/control-group.ts";
-import { PROGRAM_DIRECTORIES, SETTINGS } from "../../isolation/plan/host-image.ts";
+import { PROGRAM_DIRECTORIES, SETTINGS } from "../../isolation/plan/plan.ts";
 import { Disposables } from "../../platform/disposables.ts";
 import type { RunResult } from "../../run/model/result.ts";
 import { type Corral, openCorral } from "../../run/open/corral.ts";

@@ -1,8 +1,8 @@
 import PQueue from "p-queue";
 import { DiskBaseline, DiskWatch, SMALL_FILES_BYTES } from "../../isolation/disk/disk-watch.ts";
 import { type CellFiles, writeCellFiles } from "../../isolation/network/name-files.ts";
-import type { DriverName } from "../../isolation/plan/enforcement.ts";
 import {
+  type DriverName,
   HOSTS_PATH,
   nameLines,
   networkFiles,

@@ -5,7 +5,7 @@ import { parsePathIn, readablePaths } from "../../sandbox/access.ts";
 import { reachesHost } from "../../sandbox/network/hosts.ts";
 import { commandSandbox, type Sandbox, withheldAt } from "../../sandbox/sandbox.ts";
 import type { VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { TakeGiven } from "../../state/given-grants.ts";
+import type { TakeGiven } from "../../state/live-grants.ts";
 import type { ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import type { CellHost, Declared, Records, RunConsent } from "../model/environment.ts";

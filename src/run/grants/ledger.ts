@@ -1,8 +1,7 @@
 import PQueue from "p-queue";
 import type { Violation } from "../../sandbox/violation.ts";
 import { holds } from "../../sandbox/virtual-path.ts";
-import { GivenGrants, type TakeGiven } from "../../state/given-grants.ts";
-import { GrantFiles, type LiveGrant } from "../../state/live-grants.ts";
+import { GivenGrants, GrantFiles, type LiveGrant, type TakeGiven } from "../../state/live-grants.ts";
 import type { GrantedHost, GrantedPlace, Grantee, GrantRecord, RunGrants } from "../model/grantee.ts";
 
 /** More grants than this are not reported at the end of a run. */

@@ -1,6 +1,5 @@
 import type { AgentEvent } from "../../agent/events.ts";
-import type { DriverName } from "../../isolation/plan/enforcement.ts";
-import type { Plan } from "../../isolation/plan/plan.ts";
+import type { DriverName, Plan } from "../../isolation/plan/plan.ts";
 import type { ImageProgress } from "../../isolation/port/images.ts";
 import type { DeniedTraffic, NetworkReport } from "../../sandbox/network/judge.ts";
 import type { Violation } from "../../sandbox/violation.ts";

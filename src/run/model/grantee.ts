@@ -17,8 +17,7 @@ import type { Network, NetworkRule } from "../../sandbox/network/rule.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
 import type { Violation } from "../../sandbox/violation.ts";
 import { covers, type VirtualPath } from "../../sandbox/virtual-path.ts";
-import type { TakeGiven } from "../../state/given-grants.ts";
-import type { LiveDirectoryGrant, LiveHostGrant } from "../../state/live-grants.ts";
+import type { LiveDirectoryGrant, LiveHostGrant, TakeGiven } from "../../state/live-grants.ts";
 
 /** The most requests of one tree of runs: more is no question for a person. */
 const MAX_REQUESTS = 500;

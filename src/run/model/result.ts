@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import type { Change, ChangeOutcome, Changeset } from "../../changes/model/changeset.ts";
-import type { Enforcement } from "../../isolation/plan/enforcement.ts";
+import type { Enforcement } from "../../isolation/plan/plan.ts";
 import type { CellExit, CellUsage } from "../../isolation/port/cell.ts";
 import type { NetworkReport } from "../../sandbox/network/judge.ts";
 import { type ShownViolation, shownViolation, type Violation } from "../../sandbox/violation.ts";

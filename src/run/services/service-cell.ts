@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
-import type { ServiceDefinition } from "../../declarations/worker/services-yaml.ts";
+import type { ServiceDefinition } from "../../declarations/worker/worker-yaml.ts";
 import { canStartCommands } from "../../isolation/plan/plan-for.ts";
 import type { ExecExit, SessionCell } from "../../isolation/port/cell.ts";
 import { Disposables } from "../../platform/disposables.ts";

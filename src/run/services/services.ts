@@ -1,8 +1,8 @@
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import PQueue from "p-queue";
-import type { ServiceDefinition } from "../../declarations/worker/services-yaml.ts";
 import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
+import type { ServiceDefinition } from "../../declarations/worker/worker-yaml.ts";
 import { LOOPBACK } from "../../isolation/plan/plan.ts";
 import { Disposables } from "../../platform/disposables.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";

@@ -1,7 +1,7 @@
 import { explainCi } from "../../operations/ci/run-ci.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { type Handlers, permits } from "../http/router.ts";
-import { refuseStopping, type Served, waited } from "./owned.ts";
+import { fileToSave, refuseStopping, type Served, waited } from "./owned.ts";
 
 export function ciHandlers({ ci: runs, projects, over }: Served): Handlers<"ci"> {
   return {
@@ -23,13 +23,7 @@ export function ciHandlers({ ci: runs, projects, over }: Served): Handlers<"ci">
       return runs.find(ci);
     },
     async "ci.file"({ params: { ci }, query: { path } }) {
-      const { bytes, content } = runs.file(ci, path);
-      const name = path
-        .split("/")
-        .at(-1)
-        ?.replaceAll(/[^\w.-]/g, "_");
-      const headers = { "content-disposition": `attachment; filename="${name}"`, "content-length": String(bytes) };
-      return { headers, pieces: content };
+      return fileToSave(path, runs.file(ci, path));
     },
     async "ci.stop"({ params: { ci } }) {
       await runs.remove(ci);

@@ -3,12 +3,12 @@ import { conversionOperations } from "../../operations/contract/conversions.ts";
 import type { AnswerOf, Given } from "../../operations/contract/table.ts";
 import { folderOfFile } from "../../operations/convert/layout.ts";
 import { present } from "../../text/present.ts";
+import { ownerOf } from "../http/admission.ts";
 import { tarOf } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm } from "../http/multipart.ts";
 import { checkedInput, type Handlers } from "../http/router.ts";
-import { ownerOf } from "../http/shares.ts";
-import { refuseStopping, type Served, waited } from "./owned.ts";
+import { fileToSave, refuseStopping, type Served, waited } from "./owned.ts";
 
 type Order = Given<"conversions.start", "body">;
 
@@ -59,14 +59,7 @@ export function conversionHandlers({ conversions, uploads, uploadShares, over }:
       return conversions.find(conversion);
     },
     async "conversions.file"({ params: { conversion }, query: { path } }) {
-      const { bytes, content } = conversions.file(conversion, path);
-      // Nothing of a stranger's file is shown by the browser as what it is.
-      const name = path
-        .split("/")
-        .at(-1)
-        ?.replaceAll(/[^\w.-]/g, "_");
-      const headers = { "content-disposition": `attachment; filename="${name}"`, "content-length": String(bytes) };
-      return { headers, pieces: content };
+      return fileToSave(path, conversions.file(conversion, path));
     },
     async "conversions.files"({ params: { conversion } }) {
       const headers = { "content-disposition": `attachment; filename="${conversion}.tar"` };

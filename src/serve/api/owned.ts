@@ -7,10 +7,10 @@ import { RequestError } from "../../operations/request-error.ts";
 import { showRun } from "../../operations/runs.ts";
 import { EventIdError, type EventLogs } from "../../state/service/event-log.ts";
 import type { UploadFolder } from "../../state/service/upload-folder.ts";
+import type { Shares } from "../http/admission.ts";
 import { eventStream, HEARTBEAT_MS, type HidePaths, lastEventId } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { permits, type Sent, type ServiceCaller } from "../http/router.ts";
-import type { Shares } from "../http/shares.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { CiRuns, Conversions, Fleets, Runs, ServedProject, ServedProjects, Sessions } from "../model/served.ts";
 
@@ -56,6 +56,16 @@ export function refuseStopping(over: AbortSignal): void {
 export function refusePolicy(policy: string | undefined, caller: ServiceCaller): void {
   if (policy !== undefined && !permits(caller, "admin"))
     throw new ServiceFault(403, "FORBIDDEN", "another policy than the project's needs a token with the role admin");
+}
+
+/** A file of results to be saved: nothing of a stranger's file is shown by a browser as what it is. */
+export function fileToSave(
+  path: string,
+  { bytes, content }: { readonly bytes: number; readonly content: Sent["pieces"] },
+): Sent {
+  const name = path.slice(path.lastIndexOf("/") + 1).replaceAll(/[^\w.-]/g, "_");
+  const headers = { "content-disposition": `attachment; filename="${name}"`, "content-length": String(bytes) };
+  return { headers, pieces: content };
 }
 
 /** Until something has ended, the client has gone, or so many seconds have passed. */

@@ -9,7 +9,7 @@ import {
   showApproval,
 } from "../../operations/approvals.ts";
 import { unknownChangeset } from "../../operations/changesets.ts";
-import { MAX_CHANGESETS } from "../../operations/contract/changesets.ts";
+import { MAX_CHANGESETS } from "../../operations/contract/approvals.ts";
 import { runOperations } from "../../operations/contract/runs.ts";
 import type { AnswerOf, Given } from "../../operations/contract/table.ts";
 import { RequestError } from "../../operations/request-error.ts";
@@ -17,11 +17,11 @@ import { listRuns, runOutput, showRun, stopRun } from "../../operations/runs.ts"
 import type { RunResult } from "../../run/model/result.ts";
 import type { LiveGrant } from "../../state/live-grants.ts";
 import { present } from "../../text/present.ts";
+import { ownerOf } from "../http/admission.ts";
 import { tarOf } from "../http/answer.ts";
 import { ServiceFault } from "../http/fault.ts";
 import { jsonIn, readForm, type UploadedFile } from "../http/multipart.ts";
 import { checkedInput, type Handlers } from "../http/router.ts";
-import { ownerOf } from "../http/shares.ts";
 import { eventsOf, ownedRun, refusePolicy, refuseStopping, type Served, waited } from "./owned.ts";
 
 type Order = Given<"runs.start", "body">;

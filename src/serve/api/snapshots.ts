@@ -1,4 +1,4 @@
-import { MAX_DIFFERENCES } from "../../operations/contract/snapshots.ts";
+import { MAX_DIFFERENCES } from "../../operations/contract/sessions.ts";
 import type { Session } from "../../run/session/session.ts";
 import type { SessionSnapshots } from "../../run/session/session-snapshots.ts";
 import { ToolRefusal } from "../../tools/tool.ts";

@@ -2,11 +2,10 @@ import { chmodSync, lstatSync, rmSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect, createServer as createAcceptor, type ListenOptions, type Server, type Socket } from "node:net";
 import { Connections, createServer, oneAtATime, parseInPieces } from "../../platform/http.ts";
-import type { Address } from "./admission.ts";
+import { type Address, type HeldShare, ownerOf, Shares } from "./admission.ts";
 import { bareAnswer } from "./answer.ts";
 import type { Refusals } from "./fault.ts";
 import type { ServiceCaller } from "./router.ts";
-import { type HeldShare, ownerOf, Shares } from "./shares.ts";
 
 /** One connection has one open request. Half of those of a token may be streams. */
 export const CONNECTIONS = { all: 256, each: 128 };

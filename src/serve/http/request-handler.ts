@@ -5,7 +5,7 @@ import { ROUTES } from "../../operations/contract/routes.ts";
 import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFile, PageFiles } from "../page/page-files.ts";
-import { checkMeant, type Foreign, type OwnNames } from "./admission.ts";
+import { checkMeant, type Foreign, type OwnNames, ownerOf, type ShareOwner, Shares } from "./admission.ts";
 import {
   bareAnswer,
   endWith,
@@ -18,7 +18,6 @@ import {
 import { faultOf, type Refusals, ServiceFault } from "./fault.ts";
 import { CONNECTIONS, type UpgradeHandler } from "./listener.ts";
 import type { FoundRoute, Router, ServiceCaller } from "./router.ts";
-import { ownerOf, type ShareOwner, Shares } from "./shares.ts";
 
 /**
  * What the page may do: load its own files, and ask its own service. Texts of workers can neither become a script nor a style, nor

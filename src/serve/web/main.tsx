@@ -6,8 +6,10 @@ import { countText } from "../../text/amounts.ts";
 import {
   type App,
   AppContext,
+  hrefTo,
   isForPage,
   type PageProps,
+  parsePageAddress,
   Shortcuts,
   useApp,
   useResource,
@@ -26,7 +28,6 @@ import { Overview } from "./pages/overview/overview.tsx";
 import { RunsPage } from "./pages/runs/runs.tsx";
 import { SessionsPage } from "./pages/sessions/sessions.tsx";
 import { Workers } from "./pages/workers/workers.tsx";
-import { hrefTo, parsePageAddress } from "./routing/page-address.ts";
 import {
   applyTheme,
   forgetToken,

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { copiedFolder, type ResultEntry, resultEntries, resultFile } from "../../files/host/results-folder.ts";
 import { type ConversionOptions, PROGRAM_DIR } from "../../operations/convert/conversion.ts";
 import { convertFiles, type RunsFleet, resultsFolder } from "../../operations/convert/convert.ts";
-import { type ConvertedFile, convertedFile } from "../../operations/convert/converted.ts";
+import { type ConvertedFile, convertedFile, UNCONVERTED } from "../../operations/convert/converted.ts";
 import { cancelFleet, listFleets, removeFleets } from "../../operations/fleets.ts";
 import type { MachinePlace } from "../../operations/machine.ts";
 import { ranAlone } from "../../operations/run-fleet.ts";
@@ -253,7 +253,7 @@ async function bytesOf(out: string): Promise<number> {
 
 function shown({ id, to, startedAt, endedAt, why, files }: Kept, hide: HidePaths): ShownConversion {
   const all = [...files].map(([folder, { name, ended }]) => {
-    const { run: _, cached: __, ...file } = ended ?? { ...WAITING, folder };
+    const { run: _, cached: __, ...file } = ended ?? { ...UNCONVERTED, verdict: null, folder };
     return { ...file, file: name, words: file.words === null ? null : hide(file.words) };
   });
   const having = (verdict: string): number => all.filter((one) => one.verdict === verdict).length;
@@ -273,17 +273,3 @@ function shown({ id, to, startedAt, endedAt, why, files }: Kept, hide: HidePaths
     files: all,
   };
 }
-
-const WAITING = {
-  run: null,
-  cached: false,
-  verdict: null,
-  reason: null,
-  words: null,
-  type: null,
-  files: [],
-  pages: null,
-  notes: [],
-  durationMs: 0,
-  memoryBytesPeak: null,
-} as const;

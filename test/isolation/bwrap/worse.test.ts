@@ -13,8 +13,7 @@ import {
 } from "../../../src/isolation/bwrap/cell-words.ts";
 import { groundHere, look } from "../../../src/isolation/bwrap/open.ts";
 import { ownNamespaces } from "../../../src/isolation/gate/verify.ts";
-import { PROGRAM_DIRECTORIES, SETTINGS } from "../../../src/isolation/plan/host-image.ts";
-import { gateOf, LOCAL_NAMES } from "../../../src/isolation/plan/plan.ts";
+import { gateOf, LOCAL_NAMES, PROGRAM_DIRECTORIES, SETTINGS } from "../../../src/isolation/plan/plan.ts";
 import { attemptIn, type Threat } from "../../../src/operations/verify/attacks.ts";
 import { textBeside } from "../../../src/platform/text-beside.ts";
 import type { VirtualPath } from "../../../src/sandbox/virtual-path.ts";

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { Enforcement } from "../../../src/isolation/plan/enforcement.ts";
+import type { Enforcement } from "../../../src/isolation/plan/plan.ts";
 import type { Cell, CellExit, Listening } from "../../../src/isolation/port/cell.ts";
 import type { StartRequest } from "../../../src/isolation/port/driver.ts";
 import type { FakeContainer } from "./engine.ts";

@@ -1,7 +1,7 @@
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
-import { type GivenDirectory, giveDirectory, takersIn } from "../../../src/state/given-grants.ts";
+import { type GivenDirectory, giveDirectory, takersIn } from "../../../src/state/live-grants.ts";
 import { currentOwner } from "../../../src/state/owner.ts";
 import { roomy, shown } from "../../sandbox/sandboxes.ts";
 import { codeOf, KEY, openTree, type Tree } from "./tree.ts";

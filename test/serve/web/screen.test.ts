@@ -1,6 +1,6 @@
 import { Terminal } from "@xterm/headless";
 import { describe, expect, it } from "vitest";
-import { keyText, pastedText, screenRow } from "../../../src/serve/web/text/screen.ts";
+import { keyText, pastedText, screenRow } from "../../../src/serve/web/text/ansi.ts";
 
 async function screen(text: string): Promise<Terminal> {
   const terminal = new Terminal({ cols: 20, rows: 3, allowProposedApi: true });

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { mayDo, Shortcuts } from "../../../src/serve/web/app/resource.ts";
-import { hrefTo, parsePageAddress } from "../../../src/serve/web/routing/page-address.ts";
+import { hrefTo, mayDo, parsePageAddress, Shortcuts } from "../../../src/serve/web/app/resource.ts";
 import { nextTheme, takeToken } from "../../../src/serve/web/session/session.ts";
 
 function store(): Pick<Storage, "getItem" | "setItem" | "removeItem"> {

@@ -22,7 +22,7 @@ import {
   withoutColors,
 } from "../../port/images.ts";
 import { engineTrouble } from "../answers/asked.ts";
-import { type BootstrapRequest, readMessages } from "./bootstrap.ts";
+import { type BootstrapRequest, findProxies, readMessages, runHostCommand } from "./bootstrap.ts";
 import {
   BASE_LABEL,
   type CatalogImage,
@@ -35,7 +35,6 @@ import {
   packedFiles,
 } from "./catalog.ts";
 import { ensureDebianBase } from "./debian-base.ts";
-import { findProxies, runHostCommand } from "./host-apt.ts";
 
 /**
  * In an image's folder: packages of npm that the image contains. A build knows no registry, proxy or key of this machine; its npm does.

@@ -10,10 +10,10 @@ import {
   madeTag,
 } from "../../port/images.ts";
 import { asked, isGone } from "../answers/asked.ts";
+import { findProxies } from "./bootstrap.ts";
 import { acquireLock, buildImage, networkFor } from "./build-images.ts";
 import { inspectImage } from "./catalog.ts";
 import { pullTag } from "./debian-base.ts";
-import { findProxies } from "./host-apt.ts";
 
 /* Images that workers of a project have of their own. Their labels say what they were made of. */
 

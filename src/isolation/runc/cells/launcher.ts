@@ -13,7 +13,7 @@ import { formatOwner, type Owner } from "../../../state/owner.ts";
 import type { MountPoint } from "../../plan/mounts.ts";
 import { EngineTrouble } from "../../port/driver.ts";
 import { type ImageRoot, launcherName, type RuncPaths, type RuncPrograms, runtimeWords } from "../model/layout.ts";
-import { makeMountPoints } from "./oci-mounts.ts";
+import { makeMountPoints } from "./oci-config.ts";
 
 /**
  * Mounts an image several times in a mount namespace of its own, and then waits in each place to start runc once: so starting a

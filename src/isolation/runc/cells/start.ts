@@ -15,9 +15,8 @@ import { type ControlGroup, findControlGroup, socketBytes, UsageSampler } from "
 import { type FirstProcess, findFirstProcess } from "../../kernel/first-process.ts";
 import { CellNetwork, enterFromOutside, type OpenPlaces } from "../../network/listen-in.ts";
 import type { NameFileSet } from "../../network/name-files.ts";
-import type { Enforcement } from "../../plan/enforcement.ts";
 import { mountPointsOf, refusalOfEntries } from "../../plan/mounts.ts";
-import { gateOf, type Plan } from "../../plan/plan.ts";
+import { type Enforcement, gateOf, type Plan } from "../../plan/plan.ts";
 import { refusalFrom } from "../../plan/plan-for.ts";
 import type { Cell, CellExit } from "../../port/cell.ts";
 import { EngineTrouble, type Start, type StartRequest } from "../../port/driver.ts";
@@ -39,8 +38,7 @@ import { isUnified, killCell, removeCell } from "../remains/remove-cell.ts";
 import type { CommandPlace } from "./exec.ts";
 import type { LaunchPlace } from "./launcher.ts";
 import type { Launchers } from "./launchers.ts";
-import { ociConfig } from "./oci-config.ts";
-import { hasInit, ImageInTheWay, INIT_PATH, ociMounts } from "./oci-mounts.ts";
+import { hasInit, ImageInTheWay, INIT_PATH, ociConfig, ociMounts } from "./oci-config.ts";
 import { type LaunchRequest, type RuncProcess, startRunc } from "./runc-process.ts";
 
 /** The name of a run is that of another cell. */

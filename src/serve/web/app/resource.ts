@@ -1,10 +1,10 @@
 import { createContext } from "preact";
-import { useCallback, useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { ApiError, ServiceClient } from "../../../client/client.ts";
+import { useCallback, useContext, useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
+import { ApiError, type ServiceClient } from "../../../client/client.ts";
 import type { Answering, AnswerOf, AskOf } from "../../../operations/contract/table.ts";
 
 /** What an operation answered. The last answer stays while the next one is asked for, or if that fails. */
-export interface Resource<T> {
+interface Resource<T> {
   readonly data: T | null;
   readonly error: ApiError | null;
   readonly reload: () => void;
@@ -71,6 +71,39 @@ interface State<T> {
 /** Nothing is drawn again if nothing has changed. */
 function same<T>(before: State<T>, asked: string, data: T): boolean {
   return before.asked === asked && before.error === null && JSON.stringify(before.data) === JSON.stringify(data);
+}
+
+const DRAW_MS = 100;
+
+/**
+ * Follows what comes while it is shown, and begins anew if one of `on` is another one. What comes is kept outside of the state: after `changed` the
+ * component is drawn, at most once in `drawMs`.
+ */
+export function useStream(
+  follow: (of: { readonly signal: AbortSignal; readonly changed: () => void }) => Promise<void>,
+  on: readonly unknown[],
+  drawMs = DRAW_MS,
+): { readonly error: ApiError | null; readonly setError: (error: ApiError | null) => void; readonly draw: () => void } {
+  const [error, setError] = useState<ApiError | null>(null);
+  const [, draw] = useReducer((count: number) => count + 1, 0);
+  useEffect(() => {
+    const over = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | null = null;
+    const changed = (): void => {
+      timer ??= setTimeout(() => {
+        timer = null;
+        draw(0);
+      }, drawMs);
+    };
+    follow({ signal: over.signal, changed }).catch((fault: unknown) => {
+      if (!over.signal.aborted && fault instanceof ApiError) setError(fault);
+    });
+    return () => {
+      over.abort();
+      if (timer !== null) clearTimeout(timer);
+    };
+  }, on);
+  return { error, setError, draw: () => draw(0) };
 }
 
 /** Now, again every `everyMs`, for times that are shown as ages. */
@@ -190,4 +223,37 @@ export function isForPage(event: Pick<KeyboardEvent, "ctrlKey" | "metaKey" | "al
   const target = event.target;
   if (!(target instanceof Element)) return true;
   return target.closest("input, textarea, select, [contenteditable], dialog[open]") === null;
+}
+
+/** What the page shows, as the fragment of its address has it: `#/runs/ID?status=failed`. */
+interface PageAddress {
+  /** Without empty parts; none: the overview. */
+  readonly parts: readonly string[];
+  readonly query: Readonly<Record<string, string>>;
+}
+
+const MAX_CHARS = 4096;
+
+export function parsePageAddress(hash: string): PageAddress {
+  const [path = "", query = ""] = hash
+    .slice(0, MAX_CHARS)
+    .replace(/^#/, "")
+    .split(/\?(.*)/s);
+  const parts = path.split("/").filter((part) => part !== "");
+  return { parts: parts.map(decoded), query: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+/** The fragment for a part of the page. Fields of the query without a text are left out. */
+export function hrefTo(parts: readonly string[], query: Readonly<Record<string, string | undefined>> = {}): string {
+  const fields = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
+  const asked = new URLSearchParams(fields as [string, string][]).toString();
+  return `#/${parts.map(encodeURIComponent).join("/")}${asked === "" ? "" : `?${asked}`}`;
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }

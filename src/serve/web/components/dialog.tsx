@@ -49,6 +49,33 @@ export function Dialog({
   );
 }
 
+/** A choice among texts, or among values with their texts. */
+export function SelectField<Value extends string>({
+  name,
+  value,
+  options,
+  choose,
+}: {
+  readonly name: string;
+  readonly value: Value;
+  readonly options: readonly (Value | readonly [value: Value, text: string])[];
+  readonly choose: (value: Value) => void;
+}) {
+  const listed = options.map((one) => (typeof one === "string" ? ([one, one] as const) : one));
+  return (
+    <label>
+      {name}
+      <select value={value} onChange={({ currentTarget }) => choose(currentTarget.value as Value)}>
+        {listed.map(([option, text]) => (
+          <option key={option} value={option}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 /** Asks before something that cannot be taken back. */
 export function Confirm({
   title,

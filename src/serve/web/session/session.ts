@@ -1,16 +1,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, type ServiceTransport } from "../../../client/client.ts";
 import type { AnswerOf } from "../../../operations/contract/table.ts";
 import { visibleName } from "../../../text/visible.ts";
-import { useApp } from "../app/resource.ts";
-import { hrefTo } from "../routing/page-address.ts";
-
-/*
- * The token is kept in the session storage of this tab, and is sent in the header Authorization. A cookie would be sent by the browser itself,
- * also to every other port of this machine (cookies know no ports) and with requests that another site makes: it would need a
- * defence against both. What is in the session storage belongs to this origin and this tab, and ends with the tab.
- */
-
-import { ApiError, type ServiceTransport } from "../../../client/client.ts";
+import { hrefTo, useApp } from "../app/resource.ts";
 
 const KEY = "corral.token";
 

@@ -2,11 +2,10 @@ import { useEffect, useState } from "preact/hooks";
 import type { AnswerOf, AskOf } from "../../../../operations/contract/table.ts";
 import { counted, words } from "../../../../text/amounts.ts";
 import { clipped } from "../../../../text/visible.ts";
-import { type PageProps, useApp, useNow, useResource } from "../../app/resource.ts";
+import { hrefTo, type PageProps, useApp, useNow, useResource } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago, Badge, CodeBlock, type Tone, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 
 type AuditRecord = AnswerOf<"audit.page">["records"][number];
 

@@ -3,13 +3,12 @@ import type { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, roughBytesText, words } from "../../../../text/amounts.ts";
 import { visibleName } from "../../../../text/visible.ts";
-import { type PageProps, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
+import { hrefTo, type PageProps, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
 import { Button, Confirm } from "../../components/dialog.tsx";
 import { ConfirmUnseen, DiffView, LeftNote, ROOM } from "../../components/diff-view.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table, useRowKeys } from "../../components/table.tsx";
 import { Ago, Name, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { cutDiff, type FileDiff, type Left, parseDiff } from "../../text/diff.ts";
 
 type Review = AnswerOf<"changesets.review">;

@@ -2,12 +2,11 @@ import { useState } from "preact/hooks";
 import { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, durationText } from "../../../../text/amounts.ts";
-import { type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
-import { Button, Confirm, SaveButton } from "../../components/dialog.tsx";
+import { hrefTo, type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
+import { Button, Confirm, SaveButton, SelectField } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, Badge, FleetBadge, type Tone, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 
 type Conversion = AnswerOf<"conversions.show">;
 type ConvertedFile = Conversion["files"][number];
@@ -23,6 +22,10 @@ const TARGETS: Readonly<Record<Conversion["to"], string>> = {
   parts: "parts: what is inside of it or attached to it",
   facts: "facts: what it is and has, as JSON",
 };
+const OCR = [
+  ["", "no language"],
+  ["eng", "English"],
+] as const;
 
 /** Files of strangers become texts, PDF, pictures, parts or facts. */
 export function ConvertPage({ parts: [id] }: PageProps) {
@@ -89,23 +92,13 @@ function NewConversion() {
         )}
       </div>
       <div class="filters">
-        <label>
-          Make
-          <select value={to} onChange={({ currentTarget }) => setTo(currentTarget.value as Conversion["to"])}>
-            {Object.entries(TARGETS).map(([name, words]) => (
-              <option key={name} value={name}>
-                {words}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          Read pictures in
-          <select value={ocr} onChange={({ currentTarget }) => setOcr(currentTarget.value)}>
-            <option value="">no language</option>
-            <option value="eng">English</option>
-          </select>
-        </label>
+        <SelectField
+          name="Make"
+          value={to}
+          options={Object.entries(TARGETS) as [Conversion["to"], string][]}
+          choose={setTo}
+        />
+        <SelectField name="Read pictures in" value={ocr} options={OCR} choose={setOcr} />
         <label>
           Password
           <input

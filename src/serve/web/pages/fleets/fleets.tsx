@@ -1,12 +1,11 @@
 import { useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, durationText, words } from "../../../../text/amounts.ts";
-import { type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
+import { hrefTo, type PageProps, parsePageAddress, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
 import { Button, Confirm } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { MachineTable, Table } from "../../components/table.tsx";
 import { Ago, CodeBlock, FleetBadge, StatusBadge, toneOf, Visible } from "../../components/visible.tsx";
-import { hrefTo, parsePageAddress } from "../../routing/page-address.ts";
 import { ItemDialog, ItemList } from "./item-list.tsx";
 import type { Filter } from "./items.ts";
 

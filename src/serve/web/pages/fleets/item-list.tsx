@@ -4,12 +4,11 @@ import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { countText, durationText, roughBytesText, words } from "../../../../text/amounts.ts";
 import { present } from "../../../../text/present.ts";
 import { printable } from "../../../../text/visible.ts";
-import { useNow, useResource } from "../../app/resource.ts";
+import { hrefTo, useNow, useResource } from "../../app/resource.ts";
 import { Dialog } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { useRowKeys, VirtualList } from "../../components/table.tsx";
 import { Ago, CodeBlock, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { type Filter, useItems } from "./items.ts";
 
 type ShownFleet = AnswerOf<"fleets.show">;

@@ -1,9 +1,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../../../client/client.ts";
-import { type PageProps, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
+import { hrefTo, type PageProps, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { afterDecision, answersOf, deedOf, neighbour, type OfferedAnswer, QuestionView } from "./question-view.tsx";
 
 const EVERY_MS = 1500;

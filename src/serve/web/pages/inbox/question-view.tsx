@@ -2,11 +2,10 @@ import { useMemo, useState } from "preact/hooks";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, durationText, words } from "../../../../text/amounts.ts";
 import { visibleName } from "../../../../text/visible.ts";
-import { useShortcuts } from "../../app/resource.ts";
+import { hrefTo, useShortcuts } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
 import { ConfirmUnseen, DiffView, LeftNote, ROOM } from "../../components/diff-view.tsx";
 import { Ago, CodeBlock, Name, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { cutDiff, parseDiff } from "../../text/diff.ts";
 
 type Approval = AnswerOf<"approvals.show">;

@@ -2,12 +2,11 @@ import { useState } from "preact/hooks";
 import { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, durationText } from "../../../../text/amounts.ts";
-import { type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
-import { Button, Confirm, SaveButton } from "../../components/dialog.tsx";
+import { hrefTo, type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
+import { Button, Confirm, SaveButton, SelectField } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 
 type Jobs = AnswerOf<"ci.show">;
 type Step = Jobs["steps"][number];
@@ -59,16 +58,7 @@ function NewJobs() {
     <section class="new-jobs" aria-label="New jobs">
       <div class="filters">
         {projects.length < 2 ? null : (
-          <label>
-            Project
-            <select value={chosen} onChange={({ currentTarget }) => setChosen(currentTarget.value)}>
-              {projects.map(({ name }) => (
-                <option key={name} value={name}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </label>
+          <SelectField name="Project" value={chosen} options={projects.map(({ name }) => name)} choose={setChosen} />
         )}
         <Field name="Commit to test" value={head} set={setHead} />
         {mayChooseBase ? <Field name="Commit with the rules" value={base} set={setBase} /> : null}

@@ -1,11 +1,10 @@
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText } from "../../../../text/amounts.ts";
-import { useResource } from "../../app/resource.ts";
+import { hrefTo, useResource } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { MachineTable } from "../../components/table.tsx";
 import { Badge, CodeBlock, type Tone, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 
 type QueueMachine = AnswerOf<"host.machines">["machines"][number];
 type Finding = AnswerOf<"host.machine">["findings"][number];

@@ -1,11 +1,10 @@
 import type { ComponentChildren } from "preact";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, durationText } from "../../../../text/amounts.ts";
-import { useApp, useNow, useResource } from "../../app/resource.ts";
+import { hrefTo, useApp, useNow, useResource } from "../../app/resource.ts";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, CodeBlock, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 
 type Fleet = AnswerOf<"fleets.list">["fleets"][number];
 type Run = AnswerOf<"runs.show">;

@@ -2,12 +2,11 @@ import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { ApiError, isTemporary } from "../../../../client/client.ts";
 import type { AnswerOf, EventOf } from "../../../../operations/contract/table.ts";
 import { counted, countText, durationText, roughBytesText, words } from "../../../../text/amounts.ts";
-import { useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
+import { hrefTo, useApp, useMay, useNow, useResource, useShortcuts, useStream } from "../../app/resource.ts";
 import { Button, Confirm } from "../../components/dialog.tsx";
 import { ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { VirtualList } from "../../components/table.tsx";
 import { Ago, CodeBlock, StatusBadge, TerminalLine, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { KeptLines } from "../../text/ansi.ts";
 import { CallTreeView } from "./call-tree.tsx";
 
@@ -293,7 +292,6 @@ type Stream = "stdout" | "stderr";
 const LAST_LINES = 20_000;
 const ROW_PX = 19;
 const MAX_ROWS = 24;
-const DRAW_MS = 100;
 const AGAIN_MS = 2000;
 
 /** What a run prints, while it does. */
@@ -353,48 +351,33 @@ function useOutput(
 ): { readonly lines: KeptLines; readonly error: ApiError | null } {
   const { client } = useApp();
   const kept = useRef(new KeptLines());
-  const [error, setError] = useState<ApiError | null>(null);
-  const [, draw] = useReducer((count: number) => count + 1, 0);
-  useEffect(() => {
-    const over = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | null = null;
-    const drawSoon = (): void => {
-      timer ??= setTimeout(() => {
-        timer = null;
-        draw(0);
-      }, DRAW_MS);
-    };
-    const follow = async (): Promise<void> => {
-      const ask = { run, stream, lines: LAST_LINES, follow: isRunning };
-      const pieces = await client.download("runs.output", ask, { signal: over.signal });
-      // After a connection that broke, all is read anew.
+  const { error, setError, draw } = useStream(
+    async ({ signal, changed }) => {
+      const follow = async (): Promise<void> => {
+        const ask = { run, stream, lines: LAST_LINES, follow: isRunning };
+        const pieces = await client.download("runs.output", ask, { signal });
+        // After a connection that broke, all is read anew.
+        kept.current = new KeptLines();
+        setError(null);
+        for await (const piece of pieces) {
+          kept.current.push(piece);
+          changed();
+        }
+        changed();
+      };
       kept.current = new KeptLines();
-      setError(null);
-      for await (const piece of pieces) {
-        kept.current.push(piece);
-        drawSoon();
-      }
-      drawSoon();
-    };
-    const keepFollowing = async (): Promise<void> => {
-      while (!over.signal.aborted) {
+      draw();
+      while (!signal.aborted) {
         try {
           return await follow();
         } catch (fault) {
-          if (over.signal.aborted) return;
+          if (signal.aborted || (fault instanceof ApiError && !isTemporary(fault))) throw fault;
           if (fault instanceof ApiError) setError(fault);
-          if (fault instanceof ApiError && !isTemporary(fault)) return;
           await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
         }
       }
-    };
-    kept.current = new KeptLines();
-    draw(0);
-    void keepFollowing();
-    return () => {
-      over.abort();
-      if (timer !== null) clearTimeout(timer);
-    };
-  }, [client, run, stream, isRunning]);
+    },
+    [client, run, stream, isRunning],
+  );
   return { lines: kept.current, error };
 }

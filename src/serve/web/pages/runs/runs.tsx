@@ -1,16 +1,16 @@
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { durationText, words } from "../../../../text/amounts.ts";
-import { type PageProps, useNow, useResource } from "../../app/resource.ts";
+import { hrefTo, type PageProps, useNow, useResource } from "../../app/resource.ts";
+import { SelectField } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { RunView } from "./run-view.tsx";
 
 type Run = AnswerOf<"runs.show">;
 
 const EVERY_MS = 3000;
-const LIMITS = [50, 200, 500];
+const LIMITS = ["50", "200", "500"];
 const LARGEST = 500;
 const STATUSES = `
   running succeeded failed refused denied cancelled timed_out signaled oom_killed output_limit disk_limit lost
@@ -45,40 +45,21 @@ function RunList({ query }: { readonly query: Readonly<Record<string, string>> }
               onChange={(event) => filter("worker", event.currentTarget.value.trim())}
             />
           </label>
-          <label>
-            Status
-            <select value={status} onChange={(event) => filter("status", event.currentTarget.value)}>
-              <option value="">all</option>
-              {STATUSES.map((name) => (
-                <option key={name} value={name}>
-                  {words(name)}
-                </option>
-              ))}
-            </select>
-          </label>
+          <SelectField
+            name="Status"
+            value={status}
+            options={[["", "all"], ...STATUSES.map((name) => [name, words(name)] as const)]}
+            choose={(chosen) => filter("status", chosen)}
+          />
           {projects.length < 2 ? null : (
-            <label>
-              Project
-              <select value={project} onChange={(event) => filter("project", event.currentTarget.value)}>
-                <option value="">all</option>
-                {projects.map(({ name }) => (
-                  <option key={name} value={name}>
-                    {name}
-                  </option>
-                ))}
-              </select>
-            </label>
+            <SelectField
+              name="Project"
+              value={project}
+              options={[["", "all"], ...projects.map(({ name }) => name)]}
+              choose={(chosen) => filter("project", chosen)}
+            />
           )}
-          <label>
-            Show
-            <select value={limit} onChange={(event) => filter("limit", event.currentTarget.value)}>
-              {LIMITS.map((count) => (
-                <option key={count} value={String(count)}>
-                  {count}
-                </option>
-              ))}
-            </select>
-          </label>
+          <SelectField name="Show" value={limit} options={LIMITS} choose={(chosen) => filter("limit", chosen)} />
         </div>
       </div>
       {error === null ? null : <ErrorNote error={error} retry={reload} />}

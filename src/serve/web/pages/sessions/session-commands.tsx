@@ -1,8 +1,8 @@
-import { useEffect, useReducer, useRef, useState } from "preact/hooks";
-import { ApiError } from "../../../../client/client.ts";
+import { useRef, useState } from "preact/hooks";
+import type { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted } from "../../../../text/amounts.ts";
-import { useApp, useMay, useNow, useResource } from "../../app/resource.ts";
+import { useApp, useMay, useNow, useResource, useStream } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
 import { ErrorNote } from "../../components/notes.tsx";
 import { Table, VirtualList } from "../../components/table.tsx";
@@ -16,7 +16,6 @@ type Command = AnswerOf<"sessions.command">;
 const EVERY_MS = 1500;
 const ROW_PX = 19;
 const MAX_ROWS = 24;
-const DRAW_MS = 100;
 const SHELL = "if command -v bash >/dev/null; then exec bash; else exec sh; fi";
 
 /** What was started in a session: each with its output as it comes, or at a terminal. */
@@ -173,35 +172,19 @@ function CommandOutput({
   const { client } = useApp();
   const kept = useRef(new KeptLines());
   const missing = useRef(0);
-  const [error, setError] = useState<ApiError | null>(null);
-  const [, draw] = useReducer((count: number) => count + 1, 0);
-  useEffect(() => {
-    const over = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | null = null;
-    const drawSoon = (): void => {
-      timer ??= setTimeout(() => {
-        timer = null;
-        draw(0);
-      }, DRAW_MS);
-    };
-    const follow = async (): Promise<void> => {
-      const how = { signal: over.signal, retries: Number.POSITIVE_INFINITY };
+  const { error } = useStream(
+    async ({ signal, changed }) => {
+      const how = { signal, retries: Number.POSITIVE_INFINITY };
       for await (const { event } of client.follow("sessions.output", { session, command: id }, how)) {
         if (event.type === "ended") ended();
         if (event.type !== "printed") continue;
         missing.current += event.missingBytes;
         kept.current.push(bytesOf(event.base64));
-        drawSoon();
+        changed();
       }
-    };
-    follow().catch((fault: unknown) => {
-      if (!over.signal.aborted && fault instanceof ApiError) setError(fault);
-    });
-    return () => {
-      over.abort();
-      if (timer !== null) clearTimeout(timer);
-    };
-  }, [client, session, id, ended]);
+    },
+    [client, session, id, ended],
+  );
   const { count, dropped } = kept.current;
   const isCut = missing.current > 0 || dropped > 0;
   return (

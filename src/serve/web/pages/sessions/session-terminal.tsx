@@ -1,11 +1,11 @@
 import type { Terminal } from "@xterm/headless";
-import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type ServiceClient } from "../../../../client/client.ts";
-import { useApp } from "../../app/resource.ts";
+import { useApp, useStream } from "../../app/resource.ts";
 import { ErrorNote } from "../../components/notes.tsx";
 import { VirtualList } from "../../components/table.tsx";
 import { TerminalLine } from "../../components/visible.tsx";
-import { keyText, pastedText, screenRow } from "../../text/screen.ts";
+import { keyText, pastedText, screenRow } from "../../text/ansi.ts";
 
 const ROW_PX = 19;
 const ROWS = 30;
@@ -35,44 +35,29 @@ export function SessionTerminal({
   const measure = useRef<HTMLSpanElement>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const [terminal, setTerminal] = useState<Terminal | null>(null);
-  const [error, setError] = useState<ApiError | null>(null);
   const [isFocused, setFocused] = useState(false);
-  const [, draw] = useReducer((count: number) => count + 1, 0);
   const typed = useRef<TypedText | null>(null);
-  typed.current ??= new TypedText(client, { session, command }, setError);
-  useEffect(() => {
-    const over = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | null = null;
-    const drawSoon = (): void => {
-      timer ??= setTimeout(() => {
-        timer = null;
-        draw(0);
-      }, DRAW_MS);
-    };
-    const follow = async (): Promise<void> => {
+  const { error, setError, draw } = useStream(
+    async ({ signal, changed }) => {
       const { Terminal } = await import("@xterm/headless");
       const screen = new Terminal({ cols: 100, rows: ROWS, scrollback: SCROLLBACK, allowProposedApi: true });
-      over.signal.addEventListener("abort", () => screen.dispose());
-      if (over.signal.aborted) return;
+      signal.addEventListener("abort", () => screen.dispose());
+      if (signal.aborted) return;
       setTerminal(screen);
       const begun = Date.now();
-      for await (const { event } of client.follow("sessions.output", { session, command }, { signal: over.signal })) {
+      for await (const { event } of client.follow("sessions.output", { session, command }, { signal })) {
         if (event.type === "ended") ended();
         if (event.type !== "printed") continue;
         // What was asked before this view was there was answered then.
         typed.current?.answers(screen, Date.parse(event.at) - begun > ANSWERED_MS);
         await new Promise<void>((resolve) => screen.write(bytesOf(event.base64), resolve));
-        drawSoon();
+        changed();
       }
-    };
-    follow().catch((fault: unknown) => {
-      if (!over.signal.aborted && fault instanceof ApiError) setError(fault);
-    });
-    return () => {
-      over.abort();
-      if (timer !== null) clearTimeout(timer);
-    };
-  }, [client, session, command, ended]);
+    },
+    [client, session, command, ended],
+    DRAW_MS,
+  );
+  typed.current ??= new TypedText(client, { session, command }, setError);
   useEffect(() => {
     const element = box.current;
     if (terminal === null || element === null) return;
@@ -82,7 +67,7 @@ export function SessionTerminal({
       const columns = Math.min(MOST_COLUMNS, Math.max(FEWEST_COLUMNS, Math.floor((element.clientWidth - 44) / width)));
       if (columns === terminal.cols) return;
       terminal.resize(columns, ROWS);
-      draw(0);
+      draw();
       if (isLive) client.call("sessions.resize", { session, command, columns, rows: ROWS }).catch(() => {});
     };
     fitted();

@@ -2,12 +2,11 @@ import { useState } from "preact/hooks";
 import { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
 import { counted } from "../../../../text/amounts.ts";
-import { useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
+import { hrefTo, useApp, useMay, useNow, useResource, useShortcuts } from "../../app/resource.ts";
 import { Button, Confirm } from "../../components/dialog.tsx";
 import { CutNote, EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, Badge, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { SessionCommands } from "./session-commands.tsx";
 import { SessionFiles } from "./session-files.tsx";
 

@@ -1,11 +1,10 @@
 import { useState } from "preact/hooks";
 import type { ApiError } from "../../../../client/client.ts";
-import { type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
-import { Button } from "../../components/dialog.tsx";
+import { hrefTo, type PageProps, useApp, useMay, useNow, useResource } from "../../app/resource.ts";
+import { Button, SelectField } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { Ago, StatusBadge, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { SessionView } from "./session-view.tsx";
 
 const EVERY_MS = 2000;
@@ -74,27 +73,9 @@ function NewSession({ asked }: { readonly asked: string | undefined }) {
     <section aria-label="New session">
       <div class="filters">
         {projects.length < 2 ? null : (
-          <label>
-            Project
-            <select value={project} onChange={({ currentTarget }) => setProject(currentTarget.value)}>
-              {projects.map(({ name }) => (
-                <option key={name} value={name}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </label>
+          <SelectField name="Project" value={project} options={projects.map(({ name }) => name)} choose={setProject} />
         )}
-        <label>
-          Worker
-          <select value={worker} onChange={({ currentTarget }) => setWorker(currentTarget.value)}>
-            {workers.map(({ name }) => (
-              <option key={name} value={name}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <SelectField name="Worker" value={worker} options={workers.map(({ name }) => name)} choose={setWorker} />
         <Button kind="primary" act={open}>
           Open a session
         </Button>

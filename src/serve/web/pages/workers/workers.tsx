@@ -1,12 +1,11 @@
 import { useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../../../client/client.ts";
 import type { AnswerOf } from "../../../../operations/contract/table.ts";
-import { type PageProps, useApp, useMay, useResource } from "../../app/resource.ts";
+import { hrefTo, type PageProps, useApp, useMay, useResource } from "../../app/resource.ts";
 import { Button } from "../../components/dialog.tsx";
 import { EmptyState, ErrorNote, Loading, MoreItems } from "../../components/notes.tsx";
 import { Table } from "../../components/table.tsx";
 import { CodeBlock, Visible } from "../../components/visible.tsx";
-import { hrefTo } from "../../routing/page-address.ts";
 import { ExplainedCell } from "./explained-cell.tsx";
 
 type Worker = AnswerOf<"workers.list">["workers"][number];
