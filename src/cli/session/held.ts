@@ -6,6 +6,7 @@ import { parseDuration, parseSize } from "../../declarations/yaml/shape.ts";
 import { SIGNALS } from "../../operations/contract/sessions.ts";
 import type { AnswerOf, AskOf, EventOf } from "../../operations/contract/table.ts";
 import { written } from "../../platform/written.ts";
+import { passedOn } from "../../platform/young-buffers.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, shellWord } from "../../text/visible.ts";
@@ -372,7 +373,7 @@ export async function putVerb(
   keepHeapSmall();
   return await using(name, terminal, async ({ client, session }) => {
     const ask = { session, path, kind: isFolder ? "folder" : "file" } as const;
-    const sent = await client.upload("sessions.upload", ask, content as AsyncIterable<Uint8Array>);
+    const sent = await client.upload("sessions.upload", ask, passedOn(content as AsyncIterable<Uint8Array>));
     if (json) printJson(terminal, sent);
     return 0;
   });
@@ -396,7 +397,8 @@ export async function getVerb(
     throw new UsageError(`--max-bytes takes a size such as 512m or 8g, not ${printableLine(said, 80)}`);
   keepHeapSmall();
   return await using(name, terminal, async ({ client, session }) => {
-    const { header, pieces } = await client.downloadWith("sessions.download", { session, path }, "x-corral-kind");
+    const found = await client.downloadWith("sessions.download", { session, path }, "x-corral-kind");
+    const [header, pieces] = [found.header, passedOn(found.pieces)];
     if (target === "-") {
       const allowance = new Allowance("-", maxBytes ?? Number.POSITIVE_INFINITY);
       for await (const piece of pieces) {

@@ -102,6 +102,8 @@ function countOf(text: string): number | null {
 /** For so many commands pipes are made at once. */
 const BATCH = 16;
 const MAKE_MS = 10_000;
+/** Written ahead of the command that reads it: the pipe itself has less, and who fills it would be woken for each piece. */
+const UNREAD = { highWaterMark: 1024 ** 2 } as const;
 const KINDS = ["in", "out", "err"] as const;
 const { O_RDONLY, O_WRONLY, O_NONBLOCK, O_NOFOLLOW } = fs.constants;
 
@@ -181,7 +183,7 @@ export class CommandPipes {
     const fd = this.#open("in", O_WRONLY);
     // All of the input may be written and closed before the command opens it, which needs a writer.
     this.#others.push(this.#open("in", O_WRONLY));
-    return new Socket({ fd, readable: false, writable: true });
+    return new Socket({ fd, readable: false, writable: true, ...UNREAD });
   }
 
   /** The cell's own end, for a process that is started with it. Its caller closes it. */

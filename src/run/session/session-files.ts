@@ -6,6 +6,7 @@ import type { ExecExit, ExecRequest, SessionCell } from "../../isolation/port/ce
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { tarEntries } from "../../platform/tar-entries.ts";
 import { onAbort } from "../../platform/within.ts";
+import { passedOn } from "../../platform/young-buffers.ts";
 import { parsePathIn } from "../../sandbox/access.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";
@@ -40,9 +41,7 @@ export interface TransferPlace {
 /** Entries of one folder that is sent. */
 const MAX_ENTRIES = 200_000;
 /** How far reading may be ahead of the one who takes it. */
-const AHEAD_BYTES = 4 * 1024 ** 2;
-/** How far writing may be ahead of the program that reads it: its pipe has less. */
-const UNREAD_BYTES = 1024 ** 2;
+const AHEAD_BYTES = 1024 ** 2;
 const MAX_ERROR_CHARS = 2000;
 
 /** Refuses a place that links lead to: what is read or written is what was named. */
@@ -85,13 +84,13 @@ export async function putInto(
   const target = writablePlace(place, path);
   const counted = { kind, bytes: 0, files: kind === "file" ? 1 : 0 };
   if (kind === "folder") {
-    const bytes = checkedArchive(place, path, content, counted);
+    const bytes = checkedArchive(place, path, passedOn(content), counted);
     await ran(place, [PUT_FOLDER, target], { input: bytes, what: `put ${path}` }, signal);
     return counted;
   }
   const name = `.corral-put-${Math.random().toString(36).slice(2)}`;
   const bytes = async function* () {
-    for await (const piece of content) {
+    for await (const piece of passedOn(content)) {
       counted.bytes += piece.length;
       yield piece;
     }
@@ -122,7 +121,7 @@ export async function getFrom(
   await ran(place, [GET_KIND, target], { onOutput, what: `get ${path}` }, signal);
   const kind = said.trim() === "folder" ? "folder" : "file";
   const what = `get ${path}`;
-  const all = piecesOf(place, [kind === "folder" ? GET_FOLDER : GET_FILE, target], what, signal);
+  const all = passedOn(piecesOf(place, [kind === "folder" ? GET_FOLDER : GET_FILE, target], what, signal));
   const pieces = Number.isFinite(maxBytes) ? await begun(bounded(all, maxBytes, what)) : all;
   const search = place.search();
   return { kind, content: search === null ? pieces : await begun(withoutSecrets(pieces, search, what)) };
@@ -342,23 +341,14 @@ async function ran(
   const exec = await place.cell.exec(request);
   const kill = (): void => void exec.signal("SIGKILL").catch(() => {});
   using _ = onAbort(signal, kill);
-  let exit: ExecExit | null = null;
-  let [ahead, caughtUp] = [0, () => {}];
-  void exec.exit.then((end) => {
-    exit = end;
-    caughtUp();
+  let hasEnded = false;
+  void exec.exit.then(() => {
+    hasEnded = true;
   });
   try {
     for await (const piece of input ?? []) {
-      if (exit !== null || signal.aborted) break;
-      const behind = exec.write(piece);
-      ahead = behind === undefined ? 0 : ahead + piece.length;
-      // Until all is read: a race with its end would be remembered for each piece until that comes.
-      if (behind !== undefined && ahead > UNREAD_BYTES)
-        await new Promise<void>((resolve) => {
-          caughtUp = resolve;
-          void behind.then(resolve);
-        });
+      if (hasEnded || signal.aborted) break;
+      await exec.write(piece);
     }
   } catch (error) {
     // Its input must not look complete to it.

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import tar from "tar-stream";
+import { written } from "../../platform/written.ts";
 import type { EventLine } from "../../state/service/event-log.ts";
 import { faultOf } from "./fault.ts";
 
@@ -134,12 +135,10 @@ export async function send(
   response.flushHeaders();
   for await (const piece of pieces) {
     if (response.destroyed) return;
-    if (response.write(piece)) continue;
+    const behind = written(response, piece);
+    if (behind === undefined) continue;
     using _ = closedAfter(response, patience);
-    const waiting = new AbortController();
-    const ends = ["drain", "close"].map((event) => once(response, event, { signal: waiting.signal }));
-    await Promise.race(ends).catch(() => {});
-    waiting.abort();
+    await behind;
   }
   endWith(response, undefined, patience);
 }
