@@ -228,7 +228,7 @@ class Answers(unittest.TestCase):
         run: dict[str, Any] = {
             "id": "0" * 12, "project": "p", "kind": "dream", "worker": "w", "status": "levitating", "queuedAt": "", "startedAt": None,
             "endedAt": None, "exitCode": None, "signal": None, "error": None, "durationMs": None, "changeset": None,
-            "stdout": {"bytes": 0, "keptBytes": 0}, "stderr": {"bytes": 0, "keptBytes": 0}, "callCount": 0, "calls": [],
+            "stdout": {"bytes": 0, "keptBytes": 0}, "stderr": {"bytes": 0, "keptBytes": 0}, "callCount": 0, "calls": [], "hasEvents": False,
             "policy": None, "image": None, "model": None, "limits": None, "held": None, "usage": None, "truncated": False, "input": None,
             "arguments": [], "continues": None, "attachments": [], "leftOut": 0, "novelty": {"a": 1},
         }  # fmt: skip

@@ -60,7 +60,7 @@ describe("a client of a service", () => {
       stdout: 'a "b".txt\nü.txt\nfirst content\nsecond content\n',
     });
     const { runs } = await client.call("runs.list", { limit: 1, calls: false });
-    expect(runs[0]).toMatchObject({ id: run, callCount: 0 });
+    expect(runs[0]).toMatchObject({ id: run, callCount: 0, hasEvents: true });
     const output = await client.download("runs.output", { run, stream: "stdout", lines: 1 });
     expect((await buffer(output)).toString()).toBe("second content\n");
   });

@@ -55,7 +55,7 @@ it("jobs of the base's ci.yaml run on a head by the API, as runs of the project,
     ["after", "skipped", null],
   ]);
   const { json: run } = await service.ask("GET", `/v1/runs/${shown.steps[1].run}`);
-  expect(run).toMatchObject({ id: shown.steps[1].run, worker: "test.b", status: "failed" });
+  expect(run).toMatchObject({ id: shown.steps[1].run, worker: "test.b", status: "failed", hasEvents: false });
   const file = async (path: string) => await service.ask("GET", `/v1/ci/${id}/file?path=${encodeURIComponent(path)}`);
   expect((await file("junit.xml")).text).toContain('name="one"');
   for (const path of ["../../ci.yaml", "nothing"]) expect((await file(path)).status).toBe(404);

@@ -2199,6 +2199,8 @@ class Run:
     """Calls that are not in the record."""
     call_count: int
     """Calls of the whole tree that are in the record."""
+    has_events: bool
+    """The service has its events, and its result if it has ended: it started the run."""
     calls: list[CalledRun]
     raw: dict[str, Any] = field(repr=False, compare=False)
     """Everything that the service sent, also what this client does not know."""
@@ -2237,6 +2239,7 @@ class Run:
             stderr=StreamSize.read(o.get("stderr"), "Run.stderr"),
             left_out=d.as_integer(o.get("leftOut"), "Run.leftOut"),
             call_count=d.as_integer(o.get("callCount"), "Run.callCount"),
+            has_events=d.as_boolean(o.get("hasEvents"), "Run.hasEvents"),
             calls=d.list_of(CalledRun.read)(o.get("calls"), "Run.calls"),
             raw=o,
         )

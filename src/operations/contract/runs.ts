@@ -93,6 +93,7 @@ const run = answer({
   stderr: streamSize,
   leftOut: z.int().describe("Calls that are not in the record"),
   callCount: z.int().describe("Calls of the whole tree that are in the record"),
+  hasEvents: z.boolean().describe("The service has its events, and its result if it has ended: it started the run"),
   calls: z.array(calledRun),
 }).meta({ id: "Run" });
 

@@ -75,7 +75,7 @@ export function runHandlers(served: Served): Handlers<"runs"> {
       const lists = await Promise.all(
         projects.chosen(project).map(async (one) => {
           const { runs: found, unreadable } = await listRuns(one.place, filter);
-          const shown = found.map((record) => shownRun(record, one.name));
+          const shown = found.map((record) => shownRun(record, one.name, logs));
           return { found: calls ? shown : shown.map((record) => ({ ...record, calls: [] })), unreadable };
         }),
       );
@@ -85,7 +85,7 @@ export function runHandlers(served: Served): Handlers<"runs"> {
     },
     async "runs.show"({ params }) {
       const { record, project } = await ownedRun(projects, params.run);
-      return shownRun(record, project.name);
+      return shownRun(record, project.name, logs);
     },
     async "runs.result"({ params, query: { wait = 0 }, gone }) {
       const { record } = await ownedRun(projects, params.run);
@@ -115,8 +115,12 @@ export function runHandlers(served: Served): Handlers<"runs"> {
 }
 
 /** Without the folder of the project, and the process. */
-function shownRun({ owner: _, project: __, ...record }: RunRecord, project: string): AnswerOf<"runs.show"> {
-  return { ...record, project, callCount: countOf(record) };
+function shownRun(
+  { owner: _, project: __, ...record }: RunRecord,
+  project: string,
+  logs: Served["logs"],
+): AnswerOf<"runs.show"> {
+  return { ...record, project, callCount: countOf(record), hasEvents: logs.has(record.id) };
 }
 
 /** Of the whole tree, without its root. */

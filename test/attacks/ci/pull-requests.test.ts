@@ -140,7 +140,11 @@ const QUIET: readonly Attack[] = [
   },
   {
     name: "submodules",
-    files: { ".gitmodules": `[submodule "x"]\n\tpath = x\n\turl = ext::sh -c touch% ${mark("submodule")}\n` },
+    files: {
+      ".gitmodules": `[submodule "x"]\n\tpath = x\n\turl = ext::sh -c touch% ${mark("submodule")}\n`,
+      x: "commit:",
+    },
+    script: "ls -A x | grep .",
   },
   {
     name: "large files of LFS",
@@ -256,9 +260,12 @@ async function pushed(branch: string, files: Readonly<Record<string, string>>): 
     await mkdir(dirname(join(project.dir, path)), { recursive: true });
     await rm(join(project.dir, path), { force: true });
     if (content.startsWith("link:")) await symlink(content.slice(5), join(project.dir, path));
-    else await writeFile(join(project.dir, path), content);
+    else if (content !== "commit:") await writeFile(join(project.dir, path), content);
   }
   git("add", "-A");
+  // A submodule, whose commit may be any.
+  for (const [path, content] of Object.entries(files))
+    if (content === "commit:") git("update-index", "--add", "--cacheinfo", `160000,${"1".repeat(40)},${path}`);
   git("commit", "-qm", branch);
   const id = git("rev-parse", "HEAD");
   git("checkout", "-q", "main");

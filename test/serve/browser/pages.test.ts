@@ -387,6 +387,9 @@ describe.skipIf(NO_CHROMIUM)(`the page in a browser${NO_CHROMIUM ? ` (${NO_CHROM
     const at = page.url();
     await page.getByRole("link", { name: "test" }).click();
     await page.getByText("so many words", { exact: true }).waitFor();
+    await settled(narrow);
+    // The service did not start a step by itself, and is not asked for what it has not.
+    expect(narrow.troubles).toEqual([]);
     await page.goto(at);
     await page.getByRole("button", { name: "Remove" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();

@@ -130,7 +130,7 @@ export function RunView({ id }: { readonly id: string }) {
       </section>
       <RunOutput run={run} />
       {isOver ? <Result run={run} /> : null}
-      <Events id={run.id} />
+      {run.hasEvents ? <Events id={run.id} /> : null}
     </>
   );
 }
@@ -229,7 +229,7 @@ function Fact({ name, text }: { readonly name: string; readonly text: string | n
 
 /** What it answered and changed. The service has that of the runs that it has started. */
 function Result({ run }: { readonly run: Run }) {
-  const { data } = useResource("runs.result", { run: run.id });
+  const { data } = useResource("runs.result", run.hasEvents ? { run: run.id } : null);
   const output = data?.output;
   const isValue = output !== null && output !== undefined && typeof output !== "string";
   const json = useMemo(() => (isValue ? JSON.stringify(output, null, 2) : ""), [output]);
