@@ -162,7 +162,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
   {
     usage: "ci",
     description: "Run the jobs of ci.yaml on a stranger's branch.",
-    load: async () => (await import("./ci/options.ts")).addCi,
+    load: async () => (await import("./verbs/run.ts")).addCi,
   },
   {
     usage: "explain [worker] [words...]",
@@ -327,7 +327,7 @@ const OUTLINE: readonly OutlinedVerb[] = [
 /**
  * The runner of GitHub Actions reads commands from everything that a step prints, such as `::error::` and `::add-mask::`. A worker
  * chooses what it prints. So the runner is asked to read none for the rest of the step, before anything else is printed. It reads standard
- * error before standard output, so it would read commands that a worker printed last: only annotations (`github/annotations.ts`) have it read
+ * error before standard output, so it would read commands that a worker printed last: only annotations (`github/step-summary.ts`) have it read
  * some of Corral's.
  */
 function stopWorkflowCommands(terminal: Pick<Terminal, "env" | "stderr">): void {

@@ -7,9 +7,7 @@ import { announcedSessions, announceSession, makeOwnerDir, removeOwnerDir } from
 import { currentOwner } from "../state/owner.ts";
 import { makeStateDir, statePaths } from "../state/state-dir.ts";
 import { present } from "../text/present.ts";
-import { portHandlers } from "./api/ports.ts";
-import { sessionHandlers } from "./api/sessions.ts";
-import { snapshotHandlers } from "./api/snapshots.ts";
+import { portHandlers, sessionHandlers, snapshotHandlers } from "./api/sessions.ts";
 import { ownNames, SOCKET_CALLER } from "./http/admission.ts";
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";

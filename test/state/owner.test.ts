@@ -1,12 +1,13 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { makeOwnerDir, reapLiveDirs } from "../../src/state/live-dir.ts";
 import { currentOwner, formatOwner, isDead, loadSealKey, type Owner, parseOwner } from "../../src/state/owner.ts";
+import { stateDirFrom } from "../../src/state/state-dir.ts";
 
 let dir: string;
 beforeEach(async () => {
@@ -134,5 +135,20 @@ describe("the key of the seals", () => {
     } finally {
       await rm(dir, { recursive: true });
     }
+  });
+});
+
+describe("stateDirFrom", () => {
+  it("takes Corral's own variable first, then XDG's, then the home folder", () => {
+    const env = { CORRAL_STATE_DIR: "/one", XDG_STATE_HOME: "/two", HOME: "/three" };
+    expect(stateDirFrom(env)).toBe("/one");
+    expect(stateDirFrom({ ...env, CORRAL_STATE_DIR: "" })).toBe("/two/corral");
+    expect(stateDirFrom({ HOME: "/three" })).toBe("/three/.local/state/corral");
+    expect(stateDirFrom({})).toBe(`${homedir()}/.local/state/corral`);
+  });
+
+  it("is absolute: Corral's own variable counts from the working directory, a relative XDG one is ignored", () => {
+    expect(stateDirFrom({ CORRAL_STATE_DIR: "here" })).toBe(`${process.cwd()}/here`);
+    expect(stateDirFrom({ XDG_STATE_HOME: "here", HOME: "/three" })).toBe("/three/.local/state/corral");
   });
 });

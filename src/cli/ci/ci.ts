@@ -12,8 +12,7 @@ import type { RunEvent } from "../../run/model/events.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { counted, durationText } from "../../text/amounts.ts";
 import { printableLine } from "../../text/visible.ts";
-import { annotate } from "../github/annotations.ts";
-import { addCiToStepSummary } from "../github/step-summary.ts";
+import { addCiToStepSummary, annotate } from "../github/step-summary.ts";
 import { endingText, troubleText } from "../run/tree.ts";
 import { countOf, UsageError } from "../terminal/arguments.ts";
 import {

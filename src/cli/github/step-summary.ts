@@ -1,8 +1,9 @@
+import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { escaped } from "../../fleet/report/measures/gathered.ts";
 import type { FleetSummary } from "../../fleet/running/events.ts";
 import type { CiEnd } from "../../operations/ci/ci-end.ts";
-import { ciTotals, findingsIn } from "../../operations/ci/findings.ts";
+import { type CiFinding, ciTotals, findingsIn } from "../../operations/ci/findings.ts";
 import { type FleetDetails, type FleetPlace, showFleet } from "../../operations/fleets.ts";
 import { openRegular } from "../../platform/write-file.ts";
 import type { RunResult } from "../../run/model/result.ts";
@@ -57,7 +58,7 @@ export function fleetHtml(
 const MAX_FINDINGS_SHOWN = 20;
 
 /** How the jobs of `corral ci` ended. */
-export function ciHtml(end: CiEnd): string {
+function ciHtml(end: CiEnd): string {
   const { ends, base, head, isChanged, trail } = end;
   const { tests, coverage } = ciTotals(ends);
   const findings = findingsIn(end);
@@ -147,4 +148,33 @@ async function add(terminal: Step, htmlOf: () => Promise<string>): Promise<void>
     const why = printableLine((error as Error).message, 300);
     say(terminal, `corral: the summary of this step cannot be written to $GITHUB_STEP_SUMMARY: ${why}`);
   }
+}
+
+/** GitHub shows ten of a step. */
+const MAX_ANNOTATIONS = 10;
+
+/**
+ * Findings as annotations of a step of GitHub Actions. The runner reads these commands and then no more: it gets another token, which nothing
+ * that was printed can know. All output of the jobs must have gone to standard error before, for the runner reads the streams apart.
+ */
+export function annotate(
+  findings: readonly CiFinding[],
+  { stderr, commandsToken }: Pick<Terminal, "stderr" | "commandsToken">,
+): void {
+  if (commandsToken === undefined || findings.length === 0) return;
+  const lines = findings.slice(0, MAX_ANNOTATIONS).map(({ file, line, message }) => {
+    return `::error file=${property(file)},line=${line},title=corral ci::${data(message)}`;
+  });
+  const stop = `::stop-commands::${randomBytes(16).toString("hex")}`;
+  // What was printed last may lack its line break.
+  stderr.write(`\n${[`::${commandsToken}::`, ...lines, stop].join("\n")}\n`);
+}
+
+/** As the runner decodes it. A line has no second command: `##[` is one anywhere in a line. */
+function data(text: string): string {
+  return printableLine(text, 1000).replaceAll("##[", "## [").replaceAll("%", "%25");
+}
+
+function property(text: string): string {
+  return data(text).replaceAll(":", "%3A").replaceAll(",", "%2C");
 }

@@ -30,7 +30,7 @@ import { ANYTHING, asked } from "./answers/asked.ts";
 import { type OpenedEngine, openedEngine } from "./capabilities.ts";
 import { dockerDriver } from "./driver.ts";
 import { ExaminedImages, savedImage } from "./examined-images.ts";
-import { gateBinary, knownGate } from "./images/gate.ts";
+import { gateBinary, knownGate } from "./images/catalog.ts";
 
 export type EndpointSource = "DOCKER_HOST" | `context ${string}` | "default";
 

@@ -21,10 +21,8 @@ import { ciHandlers } from "./ci.ts";
 import { conversionHandlers } from "./conversions.ts";
 import { fleetHandlers } from "./fleets.ts";
 import type { Served } from "./owned.ts";
-import { portHandlers } from "./ports.ts";
 import { approvalHandlers, changesetHandlers, grantHandlers, runHandlers } from "./runs.ts";
-import { sessionHandlers } from "./sessions.ts";
-import { snapshotHandlers } from "./snapshots.ts";
+import { portHandlers, sessionHandlers, snapshotHandlers } from "./sessions.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 

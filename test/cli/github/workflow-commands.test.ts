@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { annotate } from "../../../src/cli/github/annotations.ts";
+import { annotate } from "../../../src/cli/github/step-summary.ts";
 import { main } from "../../../src/cli/program.ts";
 import type { Terminal } from "../../../src/cli/terminal/terminal.ts";
 import { carriedOut } from "../../attacks/ci/carried-out.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
 import { dockerDriver } from "../../../src/isolation/engine/driver.ts";
-import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
+import { gateBinary } from "../../../src/isolation/engine/images/catalog.ts";
 import { connect } from "../../../src/isolation/engine/open.ts";
 import { makeOwnerDir } from "../../../src/state/live-dir.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type Docker from "dockerode";
 import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy/policy.ts";
 import { dockerDriver } from "../../../src/isolation/engine/driver.ts";
-import { gateBinary } from "../../../src/isolation/engine/images/gate.ts";
+import { gateBinary } from "../../../src/isolation/engine/images/catalog.ts";
 import { connect } from "../../../src/isolation/engine/open.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import type { CellExit } from "../../../src/isolation/port/cell.ts";

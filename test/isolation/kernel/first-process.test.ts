@@ -1,5 +1,7 @@
+import { randomBytes } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { endedFromOutside } from "../../../src/isolation/kernel/first-process.ts";
+import { endedFromOutside, endLeftProcesses } from "../../../src/isolation/kernel/first-process.ts";
+import { canLeaveProcesses, leftProcess } from "./left-process.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -29,3 +31,22 @@ describe("a cell that the Engine ends", () => {
     expect(process.signal.mock.calls).toEqual([["SIGKILL"]]);
   });
 });
+
+const NAMES = [(id: string) => id, (id: string) => `docker-${id}.scope`];
+const newId = (): string => randomBytes(32).toString("hex");
+
+it.skipIf(!canLeaveProcesses).each(NAMES)(
+  "ends what is in the groups of these containers alone, and removes the groups: %s",
+  async (nameOf) => {
+    const [first, second, other] = [newId(), newId(), newId()];
+    await using ours = leftProcess(first, nameOf);
+    await using alsoOurs = leftProcess(second, nameOf);
+    await using others = leftProcess(other, nameOf);
+    await endLeftProcesses([first, "corral-0123456789ab", second, newId()]);
+    for (const each of [ours, alsoOurs]) {
+      expect(await each.ended).toEqual([null, "SIGKILL"]);
+      expect(each.hasGroup()).toBe(false);
+    }
+    expect(others.isOver()).toBe(false);
+  },
+);

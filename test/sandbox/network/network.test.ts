@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { canonicalNetwork, meetNetwork, networkExcesses } from "../../../src/sandbox/network/network.ts";
-import type { AllowedNetwork, Network, NetworkRule } from "../../../src/sandbox/network/rule.ts";
+import { type AllowedNetwork, type Network, type NetworkRule, parseTarget } from "../../../src/sandbox/network/rule.ts";
 
 const allow = (...rules: (string | NetworkRule)[]): AllowedNetwork => ({
   allow: rules.map((rule) => (typeof rule === "string" ? { to: rule } : rule)),
@@ -219,5 +219,36 @@ describe("meetNetwork", () => {
     expect(meetNetwork(everyPort, allow({ to: "a.org:*", paths: ["/a"] }))).toEqual(
       allow({ to: "a.org:80", paths: ["/a"] }),
     );
+  });
+});
+
+describe("parseTarget", () => {
+  it("reads names, addresses, wildcards and ports", () => {
+    expect(parseTarget("API.example.org:443")).toEqual({
+      ok: true,
+      target: { host: "api.example.org", wildcard: false, port: 443 },
+    });
+    expect(parseTarget("*.example.org:*")).toEqual({
+      ok: true,
+      target: { host: "example.org", wildcard: true, port: null },
+    });
+    expect(parseTarget("[::1]:80")).toMatchObject({ ok: true, target: { host: "[::1]" } });
+  });
+
+  it.each([
+    "example.org",
+    "example.org:0",
+    "example.org:70000",
+    "example.org:080",
+    "*:443",
+    "a.*.org:1",
+    "-a:1",
+    ":80",
+    "https://example.org:443",
+    "::1:80",
+    "a b:1",
+    "*.[::1]:80",
+  ])("refuses %j", (raw) => {
+    expect(parseTarget(raw)).toMatchObject({ ok: false });
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { AnswerOf } from "../../../src/operations/contract/table.ts";
 import { compared, isNarrowed } from "../../../src/serve/web/pages/runs/call-tree.tsx";
+import { inputOf } from "../../../src/serve/web/pages/workers/workers.tsx";
 
 type Run = AnswerOf<"runs.show">;
 type Held = NonNullable<Run["held"]>;
@@ -74,4 +75,22 @@ describe("a call beside its caller", () => {
     expect(root !== null && isNarrowed(root)).toBe(false);
     expect(compared({ held: null, limits: null }, side())).toBeNull();
   });
+});
+
+it.each([
+  ["", undefined],
+  [" \n", undefined],
+  ['{"a": 1}', { a: 1 }],
+  [" [1, 2] ", [1, 2]],
+  ["12", 12],
+  ["null", null],
+  ['"text"', "text"],
+  ["two words\n", "two words\n"],
+  ["12 monkeys", "12 monkeys"],
+])("an input that is typed as %j is %j", (text, value) => {
+  expect(inputOf(text)).toEqual({ ok: true, value });
+});
+
+it.each(['{"a": 1', "[1, 2", '"text', "{a: 1}"])("an input that begins as JSON and is none is not sent: %s", (text) => {
+  expect(inputOf(text)).toMatchObject({ ok: false, fault: expect.stringContaining("begins as JSON") });
 });
