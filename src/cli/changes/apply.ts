@@ -69,7 +69,9 @@ class AppliedTally {
     if (this.#named > MAX_NAMED) say(this.#terminal, `corral: and ${this.#named - MAX_NAMED} more`);
     if (json || !isFleet || this.#items === 0) return;
     const counts = [...this.#counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ");
-    const what = counted(this.#items, "item");
+    const changes = [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
+    // A folder that an item made is a change too, so there are more of them than files.
+    const what = `${counted(this.#items, "item")} with ${counted(changes, "change")}`;
     this.#terminal.stdout.write(`${what}: ${counts || "nothing"}\n`);
   }
 

@@ -1,5 +1,6 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, type SpawnOptionsWithStdioTuple, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -15,7 +16,7 @@ let gate: string;
 const all: ChildProcess[] = [];
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "cr-"));
-  [runc, gate] = [join(dir, "programs/runc"), join(dir, `gate/${"0".repeat(64)}/busybox`)];
+  [runc, gate] = [join(dir, "programs/runc"), join(dir, `gate/${"0".repeat(64)}/closed/busybox`)];
   for (const program of [runc, gate]) {
     await mkdir(dirname(program), { recursive: true });
     await copyFile("/bin/bash", program);
@@ -41,10 +42,10 @@ it("programs of a user are not ended, also if they name a cell or work in its di
     await waiting(runc, ["state", ID]),
     await waiting("sh", STARTED),
   ];
-  await endStarters(dir, ID);
+  await endStarters(dir, { id: ID });
   // One that is to be ended, as a mark: signals of one process come in order.
   const mark = await waiting(runc, STARTED);
-  await endStarters(dir, ID);
+  await endStarters(dir, { id: ID });
   if (mark.signalCode === null) await once(mark, "exit");
   expect(users.map(({ signalCode }) => signalCode)).toEqual(users.map(() => null));
 });
@@ -58,6 +59,24 @@ it("programs that make a cell are ended", async () => {
     await waiting("sh", STARTED, dir),
   ];
   const ends = starters.map((child) => once(child, "exit"));
-  await endStarters(dir, ID);
+  await endStarters(dir, { id: ID });
   expect(await Promise.all(ends)).toEqual(starters.map(() => [null, "SIGKILL"]));
+});
+
+it("a launcher is ended with what it has begun elsewhere, and a child of Node that is not its program yet", async () => {
+  const fifo = join(dir, "fifo");
+  execFileSync("mkfifo", [fifo]);
+  const how: SpawnOptionsWithStdioTuple<"ignore", "pipe", "ignore"> = {
+    cwd: dir,
+    stdio: ["ignore", "pipe", "ignore"],
+    detached: true,
+  };
+  const launcher = spawn(gate, ["-c", `(cd / && ${gate} -c 'echo $$; read -r _ <> ${fifo}')`], how);
+  const forked = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000); console.log()"], how);
+  all.push(launcher, forked);
+  const [[line]] = await Promise.all([once(launcher.stdout, "data"), once(forked.stdout, "data")]);
+  const ends = [launcher, forked].map((child) => once(child, "exit"));
+  await endStarters(dir, { isLauncher: true });
+  expect(await Promise.all(ends)).toEqual(ends.map(() => [null, "SIGKILL"]));
+  await expect.poll(() => existsSync(`/proc/${String(line).trim()}`)).toBe(false);
 });

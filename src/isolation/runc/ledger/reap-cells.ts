@@ -1,15 +1,24 @@
-import { readdir, readFile, rm, stat } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { removeTree } from "../../../files/host/system-program.ts";
 import { parseJson } from "../../../json/parse-json.ts";
 import { nullFor } from "../../../platform/errno.ts";
-import { isDead, type Owner, parseOwner } from "../../../state/owner.ts";
+import { formatOwner, isDead, type Owner, parseOwner } from "../../../state/owner.ts";
 import { findControlGroup } from "../../kernel/control-group.ts";
 import type { CellUsageNow } from "../../port/cell.ts";
 import { type CellInfo, EngineTrouble } from "../../port/driver.ts";
 import { type Maker, readLabels } from "../../port/labels.ts";
-import { cellId, cellPaths, cgroupPlace, DRAFT_PREFIX, ownerOfLauncher, type RuncPaths } from "../model/layout.ts";
+import {
+  cellId,
+  cellPaths,
+  cgroupPlace,
+  DRAFT_PREFIX,
+  launcherName,
+  ownerOfLauncher,
+  type RuncPaths,
+} from "../model/layout.ts";
 import { endStarters, removeCell } from "../remains/remove-cell.ts";
 
 /** More cells than any machine runs; the rest is not read. */
@@ -75,10 +84,17 @@ async function reapLaunchers({ launchers }: RuncPaths, self: Owner): Promise<voi
   for (const name of names.slice(0, MAX_LAUNCHERS)) {
     const owner = parseOwner(ownerOfLauncher(name) ?? "");
     if (owner === null || !isDead(owner, self)) continue;
-    const dir = join(launchers, name);
-    await endStarters(dir);
-    await rm(dir, { recursive: true, force: true });
+    // One that the owner had only just forked finds its directory no more: it enters it by its name, and then begins its program.
+    const ended = join(launchers, launcherName(formatOwner(owner), randomBytes(6).toString("hex")));
+    if (!(await renamed(join(launchers, name), ended))) continue;
+    await endStarters(ended, { isLauncher: true });
+    await rm(ended, { recursive: true, force: true });
   }
+}
+
+/** False if another process that reaps has it. */
+async function renamed(from: string, to: string): Promise<boolean> {
+  return (await rename(from, to).then(() => true, nullFor("ENOENT"))) ?? false;
 }
 
 /** Nothing of a cell exists before its directory has its name, which takes some milliseconds. */
@@ -93,7 +109,7 @@ export async function reapRuncCells(maker: Maker, paths: RuncPaths): Promise<str
     if (ownerAlive) continue;
     try {
       const dir = join(paths.cells, run);
-      await endStarters(dir, id);
+      await endStarters(dir, { id });
       await removeCell(paths, id, dir);
       removed.push(run);
     } catch (error) {

@@ -17,12 +17,18 @@ const PAUSE_MS = 5;
  * its last word. A program of the user may have one of these too, so only those that Corral starts are ended. Rejects with
  * `EngineTrouble` if some do not end.
  */
-export async function endStarters(dir: string, id?: string): Promise<void> {
+export async function endStarters(dir: string, { id, isLauncher = false }: Starters = {}): Promise<void> {
   const cell = identityOf(dir);
   const isThere = (pid: string): boolean => cell !== null && identityOf(`/proc/${pid}/cwd`) === cell;
+  // Of a launcher, whose shells mount the memory of its places from within.
+  const sessions = new Set<string>();
   const isStarter = (pid: string): boolean => {
     const words = wordsOf(pid);
-    if (isThere(pid) && (OURS.test(programOf(pid)) || AS_STARTED.test(words))) return true;
+    if (isThere(pid) && (OURS.test(programOf(pid)) || AS_STARTED.test(words) || isForked(pid))) {
+      if (isLauncher) sessions.add(sessionOf(pid) || pid);
+      return true;
+    }
+    if (sessions.size > 0 && sessions.has(sessionOf(pid)) && OURS.test(programOf(pid))) return true;
     return id !== undefined && words.endsWith(`\0${id}\0`) && AS_STARTED.test(words) && RUNTIME.test(programOf(pid));
   };
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
@@ -34,12 +40,34 @@ export async function endStarters(dir: string, id?: string): Promise<void> {
   throw new EngineTrouble("a program that makes a cell cannot be ended");
 }
 
+interface Starters {
+  /** {@link cellId}, the last word of a runc that makes this cell. */
+  readonly id?: string;
+  /** If the directory is of a launcher, all that it has begun is ended with it. */
+  readonly isLauncher?: boolean;
+}
+
 /** The program of a process, as the kernel names it: ` (deleted)` follows if it was replaced since. */
 const RUNTIME = /(?:runc|crun)[^/]*$/;
 /** A runtime, the gate's binary, and what `asByTheEngine` starts before them. */
-const OURS = /(?:runc|crun)[^/]*$|\/gate\/[0-9a-f]{64}\/busybox( \(deleted\))?$|\/(chrt|nice)$/;
+const OURS = /(?:runc|crun)[^/]*$|\/gate\/[0-9a-f]{64}\/(?:closed\/)?busybox( \(deleted\))?$|\/(chrt|nice)$/;
 /** Words in the middle of the command line of each runtime that this driver starts. Users do not ask for such a log. */
 const AS_STARTED = /\0--log-format\0json\0(run|exec)\0/;
+
+/**
+ * True of a child that Node has forked and that has not executed its program yet: it outlives its parent, and would begin it after
+ * all. It leads a session already, which no Node does that a user started there.
+ */
+function isForked(pid: string): boolean {
+  return programOf(pid) === process.execPath && sessionOf(pid) === pid;
+}
+
+/** Empty if the process is gone. */
+function sessionOf(pid: string): string {
+  const stat = nothingIfGone(() => readFileSync(`/proc/${pid}/stat`, "latin1")) ?? "";
+  const [, , , session = ""] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return session;
+}
 
 /** The command line, each word with its end; empty if the process is gone. */
 function wordsOf(pid: string): string {
