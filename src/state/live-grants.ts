@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import { type FSWatcher, mkdirSync, readdirSync, readFileSync, rmSync, statSync, watch, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -54,7 +54,7 @@ export interface LiveHostGrant extends Live {
 export class GrantFiles implements AsyncDisposable {
   readonly #dir: string;
   readonly #onRemoved: () => void;
-  #watcher: FSWatcher | null = null;
+  #watching: Disposable | null = null;
   #made: Promise<unknown> | null = null;
 
   /** `onRemoved` may come too often, and never rejects. */
@@ -66,7 +66,7 @@ export class GrantFiles implements AsyncDisposable {
   async add(grant: LiveGrant): Promise<void> {
     this.#made ??= mkdir(this.#dir, { recursive: true, mode: 0o700 });
     await this.#made;
-    this.#watcher ??= this.#watch();
+    this.#watching ??= watchNames(this.#dir, this.#onRemoved);
     // Other processes read it at any time.
     await writeAtomically(join(this.#dir, `${grant.id}.json`), `${JSON.stringify(grant)}\n`);
   }
@@ -82,20 +82,10 @@ export class GrantFiles implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#watcher?.close();
+    this.#watching?.[Symbol.dispose]();
     if (this.#made === null) return;
     await this.#made.catch(() => {});
     await rm(this.#dir, { recursive: true, force: true });
-  }
-
-  /** Without a watcher a revocation is noticed at the next use. */
-  #watch(): FSWatcher | null {
-    try {
-      const watcher = watch(this.#dir, { persistent: false }, (event) => event === "rename" && this.#onRemoved());
-      return watcher.on("error", () => watcher.close());
-    } catch {
-      return null;
-    }
   }
 }
 

@@ -4,6 +4,12 @@ import type { AnswerOf } from "../../../operations/contract/table.ts";
 import { visibleName } from "../../../text/visible.ts";
 import { hrefTo, useApp } from "../app/resource.ts";
 
+/*
+ * The token is kept in the session storage of this tab, and is sent in the header Authorization. A cookie would be sent by the browser itself,
+ * also to every other port of this machine (cookies know no ports) and with requests that another site makes: it would need a
+ * defence against both. What is in the session storage belongs to this origin and this tab, and ends with the tab.
+ */
+
 const KEY = "corral.token";
 
 type Store = Pick<Storage, "getItem" | "setItem" | "removeItem">;
