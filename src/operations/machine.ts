@@ -1,7 +1,10 @@
-import { stat } from "node:fs/promises";
+import { mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { mountOverlay, overlayPlaces } from "../changes/view/overlay.ts";
 import { IMAGES_DIR, packageVersion, shippedPackages } from "../declarations/place/package-root.ts";
 import { queueOf } from "../declarations/queue.ts";
+import { Descriptor } from "../files/host/descriptor.ts";
 import { runSystemProgram } from "../files/host/system-program.ts";
 import { openEngine } from "../isolation/open-engine.ts";
 import type { CellUsageNow } from "../isolation/port/cell.ts";
@@ -9,6 +12,7 @@ import type { CellInfo, Reaped } from "../isolation/port/driver.ts";
 import { type EnginePort, EngineUnavailableError } from "../isolation/port/engine.ts";
 import { IMAGE_PREFIX } from "../isolation/port/images.ts";
 import { roomAt } from "../platform/errno.ts";
+import { isContained } from "../run/open/options.ts";
 import { roughBytesText } from "../text/amounts.ts";
 
 /** This machine's Engine, and where Corral keeps its own. Each operation throws EngineUnavailableError if no Engine answers. */
@@ -82,7 +86,11 @@ async function findingsOn(machine: MachinePlace): Promise<Finding[]> {
   ];
   try {
     const engine = await openEngine({ ...machine, triesAgain: true });
-    findings.push(await stateDirFinding(stateDir), { what: "engine", state: "ok", detail: engine.description });
+    findings.push(await stateDirFinding(stateDir), await overlayFinding(machine), {
+      what: "engine",
+      state: "ok",
+      detail: engine.description,
+    });
     findings.push(...(await capabilityFindings(engine)), ...(await imageFindings(engine)), await gateFinding(engine));
     findings.push(...diskFindings({ "state directory": stateDir, "engine's data": engine.hostPlaces.data[0] }));
     findings.push(await driverFinding(engine));
@@ -177,6 +185,28 @@ async function stateDirFinding(stateDir: string): Promise<Finding> {
     ? `other users can read it (mode ${permissions}); run: chmod 700 ${stateDir}`
     : `mode ${permissions}`;
   return { what: "state directory", state: open ? "warning" : "ok", detail };
+}
+
+/** One is mounted to see it: not every file system can carry one. */
+async function overlayFinding({ stateDir, engineEnv }: MachinePlace): Promise<Finding> {
+  const what = "overlays";
+  const none = (why: string, state: Finding["state"]): Finding => ({
+    what,
+    state,
+    detail: `${why}: staged directories and snapshots are copies, and \`root: writable\` is refused`,
+  });
+  if (process.getuid?.() !== 0) return none("not root", "ok");
+  if (isContained({ engineEnv })) return none("the Engine would not see those of this container", "ok");
+  const dir = await mkdtemp(join(stateDir, ".overlay-"));
+  try {
+    using lower = Descriptor.name(dir, true);
+    const overlay = await mountOverlay([lower], overlayPlaces(dir));
+    if (overlay === null) return none(`the file system of ${stateDir} carries none`, "warning");
+    await overlay.unmount();
+    return { what, state: "ok", detail: "staged directories are overlays, and sessions may have `root: writable`" };
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
 }
 
 async function capabilityFindings({ driver }: EnginePort): Promise<Finding[]> {

@@ -185,6 +185,7 @@ describe("the verbs that only look after the machine", () => {
         "user",
         "socket path",
         "allow lists",
+        "overlays",
         "engine",
         "driver",
         "state directory",

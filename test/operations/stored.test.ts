@@ -107,6 +107,27 @@ describe("collecting it", () => {
     expect(await names()).toEqual([young]);
   });
 
+  it("removes writable roots that no run used for long, but for one that a living process uses", async () => {
+    const [old, young, held] = ["a".repeat(32), "b".repeat(32), "c".repeat(32)];
+    for (const name of [old, young, held]) {
+      const about = { image: `sha256:${name}`, uid: 1000, gid: 1000, bytes: 7 };
+      await add(`roots/${name}/tree/usr/file`, 7);
+      await writeFile(join(machine.stateDir, `roots/${name}/about.json`), JSON.stringify(about));
+    }
+    const past = (Date.now() - 40 * DAY_MS) / 1000;
+    for (const name of [old, held]) await utimes(join(machine.stateDir, `roots/${name}/about.json`), past, past);
+    const path = await makeOwnerDir(join(machine.stateDir, "live"), currentOwner());
+    await mkdir(join(path, "0123456789ab.stage"));
+    await writeFile(join(path, "0123456789ab.stage/root"), held);
+    const removed = async (dryRun: boolean) =>
+      (await collectState(machine, { dryRun })).find(({ name }) => name === "roots")?.removed;
+    const names = async () => (await readdir(join(machine.stateDir, "roots"))).filter((name) => name !== "lock");
+    expect(await removed(true)).toMatchObject([{ what: `sha256:${old}`, bytes: 7 }]);
+    expect(await names()).toHaveLength(3);
+    expect(await removed(false)).toHaveLength(1);
+    expect((await names()).toSorted()).toEqual([young, held]);
+  });
+
   it("removes old transcripts and mirrors, and never changes that wait or an audit trail", async () => {
     const old = [
       `transcripts/${PROJECT}/aaaaaaaaaaaa.jsonl`,

@@ -99,9 +99,9 @@ async function projectFolderOf(dir: string): Promise<string> {
 /** As compose.yaml has it: docs/service.md says what each is for. */
 function containerOf(of: Omit<UpOptions, "name"> & { readonly name: string; readonly container: string }): string[] {
   const { name, container, project, image, port, socket } = of;
-  const state = `/var/lib/corral-up/${name}`;
+  const state = `${STATES}/${name}`;
   // Files of clients are mounted into cells, so Docker's machine has them too, and outside of the state.
-  const files = `${state}.files`;
+  const files = filesAt(state);
   return [
     ...["--name", container, "--hostname", container, "--label", `${LABEL}=${name}`],
     ...["--init", "--restart", "unless-stopped", "--stop-timeout", String(STOP_S)],
@@ -122,6 +122,13 @@ function containerOf(of: Omit<UpOptions, "name"> & { readonly name: string; read
     image,
     ...["serve", "--listen", `0.0.0.0:${port}`, "--remote", "--token-file", TOKEN_FILE],
   ];
+}
+
+/** Of Docker's machine. */
+const STATES = "/var/lib/corral-up";
+
+function filesAt(state: string): string {
+  return `${state}.files`;
 }
 
 /** One line of CSV, in which a path may have commas and quotes. Unlike a volume, it makes no folder where nothing is. */
@@ -157,7 +164,9 @@ async function ready(context: HostContext, docker: Docker, signal: AbortSignal):
       signal.throwIfAborted();
       if (!(error instanceof ApiError) || error.status !== 0) throw error;
     }
-    const isUp = (await docker("inspect", "--format", "{{.State.Running}}", context.container ?? "")).trim() === "true";
+    // One that ends with an error is started again, and runs for a moment each time.
+    const state = await docker("inspect", "--format", "{{.State.Running}} {{.RestartCount}}", context.container ?? "");
+    const isUp = state.trim() === "true 0";
     if (!isUp || performance.now() > until) {
       const said = printable((await docker("logs", "--tail", "5", context.container ?? "")).trim());
       throw new EngineTrouble(
@@ -168,7 +177,7 @@ async function ready(context: HostContext, docker: Docker, signal: AbortSignal):
   }
 }
 
-/** `corral down`: removes the container that `corral up` made, and its context. Files, images and what the service remembers stay. */
+/** `corral down`: removes the container that `corral up` made, what clients sent there, and its context. Images and what the service remembers stay. */
 export async function downVerb(asked: string | undefined, terminal: Terminal): Promise<number> {
   const contexts = await Contexts.open(terminal);
   const name = asked ?? contexts.current;
@@ -192,13 +201,14 @@ export async function downVerb(asked: string | undefined, terminal: Terminal): P
     );
   if (label !== null) {
     await docker("stop", "--time", String(STOP_S), container);
+    const image = (await docker("inspect", "--format", "{{.Image}}", container)).trim();
+    // They belong to root, on Docker's machine, which may be another one.
+    const within = ["--rm", "--network", "none", "--volume", `${STATES}:${STATES}`, "--entrypoint", "rm", image];
+    await docker("run", ...within, "-rf", filesAt(`${STATES}/${name}`));
     await docker("rm", container);
   }
   await contexts.remove(name);
-  say(
-    terminal,
-    `corral: ${container} is removed; what it remembers stays in /var/lib/corral-up/${name} of its machine`,
-  );
+  say(terminal, `corral: ${container} is removed; what it remembers stays in ${STATES}/${name} of its machine`);
   return 0;
 }
 

@@ -103,7 +103,7 @@ function countOf(text: string): number | null {
 const BATCH = 16;
 const MAKE_MS = 10_000;
 /** Written ahead of the command that reads it: the pipe itself has less, and who fills it would be woken for each piece. */
-const UNREAD = { highWaterMark: 1024 ** 2 } as const;
+const UNREAD = { highWaterMark: 256 * 1024 } as const;
 const KINDS = ["in", "out", "err"] as const;
 const { O_RDONLY, O_WRONLY, O_NONBLOCK, O_NOFOLLOW } = fs.constants;
 

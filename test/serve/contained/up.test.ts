@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -95,9 +95,12 @@ describe.runIf(AT_LENGTH || NAMED !== undefined)("corral up with the image of th
     const { stdout } = await far;
     expect(stdout).toMatch(/reader +corral\/base[\s\S]*^a document$[\s\S]*succeeded +reader[\s\S]*plain words/m);
 
+    // A service that was killed leaves what clients sent.
+    await run("docker", ["exec", CONTAINER, "sh", "-c", 'echo sent > "$TMPDIR/left"']);
     expect((await corral(["context", "rm", NAME])).stderr).toContain(`corral down ${NAME}`);
     expect(await corral(["down"])).toMatchObject({ status: 0, stdout: "" });
     await expect(run("docker", ["inspect", CONTAINER])).rejects.toThrow(/no such/i);
+    expect((await readdir("/var/lib/corral-up")).filter((name) => name.startsWith(NAME))).toEqual([NAME]);
     expect(JSON.parse((await corral(["context", "ls", "--json"])).stdout)).toHaveLength(1);
     await run("docker", ["image", "inspect", IMAGE]);
     expect(await readFile(join(project.dir, "docs/a.txt"), "utf8")).toBe("a document\n");
@@ -111,5 +114,9 @@ describe.runIf(AT_LENGTH || NAMED !== undefined)("corral up with the image of th
     const wrong = [...UP, "--image", "corral/base"];
     expect(await corral(wrong)).toMatchObject({ status: 125, stdout: "" });
     await expect(run("docker", ["inspect", CONTAINER])).rejects.toThrow(/no such/i);
+    await mkdir(join(project.dir, "faulty"));
+    await writeFile(join(project.dir, "faulty/corral.yaml"), "version: 1\npolicy: [\n");
+    const faulty = await corral([...UP, "--project", "faulty"]);
+    expect(faulty.stderr).toMatch(/the service has ended:[\s\S]*corral\.yaml:/);
   }, 200_000);
 });
