@@ -224,6 +224,11 @@ function shownCommit({ commit, message, digests, diff }: MadeCommit): string {
 }
 
 const TIMEOUT_MS = 60_000;
+const MAX_LIST_BYTES = 1024 * 1024;
+/** Of all files that are read at once. */
+const MAX_TOTAL_BYTES = 256 * 1024 * 1024;
+/** What git writes before and after a file. */
+const MAX_HEAD_BYTES = 100;
 
 /** Single files of commits, read from the objects alone: no work tree, hook, filter or attribute counts. Disposing removes its own folder. */
 export class CommitFiles implements AsyncDisposable {
@@ -259,21 +264,46 @@ export class CommitFiles implements AsyncDisposable {
 
   /** A file of a commit; null: there is none. @throws GitRefusal for what is no regular file, or is larger */
   async read(commit: string, path: string, maxBytes: number): Promise<Buffer | null> {
-    const list = await this.#git(["ls-tree", "-l", "-z", "--full-tree", commit, "--", path], 64 * 1024);
-    if (list.status !== 0) throw this.#failure(list, path);
-    const entry = parseTree(list.stdout).entries.get(path);
-    if (entry === undefined) return null;
-    if (!entry.mode.startsWith("100"))
-      throw new GitRefusal("GIT_PATH", `${printableLine(path)} of commit ${commit.slice(0, 12)} is not a regular file`);
-    if (entry.size > maxBytes)
-      throw new GitRefusal("GIT_TOO_LARGE", `${printableLine(path)} of commit ${commit.slice(0, 12)} is too large`);
-    const end = await this.#git(["cat-file", "blob", entry.id], maxBytes + 1);
-    if (end.status !== 0) throw this.#failure(end, path);
-    return end.stdout;
+    return (await this.readAll(commit, [path], maxBytes)).get(path) ?? null;
   }
 
-  async #git(args: readonly string[], maxOutputBytes: number): Promise<GitEnd> {
-    const command = { gitDir: this.#repository, args, maxOutputBytes, signal: this.#signal, timeoutMs: TIMEOUT_MS };
+  /** The same of several, by path, each at most so large: to start git takes longer than to read a file. */
+  async readAll(
+    commit: string,
+    paths: readonly string[],
+    maxBytes: number,
+  ): Promise<ReadonlyMap<string, Buffer | null>> {
+    const found = new Map<string, Buffer | null>(paths.map((path) => [path, null]));
+    if (found.size === 0) return found;
+    const list = await this.#git(["ls-tree", "-l", "-z", "--full-tree", commit, "--", ...found.keys()], MAX_LIST_BYTES);
+    if (list.status !== 0) throw this.#failure(list, paths.join(" "));
+    const entries = [...parseTree(list.stdout).entries.values()].filter(({ path }) => found.has(path));
+    const fault = (path: string, code: string, what: string) =>
+      new GitRefusal(code, `${printableLine(path)} of commit ${commit.slice(0, 12)} is ${what}`);
+    let total = 0;
+    for (const { path, mode, size } of entries) {
+      if (!mode.startsWith("100")) throw fault(path, "GIT_PATH", "not a regular file");
+      total += size;
+      if (size > maxBytes || total > MAX_TOTAL_BYTES) throw fault(path, "GIT_TOO_LARGE", "too large");
+    }
+    if (entries.length === 0) return found;
+    const ids = entries.map(({ id }) => `${id}\n`).join("");
+    const end = await this.#git(["cat-file", "--batch"], total + entries.length * MAX_HEAD_BYTES, ids);
+    if (end.status !== 0) throw this.#failure(end, paths.join(" "));
+    let at = 0;
+    for (const { path, id, size } of entries) {
+      const head = `${id} blob ${size}\n`;
+      const from = at + head.length;
+      if (end.stdout.toString("latin1", at, from) !== head) throw this.#failure(end, path);
+      found.set(path, end.stdout.subarray(from, from + size));
+      at = from + size + 1;
+    }
+    return found;
+  }
+
+  async #git(args: readonly string[], maxOutputBytes: number, input = ""): Promise<GitEnd> {
+    const [gitDir, signal] = [this.#repository, this.#signal];
+    const command = { gitDir, args, input, maxOutputBytes, signal, timeoutMs: TIMEOUT_MS };
     // A clone without all objects would fetch what is missing.
     return await runGit(this.#program, { ...command, env: { GIT_NO_LAZY_FETCH: "1" }, protocol: "file" });
   }

@@ -137,10 +137,7 @@ class Archive {
 
   /** Answers with the id of the commit. */
   async write(revision: string, repository: string, file: string): Promise<string> {
-    const commit = await this.#commitOf(revision, repository);
-    const where = ["--show-object-format", "--path-format=absolute", "--git-path", "objects"];
-    const [, format = "", objects = ""] =
-      /^(\w+)\n(.*)$/s.exec(await this.#line(repository, ["rev-parse", ...where])) ?? [];
+    const { commit, format, objects } = await this.#placeOf(revision, repository);
     const gitDir = join(this.#program.home, "git");
     await makeEmptyRepository(gitDir, format);
     const env = { GIT_OBJECT_DIRECTORY: objects };
@@ -157,21 +154,19 @@ class Archive {
     return commit;
   }
 
-  async #commitOf(revision: string, repository: string): Promise<string> {
+  /** The id of the commit, and where its objects are: one start of git, which takes longer than what it does. */
+  async #placeOf(revision: string, repository: string) {
+    const where = ["--show-object-format", "--path-format=absolute", "--git-path", "objects"];
     // What begins with a dash would be an option of git.
-    const id = revision.startsWith("-")
-      ? ""
-      : await this.#line(repository, ["rev-parse", "--verify", "--quiet", `${revision}^{commit}`]);
-    if (/^[0-9a-f]{40,64}$/.test(id)) return id;
+    const asked = revision.startsWith("-") ? [] : ["--verify", "--quiet", `${revision}^{commit}`];
+    const { status, stdout } = await this.#git(repository, ["rev-parse", ...where, ...asked]);
+    const [, format = "", objects = "", commit] =
+      /^(\w+)\n(.*)\n([0-9a-f]{40,64})\n$/s.exec(status === 0 ? stdout.toString("utf8") : "") ?? [];
+    if (commit !== undefined) return { commit, format, objects };
     throw new GitRefusal(
       "NOT_FOUND",
       `the repository ${repository} has no commit ${printableLine(revision)}: fetch it first`,
     );
-  }
-
-  async #line(gitDir: string, args: readonly string[]): Promise<string> {
-    const { status, stdout } = await this.#git(gitDir, args);
-    return status === 0 ? stdout.toString("utf8").trim() : "";
   }
 
   async #git(

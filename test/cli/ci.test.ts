@@ -152,6 +152,16 @@ it("the commits of corral ci are found once, and a head is said to change ci.yam
       head: id(head),
       isChanged,
     });
+  git("git checkout -qb many main; printf 1 > one; printf 1 > two; : > empty; git add .; git commit -qm many");
+  const many = await files.readAll("many", ["two", "none", "one", "empty"], 10);
+  expect(Object.fromEntries([...many].map(([path, text]) => [path, text === null ? null : String(text)]))).toEqual({
+    two: "1",
+    none: null,
+    one: "1",
+    empty: "",
+  });
+  await expect(files.readAll("many", ["one", "ci.yaml"], 10)).rejects.toThrow("ci.yaml of commit many is too large");
+  await expect(files.readAll("link", ["other", "ci.yaml"], 99)).rejects.toThrow("is not a regular file");
   await expect(ciSource(files, { base: "none", head: "main" })).rejects.toThrow("has no ci.yaml");
   await expect(ciSource(files, { base: "main", head: "nowhere" })).rejects.toThrow("no commit nowhere");
 });

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { CI_FILE, type CiFile, parseCiYaml } from "../../declarations/ci/ci-yaml.ts";
+import { CI_FILE, type CiCache, type CiFile, parseCiYaml } from "../../declarations/ci/ci-yaml.ts";
 import { withWorkers, workerPath } from "../../declarations/ci/job-workers.ts";
 import type { DeclaredTexts } from "../../declarations/corral-file.ts";
 import { packageVersion, templateFiles } from "../../declarations/place/package-root.ts";
@@ -32,7 +32,6 @@ import { type CiEnd, type CiRevisions, type CiStepEnd, isGood } from "./ci-end.t
 import { CI_FOLDER, ciTexts, isKept, lockFolder, type PreparedCi } from "./ci-texts.ts";
 import { ciJson, codeQualityText, findingsIn, mergedJunit, sarifText } from "./findings.ts";
 import {
-  type CiPart,
   type CiSelection,
   type CiStep,
   cacheKey,
@@ -52,9 +51,10 @@ export interface CiSource extends CiRevisions {
 }
 
 const MAX_CI_BYTES = 256 * 1024;
-const MAX_LOCK_BYTES = 32 * 1024 * 1024;
-/** Of a file that a cache's key names. */
+/** Of a lock file, and of a file that a cache's key names. */
 const MAX_KEY_BYTES = 32 * 1024 * 1024;
+/** Names of files of one start of git. */
+const MAX_NAMES = 500;
 
 /**
  * `ci.yaml` of the base.
@@ -241,14 +241,15 @@ async function preparedCi(
   const scripts = await templateFiles(CI_FOLDER);
   const fetchKeys = new Map<string, string>();
   const cacheKeys = new Map<string, readonly string[]>();
+  const all = await textsOf(files, steps, { base, head });
   for (const [index, step] of steps.entries()) {
     if (step.kind === "fetch") {
       const { lockFiles, optional } = fetcherOf(step);
       const commit = step.lock === "base" ? base : head;
-      const texts = await textsOf(files, commit, step.dir, lockFiles, MAX_LOCK_BYTES);
+      const texts = textsIn(all.get(commit), step.dir, lockFiles);
       const missing = lockFiles.find((name) => texts.get(name) === null && !optional.includes(name));
       if (missing !== undefined) {
-        const place = `${step.dir === "" ? "" : `${step.dir}/`}${missing}`;
+        const place = pathIn(step.dir, missing);
         throw new RequestError(
           "ATTACHMENT",
           place,
@@ -258,34 +259,50 @@ async function preparedCi(
       fetchKeys.set(step.name, fetchKey(step, texts, scripts.get("fetch.sh") ?? ""));
       const there = [...texts].flatMap(([name, text]) => (text === null ? [] : [[name, text] as const]));
       await writeCiFiles(lockFolder(places, index), new Map(there));
-    } else cacheKeys.set(step.name, await keysOf(files, head, step, steps));
+    } else {
+      const { job } = step;
+      const contentsOf = ({ key }: CiCache): LockTexts => textsIn(all.get(head), job.dir, key);
+      cacheKeys.set(
+        step.name,
+        job.cache.map((cache) => cacheKey(step, imageOf(step, steps), cache, contentsOf(cache))),
+      );
+    }
   }
   return { file, steps, isTrusted, fetchKeys, cacheKeys, kept: await keptKeys(places.cache), scripts };
 }
 
-async function keysOf(
-  files: CommitFiles,
-  head: string,
-  part: CiPart,
-  steps: readonly CiStep[],
-): Promise<readonly string[]> {
-  const keys: string[] = [];
-  for (const cache of part.job.cache) {
-    const contents = await textsOf(files, head, part.job.dir, cache.key, MAX_KEY_BYTES);
-    keys.push(cacheKey(part, imageOf(part, steps), cache, contents));
-  }
-  return keys;
-}
-
+/** All files that decide about the steps, by commit and path. */
 async function textsOf(
   files: CommitFiles,
-  commit: string,
-  dir: string,
-  names: readonly string[],
-  maxBytes: number,
-): Promise<LockTexts> {
-  const read = async (name: string) => await files.read(commit, dir === "" ? name : `${dir}/${name}`, maxBytes);
-  return new Map(await allOf(names, async (name) => [name, await read(name)] as const));
+  steps: readonly CiStep[],
+  { base, head }: CiRevisions,
+): Promise<ReadonlyMap<string, LockTexts>> {
+  const names = new Map<string, string[]>([base, head].map((commit) => [commit, []]));
+  for (const step of steps)
+    if (step.kind === "fetch") {
+      const { lockFiles } = fetcherOf(step);
+      names.get(step.lock === "base" ? base : head)?.push(...lockFiles.map((name) => pathIn(step.dir, name)));
+    } else
+      for (const { key } of step.job.cache) names.get(head)?.push(...key.map((name) => pathIn(step.job.dir, name)));
+  const found = new Map<string, Map<string, Buffer | null>>();
+  for (const [commit, all] of names) {
+    const texts = new Map<string, Buffer | null>();
+    const paths = [...new Set(all)];
+    for (let at = 0; at < paths.length; at += MAX_NAMES)
+      for (const [path, text] of await files.readAll(commit, paths.slice(at, at + MAX_NAMES), MAX_KEY_BYTES))
+        texts.set(path, text);
+    found.set(commit, texts);
+  }
+  return found;
+}
+
+/** Those of a folder, by their names there. */
+function textsIn(all: LockTexts | undefined, dir: string, names: readonly string[]): LockTexts {
+  return new Map(names.map((name) => [name, all?.get(pathIn(dir, name)) ?? null]));
+}
+
+function pathIn(dir: string, name: string): string {
+  return dir === "" ? name : `${dir}/${name}`;
 }
 
 /** At the same time. None runs any more when one has failed. */
