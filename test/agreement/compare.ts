@@ -20,6 +20,8 @@ import { validated } from "./validator.ts";
 export interface Comparison {
   /** A line for each difference that nobody meant. */
   readonly differences: readonly string[];
+  /** How many were tried. */
+  readonly paths: number;
   /** Of the table, what was met. */
   readonly met: ReadonlySet<Stricter>;
 }
@@ -54,7 +56,7 @@ export async function compared(scenario: Scenario, stateDir: string): Promise<Co
         else met.add(meant);
       }
     }
-    return { differences, met };
+    return { differences, met, paths: texts.length };
   } finally {
     await rm(base, { recursive: true, force: true });
   }

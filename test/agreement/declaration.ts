@@ -1,4 +1,4 @@
-import { DIRECTORIES, type Mode, type Scenario } from "./sandboxes.ts";
+import { DIRECTORIES, type Mode, type Part, placeName, type Scenario } from "./sandboxes.ts";
 
 export interface Declaration {
   /** `corral.yaml`'s `sandbox`. */
@@ -11,47 +11,88 @@ export interface Declaration {
 
 /** What a scenario's project and worker say. Never more than the project has: refused sandboxes have nothing to compare. */
 export function declarationOf(scenario: Scenario): Declaration {
-  const { form, places } = scenario;
-  const base = form === "root" && scenario.rootAt === "." ? "/area" : "";
+  const shown = scenario.parts.map((part, index) => shownOf(scenario, part, index));
+  return {
+    project: projectOf(scenario),
+    worker: workerOf(scenario, shown),
+    directories: shown.flatMap(({ directories }) => directories),
+  };
+}
+
+/** What one sandbox shows, as virtual paths. */
+interface Shown {
+  readonly directories: readonly string[];
+  readonly writable: readonly string[];
+}
+
+function shownOf({ form, rootAt }: Scenario, { places, inner }: Part, index: number): Shown {
+  const base = form === "root" && rootAt === "." ? "/area" : "";
+  const innerPath = `/${placeName("inner", index)}`;
   const tops = [
-    ...places.map(({ name, mode }) => ({ path: `${base}/${name}`, mode: form === "root" ? ("rw" as Mode) : mode })),
-    ...(form === "root" || scenario.inner === "none" ? [] : [{ path: "/inner", mode: scenario.inner }]),
+    ...places.map(({ name, mode }) => ({
+      path: `${base}/${placeName(name, index)}`,
+      mode: form === "root" ? ("rw" as Mode) : mode,
+    })),
+    ...(form === "root" || inner === "none" ? [] : [{ path: innerPath, mode: inner }]),
   ];
   const below = (top: { path: string }, dirs: readonly string[]) =>
     dirs.map((dir) => (dir === "" ? top.path : `${top.path}/${dir}`));
-  const directories = tops.flatMap((top) => below(top, top.path === "/inner" ? ["", "out"] : DIRECTORIES));
+  const directories = tops.flatMap((top) => below(top, top.path === innerPath ? ["", "out"] : DIRECTORIES));
   const writable = directories.filter((path) =>
     tops.some((top) => top.mode === "rw" && (path === top.path || path.startsWith(`${top.path}/`))),
   );
-  return { project: projectOf(scenario), worker: workerOf(scenario, directories, writable), directories };
+  return { directories, writable };
 }
 
-function projectOf({ form, places, rootAt, inner, note }: Scenario): Record<string, unknown> {
+function projectOf({ form, rootAt, parts }: Scenario): Record<string, unknown> {
   if (form === "root") return { root: { root: `./${rootAt}` } };
-  const named: [string, Record<string, unknown>][] = places.map(({ name, mode, approval }) => [
-    name,
-    { path: `./area/${name}`, mode, approval },
-  ]);
-  if (inner !== "none") {
-    const [first] = places;
-    named.push(["inner", { path: `./area/${first?.name}/sub`, mode: inner, approval: "pre_approved" }]);
-  }
+  const named = parts.flatMap(({ places, inner, note }, index): [string, Record<string, unknown>][] => {
+    const folder = (name = ""): string => `./area/${placeName(name, index)}`;
+    return [
+      ...places.map(({ name, mode, approval }): [string, Record<string, unknown>] => [
+        placeName(name, index),
+        { path: folder(name), mode, approval },
+      ]),
+      ...(inner === "none" ? [] : [more("inner", index, `${folder(places[0]?.name)}/sub`, inner)]),
+      ...(form === "zones" || note === "none" ? [] : [more("note", index, "./note.md", note)]),
+    ];
+  });
   if (form === "zones") return { mode: "direct", zones: Object.fromEntries(named) };
-  if (note !== "none") named.push(["note", { path: "./note.md", mode: note, approval: "pre_approved" }]);
   return { paths: Object.fromEntries(named.map(([name, { path, ...rest }]) => [name, { root: path, ...rest }])) };
 }
 
-function workerOf(scenario: Scenario, directories: readonly string[], writable: readonly string[]) {
-  const { needs, readonly } = scenario;
+function more(name: string, index: number, path: string, mode: Mode): [string, Record<string, unknown>] {
+  return [placeName(name, index), { path, mode, approval: "pre_approved" }];
+}
+
+function workerOf({ form, readonly, approval, parts }: Scenario, shown: readonly Shown[]) {
   // Where the project has said how far it agrees, a worker may only ask for less.
-  const approval = scenario.form === "root" ? { approval: scenario.approval } : {};
-  const common = { ...approval, ...(readonly ? { readonly } : {}) };
-  const reads = [...new Set(scenario.reads.map((index) => at(directories, index)))];
+  const common = { ...(form === "root" ? { approval } : {}), ...(readonly ? { readonly } : {}) };
+  const needs = parts.map((part, index) => needsOf(part, shown[index] as Shown));
+  if (needs.length === 1 && needs[0] === "all") return { inherit: true, ...common };
+  const lists = needs.map((need, index) => (need === "all" ? allOf(shown[index] as Shown) : need));
+  const [reads, writes] = [lists.flatMap(({ read }) => read), lists.flatMap(({ write }) => write)];
+  return {
+    ...(reads.length === 0 ? {} : { allow_read: reads }),
+    ...(writes.length === 0 ? {} : { allow_write: writes }),
+    ...common,
+  };
+}
+
+interface Needs {
+  readonly read: readonly string[];
+  readonly write: readonly string[];
+}
+
+const allOf = ({ directories, writable }: Shown): Needs => ({ read: directories, write: writable });
+
+function needsOf({ needs, ...part }: Part, { directories, writable }: Shown): Needs | "all" {
+  const reads = [...new Set(part.reads.map((index) => at(directories, index)))];
   const asked = needs === "both" ? writable.filter((path) => reads.some((read) => isWithin(path, read))) : writable;
-  const writes = asked.length === 0 ? [] : [...new Set(scenario.writes.map((index) => at(asked, index)))];
-  if (needs === "all" || (needs === "write" && writes.length === 0)) return { inherit: true, ...common };
-  if (needs === "read" || writes.length === 0) return { allow_read: reads, ...common };
-  return { ...(needs === "both" ? { allow_read: reads } : {}), allow_write: writes, ...common };
+  const writes = asked.length === 0 ? [] : [...new Set(part.writes.map((index) => at(asked, index)))];
+  if (needs === "all" || (needs === "write" && writes.length === 0)) return "all";
+  if (needs === "read" || writes.length === 0) return { read: reads, write: [] };
+  return { read: needs === "both" ? reads : [], write: writes };
 }
 
 function at(list: readonly string[], index: number): string {

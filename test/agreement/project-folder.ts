@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { dirname, join } from "node:path";
 import type { Declaration } from "./declaration.ts";
-import { DIRECTORIES, type Entry, OUTSIDE, type Scenario } from "./sandboxes.ts";
+import { DIRECTORIES, type Entry, linkTarget, OUTSIDE, type Part, placeName, type Scenario } from "./sandboxes.ts";
 
 /** The user that cells run as where nothing else is said. Everything is this user's: modes and owners are not what is compared. */
 const WORKER_UID = 65532;
@@ -20,22 +20,26 @@ export function writeProjectFolder(base: string, scenario: Scenario, { project, 
   };
   write(join(dir, "workers", "probed.worker"), `---\n${JSON.stringify(definition)}\n---\n`);
   write(join(dir, "note.md"), "note\n");
-  for (const { name } of scenario.places) {
-    for (const inner of DIRECTORIES) write(join(dir, "area", name, inner, "a.md"), "text\n");
+  const fifos = new Set<string>();
+  for (const [index, part] of scenario.parts.entries()) {
+    for (const { name } of part.places)
+      for (const inner of DIRECTORIES) write(join(dir, "area", placeName(name, index), inner, "a.md"), "text\n");
+    for (const entry of part.entries) makeEntry(dir, base, entry, part, index, fifos);
   }
-  for (const entry of scenario.entries) makeEntry(dir, base, entry, scenario);
+  if (fifos.size > 0) execFileSync("mkfifo", ["--", ...fifos]);
   if (process.getuid?.() === 0) giveToWorker(dir);
   return dir;
 }
 
-function makeEntry(dir: string, base: string, entry: Entry, { places }: Scenario): void {
-  const path = join(dir, "area", places[entry.place % places.length]?.name ?? "", entry.dir, entry.name);
+function makeEntry(dir: string, base: string, entry: Entry, { places }: Part, index: number, fifos: Set<string>): void {
+  const place = placeName(places[entry.place % places.length]?.name ?? "", index);
+  const path = join(dir, "area", place, entry.dir, entry.name);
   // Two entries may have one name; the first stays.
-  if (fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined) return;
+  if (fifos.has(path) || fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined) return;
   if (entry.kind === "file") write(path, "text\n");
   else if (entry.kind === "directory") write(join(path, "a.md"), "text\n");
-  else if (entry.kind === "fifo") execFileSync("mkfifo", ["--", path]);
-  else fs.symlinkSync(entry.target === OUTSIDE ? join(base, "outside.txt") : entry.target, path);
+  else if (entry.kind === "fifo") fifos.add(path);
+  else fs.symlinkSync(entry.target === OUTSIDE ? join(base, "outside.txt") : linkTarget(entry.target, index), path);
 }
 
 function write(path: string, text: string): void {

@@ -1,12 +1,21 @@
 import fc from "fast-check";
 
-/** One random sandbox: what the project declares, what is on its disk, and what the worker asks for. Plain data, so that it shrinks. */
+/** Random sandboxes in one cell, beside each other. Plain data, so that it shrinks. */
 export interface Scenario {
   readonly form: "zones" | "paths" | "root";
-  /** Which of {@link PLACES} there are, and how each is declared; in the root form they are folders of the root. */
-  readonly places: readonly { readonly name: string; readonly mode: Mode; readonly approval: Approval }[];
   /** In the root form: the folder that is `/`. The project's own holds its declarations as well. */
   readonly rootAt: "area" | ".";
+  readonly readonly: boolean;
+  /** In the root form: of the worker. */
+  readonly approval: Approval;
+  /** One in the root form. {@link placeName} names what each has. */
+  readonly parts: readonly Part[];
+}
+
+/** One random sandbox: what the project declares, what is on its disk, and what the worker asks for. */
+export interface Part {
+  /** Which of {@link PLACES} there are, and how each is declared; in the root form they are folders of the root. */
+  readonly places: readonly { readonly name: string; readonly mode: Mode; readonly approval: Approval }[];
   /** A place more, `inner`, that shows a part of the first place again. */
   readonly inner: Mode | "none";
   /** In the paths form, a single file as a place, `note`. */
@@ -15,8 +24,6 @@ export interface Scenario {
   /** Which directories an allowlist names, by index into all there are. */
   readonly reads: readonly number[];
   readonly writes: readonly number[];
-  readonly readonly: boolean;
-  readonly approval: Approval;
   /** On the disk, beside what every place has. */
   readonly entries: readonly Entry[];
 }
@@ -40,6 +47,16 @@ export const DIRECTORIES = ["", "sub", "sub/out"] as const;
 
 /** Names of which one is the beginning of another. */
 const PLACES = ["data", "data-evil", "datas"] as const;
+
+/** What a place is called in the sandbox with this index: `data`, `data1`. So some names are the beginning of others' here too. */
+export function placeName(name: string, part: number): string {
+  return part === 0 ? name : `${name}${part}`;
+}
+
+/** A link leads to places of its own sandbox. */
+export function linkTarget(target: string, part: number): string {
+  return target.replace(/(?<=^|\/)data(-evil)?(?=\/|$)/g, (name) => placeName(name, part));
+}
 
 /** What file systems, shells and parsers stumble over. */
 const NAMES = [
@@ -79,20 +96,37 @@ const entry: fc.Arbitrary<Entry> = fc.record({
 
 const someIndexes = fc.array(fc.nat(11), { minLength: 1, maxLength: 3 });
 
-export const scenarios: fc.Arbitrary<Scenario> = fc.record({
-  form: fc.constantFrom("zones", "paths", "root"),
+const part: fc.Arbitrary<Part> = fc.record({
   places: fc.uniqueArray(fc.record({ name: fc.constantFrom(...PLACES), mode, approval }), {
     selector: ({ name }) => name,
     minLength: 1,
     maxLength: PLACES.length,
   }),
-  rootAt: fc.constantFrom("area", "."),
   inner: fc.constantFrom("none", "ro", "rw"),
   note: fc.constantFrom("none", "ro", "rw"),
   needs: fc.constantFrom("all", "read", "write", "both"),
   reads: someIndexes,
   writes: someIndexes,
-  readonly: fc.oneof({ weight: 5, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
-  approval,
   entries: fc.array(entry, { maxLength: 12 }),
 });
+
+/** At most `many` in a cell. A root is whole, so it is alone. */
+export function scenarios(many: number): fc.Arbitrary<Scenario> {
+  const common = {
+    rootAt: fc.constantFrom<"area" | ".">("area", "."),
+    readonly: fc.oneof({ weight: 5, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
+    approval,
+  };
+  const parts = (count: number) => fc.array(part, { minLength: count, maxLength: count });
+  return fc.oneof(
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        form: fc.constantFrom<"zones" | "paths">("zones", "paths"),
+        parts: parts(many),
+        ...common,
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ form: fc.constant("root" as const), parts: parts(1), ...common }) },
+  );
+}

@@ -1,14 +1,16 @@
 import type { Sandbox } from "../../src/sandbox/sandbox.ts";
 import type { Declaration } from "./declaration.ts";
-import type { Scenario } from "./sandboxes.ts";
+import { placeName, type Scenario } from "./sandboxes.ts";
 
 /** What is tried of one scenario: texts as a worker writes them, for places that are there and for others. */
 export function textsFor(scenario: Scenario, { directories }: Declaration, sandbox: Sandbox): string[] {
   const base = scenario.form === "root" && scenario.rootAt === "." ? "/area" : "";
-  const found = scenario.entries.map(({ place, dir, name }) => {
-    const top = scenario.places[place % scenario.places.length]?.name ?? "";
-    return [base, top, ...(dir === "" ? [] : [dir]), name].join("/");
-  });
+  const found = scenario.parts.flatMap(({ entries, places }, index) =>
+    entries.map(({ place, dir, name }) => {
+      const top = placeName(places[place % places.length]?.name ?? "", index);
+      return [base, top, ...(dir === "" ? [] : [dir]), name].join("/");
+    }),
+  );
   const texts = [
     ...directories.flatMap((path) => [path, `${path}/a.md`, `${path}/new.md`, `${path}/new/deep.md`]),
     ...found.flatMap((path) => [path, `${path}/a.md`, `${path}/new.md`]),

@@ -68,6 +68,9 @@ for place in sys.argv[1:]:
 print("\\n".join(won))
 `;
 
+/** gVisor of Debian 12 ends its own cell at one of these. What the host then has is the same. */
+const OF_GVISOR = { status: "lost", stdout: "" };
+
 const worker = (command: readonly string[], sandbox: object) => ({ image: "corral/python", command, sandbox });
 
 async function open(): Promise<ProjectFixture> {
@@ -89,7 +92,9 @@ describe("a folder between a writable mount and a mount inside of it", () => {
     await using project = await open();
     const before = PLACES.map(({ path }) => lstatSync(join(project.dir, "site", path)).ino);
     const evil = await project.run("evil");
-    expect(evil, evil.stderr).toMatchObject({ status: "succeeded", stdout: "\n" });
+    expect(evil, evil.stderr).toMatchObject(
+      process.env.CORRAL_TEST_RUNTIME === "runsc" ? OF_GVISOR : { status: "succeeded", stdout: "\n" },
+    );
     expect(PLACES.map(({ path }) => lstatSync(join(project.dir, "site", path)).ino)).toEqual(before);
     for (const file of Object.keys(files)) expect(await readFile(join(project.dir, file), "utf8")).toBe("original");
     const reader = await project.run("reader");

@@ -68,8 +68,11 @@ describe("a cell without network", () => {
     expect(result, result.stderr).toMatchObject({ status: "succeeded" });
     const told = result.output as Record<string, string[]> & { abstract: string };
     // The loopback of the cell is its own: nobody listens there. Everything else cannot be reached at all.
-    expect(new Set(told.tcp)).toEqual(new Set(["ECONNREFUSED", "ENETUNREACH"]));
-    expect(told).toMatchObject({ udp: "ENETUNREACH", abstract: "ECONNREFUSED", routes: [] });
+    const unreachable = ["ENETUNREACH", "EHOSTUNREACH"];
+    expect(told.tcp?.filter((outcome) => outcome !== "ECONNREFUSED" && !unreachable.includes(outcome))).toEqual([]);
+    expect(told.tcp?.some((outcome) => unreachable.includes(outcome))).toBe(true);
+    expect(unreachable).toContain(told.udp);
+    expect(told).toMatchObject({ abstract: "ECONNREFUSED", routes: [] });
     expect(new Set(told.engine)).toEqual(new Set(["ENOENT"]));
     expect(new Set(told.names)).toEqual(new Set(["unknown"]));
     expect(visitors).toEqual([]);
@@ -81,7 +84,7 @@ describe("a cell without network", () => {
     const finder = { command: sh(find), sandbox: { inherit: true } };
     const knocker = {
       command: sh(
-        `path=$(jq -r .path); curl -s --unix-socket "$path" http://corral/v1/sandbox; echo $?; ls "$(dirname "$path")" 2>&1; curl -s --unix-socket "$CORRAL_SOCKET" http://corral/v1/sandbox | jq -r .worker`,
+        `path=$(jq -r .path); curl -s --unix-socket "$path" http://corral/v1/sandbox; echo $?; [ -e "$(dirname "$path")" ] || echo absent; curl -s --unix-socket "$CORRAL_SOCKET" http://corral/v1/sandbox | jq -r .worker`,
       ),
     };
     await using project = await openProject({
@@ -94,7 +97,7 @@ describe("a cell without network", () => {
     expect(await project.run("finder")).toMatchObject({ stdout: "/.corral/socket\n" });
     const path = project.planOf("other").mounts.find((mount) => mount.path === "/.corral/socket")?.host;
     const { stdout } = await project.run("knocker", { input: { path } });
-    expect(stdout).toMatch(/^7\nls: .*No such file.*\nknocker\n$/);
+    expect(stdout).toMatch(/^7\nabsent\nknocker\n$/);
     cancel.abort();
     await running;
   });

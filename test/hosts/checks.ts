@@ -8,6 +8,8 @@ export interface Check {
   /** What makes the cells of the driver of OCI runtimes; absent: the Engine's own runc. */
   readonly runtime?: "crun";
   readonly files: readonly string[];
+  /** In place of them where each cell is gVisor's; absent: nothing is tried there. */
+  readonly onGvisor?: readonly string[];
   /** Whether it has so many cells that an emulated machine would need hours. */
   readonly isLong?: boolean;
   /** Instead of files: see {@link restartOutcome}. */
@@ -31,6 +33,8 @@ const ATTACKS = [
   "egress/namespace",
 ].map((name) => `test/attacks/${name}.test.ts`);
 
+/** There is no allow list and no scrubbed cell: the contract's files are about these. */
+const GVISOR_ATTACKS = ATTACKS.filter((file) => !/scrubbed|namespace/.test(file));
 /** A plan with a mount inside of another is never crun's: fresh items have runc's cell then. */
 const CRUN_ATTACKS = ATTACKS.filter((file) => !file.includes("nested-mounts"));
 /** The contract of an OCI runtime, and what its cells have in common with the Engine's. */
@@ -41,14 +45,27 @@ const FIRST_HOUR = ["docs/tutorial", "cli/convert", "cli/session"].map((name) =>
 const EMULATED = "the machine is emulated, and each of its many cells takes seconds";
 /** Of vitest there. */
 const PATIENCE = ["--testTimeout=1200000", "--hookTimeout=1200000", "--expect.poll.timeout=600000"];
+const ON_GVISOR = "each cell there is gVisor's, which only the Engine makes, and only root sees from outside";
 const NEEDS_ROOT = "it runs as root alone";
 const GIVES_FILES = "its tests give files to the user of a cell, which root alone can";
 
 export const CHECKS: readonly Check[] = [
-  { name: "contract, Engine", driver: "engine", files: [CONTRACT] },
+  {
+    name: "contract, Engine",
+    driver: "engine",
+    files: [CONTRACT],
+    onGvisor: [CONTRACT, "test/isolation/engine/gvisor.test.ts"],
+  },
   { name: "contract, runc", driver: "runc", files: OCI_CONTRACT, notAsUser: NEEDS_ROOT },
   { name: "contract, crun", driver: "runc", runtime: "crun", files: OCI_CONTRACT, notAsUser: NEEDS_ROOT },
-  { name: "attacks, Engine", driver: "engine", files: ATTACKS, isLong: true, notAsUser: GIVES_FILES },
+  {
+    name: "attacks, Engine",
+    driver: "engine",
+    files: ATTACKS,
+    onGvisor: GVISOR_ATTACKS,
+    isLong: true,
+    notAsUser: GIVES_FILES,
+  },
   { name: "attacks, runc", driver: "runc", files: ATTACKS, isLong: true, notAsUser: NEEDS_ROOT },
   { name: "attacks, crun", driver: "runc", runtime: "crun", files: CRUN_ATTACKS, isLong: true, notAsUser: NEEDS_ROOT },
   {
@@ -78,6 +95,8 @@ export interface Outcome {
 
 /** Tests of vitest that ran in the host; a test that is skipped there is named. */
 export async function outcomeOf(on: Host, host: RunningHost, check: Check, user: string): Promise<Outcome> {
+  const files = on.runtime === undefined ? check.files : check.onGvisor;
+  if (files === undefined || (on.runtime !== undefined && user === USER)) return cannot(ON_GVISOR);
   if (user === USER && check.notAsUser !== undefined) return cannot(check.notAsUser);
   if (on.isMachine === true && check.isLong === true) return cannot(EMULATED);
   if (check.isRestart === true) return await restartOutcome(host);
@@ -95,13 +114,14 @@ export async function outcomeOf(on: Host, host: RunningHost, check: Check, user:
     ...(check.runtime === undefined ? {} : { CORRAL_OCI_RUNTIME: check.runtime }),
     // Each test runs once, on this driver, and none is left out because another driver has it.
     CORRAL_TESTS: "engine",
+    ...(on.runtime === undefined ? {} : { CORRAL_TEST_RUNTIME: on.runtime }),
     ...(check.isAtLength === true ? { CORRAL_LONG: "1" } : {}),
     CORRAL_TESTS_BUILT: "1",
     CORRAL_TEST_PROGRAM: "/packed/node_modules/corral/dist/cli/corral.cjs",
   };
   const { output } = await host.run(
     user,
-    [...vitest, ...patience, ...reporting, "--project", "runc", "--project", "engine", ...check.files],
+    [...vitest, ...patience, ...reporting, "--project", "runc", "--project", "engine", ...files],
     env,
   );
   const errors = output.split("\n").filter((line) => /^\S*Error\b/.test(line));

@@ -10,12 +10,28 @@ export interface Host {
   readonly suite: string;
   /** Of `daemon.json`. */
   readonly settings: Readonly<Record<string, unknown>>;
+  /** Corral's own policies name it there; it is one of the runtimes of its settings. */
+  readonly runtime?: "runsc";
   /** A virtual machine with its own kernel, systemd, cgroup v2 and AppArmor. */
   readonly isMachine?: boolean;
 }
 
 export const HOSTS: readonly Host[] = [
   { name: "debian12", suite: "bookworm", settings: { "storage-driver": "overlay2" } },
+  {
+    name: "gvisor",
+    suite: "bookworm",
+    settings: {
+      "storage-driver": "overlay2",
+      runtimes: {
+        runsc: {
+          path: "/usr/bin/runsc",
+          runtimeArgs: ["--platform=ptrace", "--network=none", "--oci-seccomp", "--fsgofer-host-uds"],
+        },
+      },
+    },
+    runtime: "runsc",
+  },
   { name: "trixie", suite: "trixie", settings: { "storage-driver": "overlay2" } },
   { name: "sid-overlay2", suite: "sid", settings: { "storage-driver": "overlay2" } },
   {
@@ -27,7 +43,7 @@ export const HOSTS: readonly Host[] = [
   { name: "sid-machine", suite: "sid", settings: { "storage-driver": "overlay2" }, isMachine: true },
 ];
 
-/** What tests start, beside the Engine. Debian 12 has Docker's command line in `docker.io`. */
+/** What tests start, beside the Engine. Debian 12 has Docker's command line in `docker.io`, and gVisor. */
 const PACKAGES = "docker.io,crun,iptables,ca-certificates,procps,git,curl,jq";
 /** What a machine needs besides. */
 const MACHINE_PACKAGES =
@@ -37,7 +53,7 @@ export const USER = "dev";
 
 /** What is installed in the root directory of a release, by name. */
 export function packagesOf({ suite, isMachine = false }: Host): string {
-  return `${PACKAGES}${suite === "bookworm" ? "" : ",docker-cli"}${isMachine ? `,${MACHINE_PACKAGES}` : ""}`;
+  return `${PACKAGES}${suite === "bookworm" ? ",runsc" : ",docker-cli"}${isMachine ? `,${MACHINE_PACKAGES}` : ""}`;
 }
 
 /**

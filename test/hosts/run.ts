@@ -35,11 +35,14 @@ if (values.write && values.check !== "") giveUp("--write needs all checks: a row
 const checks = CHECKS.filter(({ name }) => name.includes(values.check));
 const packed = await pack();
 const lines: string[] = [];
+/** For each host and user, a reason and the checks that have it. */
+const reasonsOf = new Map<string, string[]>();
 const notes: string[] = [];
 let holds = true;
 for (const host of HOSTS.filter(({ name }) => positionals.length === 0 || positionals.includes(name)))
   await tryHost(host).catch((error: Error) => couldNotTry(host, error));
 if (values.bench !== undefined) process.exit(holds ? 0 : 1);
+notes.push(...[...reasonsOf].map(([note, names]) => note.replace("CHECKS", names.join("; "))));
 const table = [
   `| ${["host", "user", "versions", ...checks.map(({ name }) => name)].join(" | ")} |`,
   `|${" - |".repeat(checks.length + 3)}`,
@@ -94,7 +97,10 @@ function couldNotTry({ name }: Host, { message }: Error): void {
 
 function noted(host: string, user: string, check: string, { verdict, reasons }: Outcome): void {
   if (verdict === "fails") holds = false;
-  notes.push(...reasons.map((reason) => `- ${host}, ${user}, ${check}: ${reason.replaceAll("|", "\\|")}`));
+  for (const reason of reasons) {
+    const key = `- ${host}, ${user}, CHECKS: ${reason.replaceAll("|", "\\|")}`;
+    reasonsOf.set(key, [...(reasonsOf.get(key) ?? []), check]);
+  }
 }
 
 /** The package, installed once in a folder of its own: each host sees it read-only. */

@@ -7,6 +7,9 @@ ip link set lo up
 mount --bind "$root" "$root"
 mount --bind "$3" "$root/corral"
 mount --bind "$4" "$root/packed"
+if [ -d "$data/policies" ]; then
+  for package in corral packed/node_modules/corral; do mount --bind "$data/policies" "$root/$package/policies"; done
+fi
 for place in tmp var/tmp root home etc/docker var/lib/docker; do
   mkdir -p "$data/$place" "$root/$place"
   mount --bind "$data/$place" "$root/$place"

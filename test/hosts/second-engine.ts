@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { openSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
-import { chown, mkdir, readFile, writeFile } from "node:fs/promises";
+import { chown, cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as wait } from "node:timers/promises";
@@ -43,6 +43,7 @@ export async function startHost(
   await mkdir(join(data, "home/dev"), { recursive: true });
   await chown(join(data, "home/dev"), 1000, 1000);
   await writeFile(join(data, "etc/docker/daemon.json"), JSON.stringify(host.settings));
+  if (host.runtime !== undefined) await writePolicies(join(data, "policies"), host.runtime);
   const script = join(import.meta.dirname, "second-engine.sh");
   const namespaces = ["--mount", "--net", "--propagation", "private"];
   const keeper = spawn("unshare", [...namespaces, "sh", script, root, data, ROOT, packed], {
@@ -72,6 +73,16 @@ export async function startHost(
   } catch (error) {
     await disposing.disposeAsync();
     throw error;
+  }
+}
+
+/** Corral's own, each with this runtime and with the processes that it needs. */
+async function writePolicies(dir: string, runtime: string): Promise<void> {
+  await cp(join(ROOT, "policies"), dir, { recursive: true });
+  for (const name of (await readdir(dir)).filter((file) => file.endsWith(".yaml"))) {
+    const policy = await readFile(join(dir, name), "utf8");
+    const pids = policy.replace(/(?<=pids: \{ default: )\d+/, (count) => String(Math.max(256, Number(count))));
+    await writeFile(join(dir, name), pids.replace(/^hardening:$/m, `hardening:\n  runtime: ${runtime}`));
   }
 }
 

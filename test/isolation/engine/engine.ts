@@ -7,6 +7,7 @@ import { loadPolicy, loadSeccompProfile } from "../../../src/declarations/policy
 import { dockerDriver } from "../../../src/isolation/engine/driver.ts";
 import { gateBinary } from "../../../src/isolation/engine/images/catalog.ts";
 import { connect } from "../../../src/isolation/engine/open.ts";
+import { closedGate } from "../../../src/isolation/gate/gate-streams.ts";
 import type { Plan } from "../../../src/isolation/plan/plan.ts";
 import type { CellExit } from "../../../src/isolation/port/cell.ts";
 import type { Driver, Start } from "../../../src/isolation/port/driver.ts";
@@ -14,6 +15,7 @@ import { type Maker, RUN_LABEL } from "../../../src/isolation/port/labels.ts";
 import type { Mount } from "../../../src/sandbox/mount.ts";
 import type { Policy } from "../../../src/sandbox/policy.ts";
 import { currentOwner, loadSealKey } from "../../../src/state/owner.ts";
+import { present } from "../../../src/text/present.ts";
 import { type Planned, pinnedPlan } from "../pinned-plan.ts";
 
 /** The real Engine, with a state directory and a seal of this test file's own. */
@@ -43,7 +45,7 @@ export async function openEngine() {
     as: Maker,
     more: { readonly listensByContainer?: boolean; readonly docker?: Docker } = {},
   ): Driver => dockerDriver({ docker, maker: as, seccomp, liveDir, startedDir, namesDir, ...more });
-  const gate = await gateBinary({ docker, stateDir });
+  const gate = await closedGate(await gateBinary({ docker, stateDir }));
   const socket = join(dir, "s");
   const server = createServer();
   await new Promise<void>((listening) => server.listen(socket, listening));
@@ -61,6 +63,8 @@ export async function openEngine() {
     driver,
     driverOf,
     untrusted,
+    /** For gVisor's threads, which count, and of which a cell has some. */
+    ...present({ withoutProcesses: untrusted.hardening.runtime === "runsc" ? TOO_FEW : undefined }),
     /** A folder that a cell of any policy may write. */
     async folder(name: string): Promise<string> {
       const path = join(dir, name);
@@ -90,6 +94,8 @@ export async function openEngine() {
     },
   };
 }
+
+const TOO_FEW = "pids: threads of runsc count too, so it needs at least 256, planned 0. Set limits.pids";
 
 /** What a cell said and how it ended, where it was let in at once and nobody disturbed it. */
 export interface Ran {
