@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { reportText } from "../../src/cli/machine/verify.ts";
+import { colorsFor } from "../../src/cli/terminal/terminal.ts";
 import { PACKAGE_ROOT } from "../../src/declarations/place/package-root.ts";
 import { loadPolicy } from "../../src/declarations/policy/policy.ts";
 import { isRunning, ThrowAwayFolder } from "../../src/files/host/results-folder.ts";
@@ -254,6 +256,10 @@ describe("corral verify", () => {
     expect(report).toMatchObject({ ok: false, driver: null });
     const memory = report.threats.find(({ threat }) => threat === "memory");
     expect(memory).toMatchObject({ tried: 0, notTried: expect.stringContaining("no-such-runtime") });
+    // Each threat has the same reason, which is printed once.
+    const text = reportText(report, colorsFor(process.stdout, { NO_COLOR: "1" }));
+    expect(text.match(/no-such-runtime\./g)?.length).toBe(1);
+    expect(text.match(/^\? .* not tried$/gm)?.length).toBeGreaterThan(10);
     const page = verifyHtml([report]);
     expect(page).toContain("Not all of it held.");
     expect(page.match(/<td class="not">not tried<\/td><td>[^<]*no-such-runtime/g)?.length).toBeGreaterThan(10);

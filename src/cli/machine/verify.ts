@@ -68,7 +68,8 @@ async function policiesOfProject({ project }: VerifyOptions, { env }: Terminal):
   return (await loadProject(project, env)).policiesDir;
 }
 
-function reportText(report: VerifyReport, colors: Colors): string {
+/** For people. */
+export function reportText(report: VerifyReport, colors: Colors): string {
   const marks = { held: colors.green("✓"), through: colors.red("✗"), "not tried": colors.yellow("?"), none: "-" };
   // Where no cell can be made, each threat has the same reason.
   const told = new Set<string>();
