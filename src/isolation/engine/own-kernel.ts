@@ -10,6 +10,8 @@ import { asked } from "./answers/asked.ts";
 const RUNTIME = {
   path: z.string().nullish(),
   runtimeArgs: z.array(z.string()).nullish(),
+  /** The shim of containerd, in place of a path. */
+  runtimeType: z.string().nullish(),
 };
 const Runtimes = z.object({
   Runtimes: z.record(z.string(), z.looseObject(RUNTIME).nullish()).nullish(),
@@ -23,6 +25,8 @@ export interface ChosenRuntime {
   readonly args: readonly string[];
   /** True for gVisor, whose cells have a kernel of their own. */
   readonly isGvisor: boolean;
+  /** True for Kata, whose cells are virtual machines: by its program or shim, or by its name, which another program may have. */
+  readonly isKata?: boolean;
 }
 
 export const ENGINES_OWN: ChosenRuntime = { name: null, args: [], isGvisor: false };
@@ -37,8 +41,10 @@ export async function chosenRuntime(docker: Docker, { hardening: { runtime } }: 
   const wanted = typeof runtime === "string" ? [runtime] : runtime;
   const name = wanted.find((each) => each === DEFAULT || known[each] !== undefined) ?? wanted[0] ?? DEFAULT;
   if (name === DEFAULT) return ENGINES_OWN;
-  const { path, runtimeArgs } = known[name] ?? {};
-  return { name, args: runtimeArgs ?? [], isGvisor: /(^|\/)runsc$/.test(path ?? "") };
+  const { path, runtimeArgs, runtimeType } = known[name] ?? {};
+  const isKata = [name, path ?? "", runtimeType ?? ""].some((word) => /(^|[._/-])kata([._-]|$)/.test(word));
+  const isGvisor = /(^|\/)runsc$/.test(path ?? "");
+  return { name, args: runtimeArgs ?? [], isGvisor, ...(isKata ? { isKata } : {}) };
 }
 
 /** The threads of gVisor's own kernel count for the limit of processes; with fewer it ends in the middle. */
@@ -50,7 +56,11 @@ const NEEDED_ARGS = [
 ];
 
 /** What cells of this runtime could not keep of a plan, in words for people; empty if nothing is known. */
-export function notForRuntime(plan: Plan, { name, args, isGvisor }: ChosenRuntime): string[] {
+export function notForRuntime(plan: Plan, { name, args, isGvisor, isKata = false }: ChosenRuntime): string[] {
+  if (isKata)
+    return [
+      `runtime: ${name} is Kata or has its name. Which directories are mounted in a virtual machine cannot be seen from this machine. Use runsc or the Engine's default`,
+    ];
   if (!isGvisor) return [];
   const missing = NEEDED_ARGS.filter(({ any }) => !any.some((arg) => args.includes(arg))).map(
     (needed) => `${needed.for}: ${name} has it only with ${needed.any[0]} in its runtimeArgs (daemon.json)`,

@@ -36,6 +36,17 @@ describe("the runtime of a policy", () => {
     expect(await chosenRuntime(engine, plan("runc"))).toMatchObject({ name: "runc", isGvisor: false });
   });
 
+  it("is refused if it is Kata or has its name, whatever makes its cells then", async () => {
+    const shim = { runtimeType: "io.containerd.kata.v2" };
+    const Runtimes = { vm: shim, old: { path: "/usr/bin/kata-runtime" }, kata: { path: "runc" }, katamaran: {} };
+    const having = { info: async () => ({ Runtimes }) } as unknown as Docker;
+    const refusals = async (runtime: string) =>
+      notForRuntime(plan(runtime), await chosenRuntime(having, plan(runtime)));
+    for (const name of ["vm", "old", "kata", "io.containerd.kata.v2"])
+      expect(await refusals(name)).toEqual([expect.stringContaining(`runtime: ${name} is Kata`)]);
+    expect(await refusals("katamaran")).toEqual([]);
+  });
+
   it("is refused with each thing that its cells would not have", () => {
     expect(notForRuntime(plan("runsc"), gvisor)).toEqual([]);
     const bare = { ...gvisor, args: [] };
