@@ -85,9 +85,12 @@ export async function judgedAddresses(
   const [kind] = rules.flatMap(({ packages }) => packages?.kind ?? []);
   const way =
     kind === undefined
-      ? ""
-      : ` If it is your registry, name where it is: \`packages: [{ kind: ${kind}, addresses: [RANGE] }]\`, \`addresses\` of \`environment\` or of \`ci.yaml\`, or \`--addresses\`. \`getent hosts ${host}\` shows the address.`;
-  return refuse("address", `${host} leads to an address that is not ${which}.${way}`);
+      ? `If it is meant, write \`{ to: "${to}", addresses: [RANGE] }\` in \`allow\`.`
+      : `If it is your registry, name where it is: \`packages: [{ kind: ${kind}, addresses: [RANGE] }]\`, \`addresses\` of \`environment\` or of \`ci.yaml\`, or \`--addresses\`.`;
+  return refuse(
+    "address",
+    `${host} leads to an address that is not ${which}. ${way} \`getent hosts ${host}\` shows the address.`,
+  );
 }
 
 /** True if an address that was dialled may still be dialled. */

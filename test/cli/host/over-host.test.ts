@@ -343,9 +343,9 @@ describe("other commands over a host", () => {
     const [there, here] = [(await jsonOver(["runs", "ls"])).runs, (await jsonHere(["runs", "ls"])).runs];
     expect(there.map(({ id }: { id: string }) => id)).toEqual(here.map(({ id }: { id: string }) => id));
     const { owner: _, project: folder, ...shown } = await jsonHere(["runs", "show", "latest"]);
-    const { project: name, callCount, ...far } = await jsonOver(["runs", "show", "latest"]);
+    const { project: name, callCount, hasEvents, ...far } = await jsonOver(["runs", "show", "latest"]);
     expect(far).toEqual(shown);
-    expect([callCount, folder.endsWith(name)]).toEqual([0, true]);
+    expect([callCount, hasEvents, folder.endsWith(name)]).toEqual([0, false, true]);
     expect((await over(["audit", "--type", "run_ended"])).stdout).toBe(
       (await project.corral(["audit", "--type", "run_ended"])).stdout,
     );
