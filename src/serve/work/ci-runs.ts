@@ -178,9 +178,12 @@ function shown({ id, project, source, steps, ends, end, startedAt, endedAt, why 
     why,
     steps: steps.map(({ name, title, kind, needs }) => {
       const { status = null, result = null, reports = null } = ends.get(name) ?? {};
-      const failed = reports?.tests.filter((test) => test.status === "failed" || test.status === "error").length;
+      const tests = reports?.tests ?? [];
+      const failed = tests.filter((test) => test.status === "failed" || test.status === "error").length;
+      // A step that was refused wrote no report, and of its tests nothing is known.
+      const failedTests = tests.length === 0 ? null : failed;
       const { run = null, exitCode = null, durationMs = null } = result ?? {};
-      return { name, title, kind, needs, status, run, exitCode, durationMs, failedTests: failed ?? null };
+      return { name, title, kind, needs, status, run, exitCode, durationMs, failedTests };
     }),
   };
 }
