@@ -33,6 +33,8 @@ if (values.write && values.bench !== undefined) giveUp("--write is for checks, a
 if (values.write && values.check !== "") giveUp("--write needs all checks: a row of the table has each of them.");
 
 const checks = CHECKS.filter(({ name }) => name.includes(values.check));
+if (checks.length === 0)
+  giveUp(`--check: no check has "${values.check}" in its name: ${CHECKS.map(({ name }) => name).join("; ")}.`);
 const packed = await pack();
 const lines: string[] = [];
 /** For each host and user, a reason and the checks that have it. */
