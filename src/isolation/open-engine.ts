@@ -162,6 +162,8 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
   const { stateDir, engineEnv, looksOnly = false, triesAgain = false } = request;
   const chosenHere = driverChoice(engineEnv);
   // It needs no engine. It is loaded only then.
+  if (chosenHere === "seatbelt")
+    throw new EngineUnavailableError(NO_CELLS, { reason: "setting", source: null, cause: null });
   if (chosenHere === "bwrap") return await (await import("./bwrap/open.ts")).openBwrap(request);
   const made = looksOnly ? Promise.resolve() : makeStateDir(stateDir);
   const { ground, maker, seccomp, examined, ...engine } = await openDockerEngine(request, made);
@@ -177,6 +179,12 @@ export async function openEngine(request: OpenEngineRequest): Promise<EnginePort
     const wish = wishOfBoth(own, policy);
     if (wish === null) return contradicting(own, policy);
     const { choice, setting } = wish;
+    if (choice === "seatbelt")
+      return {
+        driving: { driver: null, why: `${setting} is seatbelt. ${NO_CELLS}`, setting },
+        cells: null,
+        demandedBy: setting,
+      };
     if (choice === "bwrap") return beside(setting);
     if (choice === "engine")
       return { driving: { driver: "engine", why: `${setting} is engine` }, cells: null, demandedBy: setting };
@@ -236,6 +244,9 @@ function beside(setting: string): Chosen {
   const why = `${setting} is bwrap, whose cells need no Engine: start Corral with CORRAL_DRIVER=bwrap or --driver bwrap`;
   return { driving: { driver: null, why, setting }, cells: null, demandedBy: setting };
 }
+
+const NO_CELLS =
+  "Seatbelt makes no containers: on macOS, `corral run --driver seatbelt -- COMMAND` runs a command without one, and nothing else does";
 
 const BY_DEFAULT: Chosen = {
   driving: { driver: "engine", why: "the default, since Docker's tools show its containers" },

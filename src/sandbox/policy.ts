@@ -21,7 +21,7 @@ export type HardeningRow = {
    * ones of a list are known to be no weaker than the list.
    */
   | { readonly kind: "runtime"; readonly strictest?: undefined }
-  /** Any is stricter than `auto`, which is as none. */
+  /** Any is stricter than `auto`, which is as none; but `seatbelt` is looser than all, as it is no container. */
   | { readonly kind: "driver"; readonly choices: readonly DriverChoice[]; readonly strictest?: undefined }
 );
 
@@ -120,7 +120,7 @@ export const HARDENING = {
     choices: DRIVER_CHOICES,
     weaker: "lets another driver make cells",
     meaning:
-      "what makes cells: `engine`, `runc`, `prefer-runc` or `bwrap`; absent, or `auto`: what the project or its user chooses",
+      "what makes cells: `engine`, `runc`, `prefer-runc` or `bwrap`; absent, or `auto`: what the project or its user chooses; `seatbelt`: on macOS, a command may run without a container, a filter of system calls, and limits of memory, processors, processes and disk",
   },
 } as const satisfies Readonly<Record<string, HardeningRow>>;
 
@@ -210,6 +210,7 @@ function isWeaker(row: HardeningRow, asked: Value, has: Value): boolean {
     }
     case "driver": {
       const choice = (asked ?? "auto") as DriverChoice;
+      if (choice === "seatbelt" || has === "seatbelt") return has !== "seatbelt";
       return driverOfBoth(choice, (has ?? "auto") as DriverChoice) !== choice;
     }
   }

@@ -107,3 +107,21 @@ describe("a mistake on the command line", () => {
     expect(status).toBe(2);
   });
 });
+
+it("refuses --driver seatbelt on Linux in a sentence, and makes containers with it nowhere", async () => {
+  const run = await project.corral(["run", "--driver", "seatbelt", "--policy", "seatbelt", "--", "true"]);
+  expect(run).toMatchObject({
+    status: 126,
+    stdout: "",
+    stderr: expect.stringContaining("needs /usr/bin/sandbox-exec"),
+  });
+  for (const words of ["run w --driver seatbelt", "shell w --driver seatbelt", "--driver seatbelt images ls"]) {
+    const { status, stderr } = await project.corral(words.split(" "));
+    expect([words, status, stderr]).toEqual([
+      words,
+      expect.any(Number),
+      expect.stringMatching(/Seatbelt makes no containers|sandbox-exec/),
+    ]);
+    expect(status).toBeGreaterThan(1);
+  }
+});

@@ -45,6 +45,11 @@ describe("policyWeaknesses", () => {
     expect(weaknesses({ driver: "prefer-runc" }, { driver: "runc" })).toEqual(["driver"]);
     expect(weaknesses({ driver: "runc" }, { driver: "prefer-runc" })).toEqual([]);
     expect(weaknesses({ driver: "engine" }, { driver: "auto" })).toEqual([]);
+    // It is no container: no policy that says something else is as weak.
+    for (const has of [{}, { driver: "auto" }, { driver: "engine" }, { driver: "bwrap" }] as const)
+      expect(weaknesses({ driver: "seatbelt" }, has)).toEqual(["driver"]);
+    for (const asked of [{}, { driver: "auto" }, { driver: "runc" }, { driver: "seatbelt" }] as const)
+      expect(weaknesses(asked, { driver: "seatbelt" })).toEqual([]);
   });
 
   it("takes sets of capabilities that only overlap for weaker", () => {

@@ -20,7 +20,7 @@ import { present } from "../../text/present.ts";
 import { printableLine, shellWord } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { say, type Terminal } from "../terminal/terminal.ts";
-import { type ImpliedOptions, impliedOptionsIn, limitsIn, namedPath } from "./given-options.ts";
+import { type ImpliedOptions, impliedOptionsIn, limitsIn, namedPath, variablesIn } from "./given-options.ts";
 
 /** The image without `--image`. */
 function usualImage({ pip = [], npm = [] }: ImpliedOptions): string {
@@ -64,7 +64,7 @@ export async function impliedProject(
     environment: present({ apt: given(options.apt), pip: given(options.pip), npm: given(options.npm) }),
     addresses: options.addresses ?? [],
     limits: limitsIn(options),
-    env: variables(options.env ?? [], env),
+    env: variablesIn(options, env),
     workdir: options.workdir ?? null,
     policy,
     isDynamic: options.dynamic === true,
@@ -75,18 +75,6 @@ export async function impliedProject(
 
 function given(names: readonly string[] | undefined): readonly string[] | undefined {
   return names === undefined || names.length === 0 ? undefined : names;
-}
-
-/** @throws UsageError */
-function variables(given: readonly string[], env: Terminal["env"]): Readonly<Record<string, string>> {
-  const values = new Map<string, string>();
-  for (const raw of given) {
-    const [, name = raw, value = env[raw]] = /^([^=]*)=(.*)$/s.exec(raw) ?? [];
-    if (value === undefined)
-      throw new UsageError(`--env ${printableLine(raw, 100)}: there is no such variable here; write NAME=VALUE`);
-    values.set(name, value);
-  }
-  return Object.fromEntries(values);
 }
 
 async function impliedPath(

@@ -2,6 +2,9 @@ import { lstat } from "node:fs/promises";
 import path, { type PlatformPath } from "node:path";
 import type { ApprovalMode } from "../../sandbox/approval.ts";
 import type { LIMITS, LimitName } from "../../sandbox/limits.ts";
+import { printableLine } from "../../text/visible.ts";
+import { UsageError } from "../terminal/arguments.ts";
+import type { Terminal } from "../terminal/terminal.ts";
 
 type LimitKey = (typeof LIMITS)[LimitName]["key"];
 
@@ -85,6 +88,21 @@ export function limitsIn(options: ImpliedOptions): Readonly<Record<string, strin
       return value === undefined ? [] : [[key, value]];
     }),
   );
+}
+
+/** The variables of `--env`. @throws UsageError */
+export function variablesIn(
+  { env: given = [] }: ImpliedOptions,
+  env: Terminal["env"],
+): Readonly<Record<string, string>> {
+  const values = new Map<string, string>();
+  for (const raw of given) {
+    const [, name = raw, value = env[raw]] = /^([^=]*)=(.*)$/s.exec(raw) ?? [];
+    if (value === undefined)
+      throw new UsageError(`--env ${printableLine(raw, 100)}: there is no such variable here; write NAME=VALUE`);
+    values.set(name, value);
+  }
+  return Object.fromEntries(values);
 }
 
 /** What an option says as `PATH=NAME` or as `PATH` alone. A path with `=` in it is taken whole if it exists. `resolve`, `sep`: of another platform. */

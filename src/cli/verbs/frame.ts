@@ -92,7 +92,7 @@ export function policy(): Option {
 export function driver(): Option {
   const how = new Option(
     "--driver <name>",
-    "make containers with the Engine, with runc, or with bubblewrap without an Engine (by itself, auto takes runc for fresh items of fleets)",
+    "make containers with the Engine, with runc, or with bubblewrap without an Engine (by itself, auto takes runc for fresh items of fleets); seatbelt runs a command on macOS without a container",
   );
   return how.choices(DRIVER_CHOICES);
 }

@@ -50,6 +50,8 @@ export function addRun({ does, terminal, verb }: Frame): void {
         const { worker, words } = oneWorker(command);
         const said = { ...options, words };
         const { service } = terminal;
+        if (service === undefined && terminal.env.CORRAL_DRIVER === "seatbelt")
+          return await (await import("../run/seatbelt.ts")).runOnMac(worker, said, terminal);
         if (service === undefined) return await (await import("../run/run.ts")).runVerb(worker, said, terminal);
         return await (await import("../run/remote-run.ts")).runOverHost(worker, said, service, terminal);
       }),

@@ -296,11 +296,11 @@ const POLICY: Texts = {
   hardening: "Lines that harden a container. A line that is absent has its baseline.",
   ...Object.fromEntries(
     HARDENING_LINES.flatMap((line) => {
-      const { key, strictest, meaning } = hardeningRow(line);
+      const { key, kind, strictest, meaning } = hardeningRow(line);
       const text = strictest === undefined ? `${meaning}.` : `Baseline ${JSON.stringify(strictest)}: ${meaning}.`;
       const place = `hardening.${HARDENING[line].key}`;
       const looser = { [`${place}.value`]: `A looser value of ${key}.`, [`${place}.why`]: WHY };
-      return Object.entries(strictest === undefined ? { [place]: text } : { [place]: text, ...looser });
+      return Object.entries(kind === "runtime" ? { [place]: text } : { [place]: text, ...looser });
     }),
   ),
   limits: "The default and the most of each limit.",

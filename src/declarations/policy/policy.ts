@@ -283,7 +283,12 @@ function lineOf(name: HardeningLine, parent: Parent): z.ZodType {
     case "runtime":
       return inheriting<unknown>(RUNTIMES.optional(), inherited);
     case "driver":
-      return inheriting<unknown>(z.enum(row.choices).optional(), inherited);
+      return line<unknown>(z.enum(row.choices).optional(), {
+        baseline: "auto",
+        inherited: inherited ?? { value: undefined },
+        isStrict: (written) => written !== "seatbelt",
+        look: { enum: row.choices.filter((choice) => choice !== "seatbelt") },
+      });
   }
 }
 

@@ -106,6 +106,25 @@ it("loads for a command over a host nothing that makes containers, and nothing t
   ]);
 });
 
+/** What a command in Seatbelt loads of the machine's own code: the profile, its start, and what derives a sandbox. */
+const ON_MAC = [
+  "isolation/seatbelt/profile.ts",
+  "isolation/seatbelt/start.ts",
+  "isolation/sources/host-executed.ts",
+  "run/model/job.ts",
+  "run/model/permission.ts",
+  "run/model/result.ts",
+  "state/state-dir.ts",
+  "files/host/system-program.ts",
+];
+
+it("loads for a command in macOS's Seatbelt nothing that makes containers, and nothing that Linux alone has", () => {
+  const loaded = [...loadedWith(["cli/run/seatbelt.ts"])].filter(
+    ([path]) => OF_MACHINE.test(path) || OPERATIONS.test(path),
+  );
+  expect(loaded.map(([path]) => path).toSorted()).toEqual(ON_MAC.toSorted());
+});
+
 it("lists no file as harmless that is not loaded", () => {
   const loaded = loadedWith(ENTRIES);
   expect(HARMLESS.filter((path) => !loaded.has(path))).toEqual([]);

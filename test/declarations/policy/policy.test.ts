@@ -40,12 +40,13 @@ const LOOSER = [
   ["file_watches", "true", { fileWatches: true }],
   ["tmp_exec", "true", { tmpExec: true }],
   ["secrets", "allowed", { secrets: "allowed" }],
+  ["driver", "seatbelt", { driver: "seatbelt" }],
 ] as const;
 
 describe("the policies of the package", () => {
-  it("are four, and all of them can be loaded", async () => {
+  it("are five, and all of them can be loaded", async () => {
     const policies = await listPolicies({ dirs: [] });
-    expect(policies.map(({ name }) => name)).toEqual(["batch", "ci", "default", "untrusted"]);
+    expect(policies.map(({ name }) => name)).toEqual(["batch", "ci", "default", "seatbelt", "untrusted"]);
     for (const { name } of policies) expect((await loadPolicy(name, { dirs: [] })).name).toBe(name);
   });
 
@@ -67,6 +68,7 @@ describe("the policies of the package", () => {
       policyWeaknesses(await loadPolicy(name, { dirs: [] }), await loadPolicy("untrusted", { dirs: [] }));
     expect(await loosened("default")).toEqual(["rootUser", "fileWatches", "secrets", "limitScope"]);
     expect(await loosened("ci")).toEqual(["fileWatches", "tmpExec"]);
+    expect(await loosened("seatbelt")).toEqual(["fileWatches", "limitScope", "driver"]);
   });
 });
 
@@ -172,7 +174,7 @@ describe("a project's policy", () => {
     expect((await loadPolicy("ours", { dirs: [dir] })).description).toBe("ours");
     expect((await loadPolicy("ci", { dirs: [dir] })).name).toBe("ci");
     const names = (await listPolicies({ dirs: [dir] })).map(({ name }) => name);
-    expect(names).toEqual(["batch", "ci", "default", "ours", "untrusted"]);
+    expect(names).toEqual(["batch", "ci", "default", "ours", "seatbelt", "untrusted"]);
   });
 
   it("cannot take the name of one of Corral's own, which a person may rely on", async () => {
