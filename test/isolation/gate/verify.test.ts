@@ -82,6 +82,20 @@ describe("a cell that is what was planned", () => {
     expect(missing(hidden("sda"))).toEqual([expect.stringContaining("and also /proc/keys")]);
   });
 
+  it("of bubblewrap may have what a machine with systemd has mounted among the settings of its kernel, read-only", () => {
+    const strangers = (type: string, flags: string, driver: "bwrap" | "engine"): boolean => {
+      const line = `114 169 0:40 / /proc/sys/fs/binfmt_misc ${flags},relatime - ${type} none rw`;
+      const report = altered(SOUND_REPORT, /^118 .*$/m, line);
+      return verifyCell(plan, parseGateReport(report), driver).enforcement.actual.mounts.includes("binfmt_misc");
+    };
+    for (const type of ["autofs", "binfmt_misc"]) {
+      expect(strangers(type, "ro", "bwrap")).toBe(false);
+      expect(strangers(type, "rw", "bwrap")).toBe(true);
+      expect(strangers(type, "ro", "engine")).toBe(true);
+    }
+    expect(strangers("ext4", "ro", "bwrap")).toBe(true);
+  });
+
   it("may keep a capability that its policy keeps", () => {
     const capabilities = ["CAP_KILL", "CAP_CHOWN"];
     const keeping = { ...plan, hardening: { ...plan.hardening, capabilities } };
