@@ -38,11 +38,11 @@ export function secretLines(names: readonly string[], values: ReadonlyMap<string
  *
  * The command is looked up by the script, because this shell would prefer its own applets to the image's programs.
  *
- * One program prints what the kernel reports: this shell would need a system call for each byte. It is started as the
- * worker will be, so its identity and rights are those of the worker.
+ * One program prints what the kernel reports: this shell would need a system call for each byte. It is a part of the gate's binary, in a
+ * child of this shell that starts nothing: the kernel gives both the identity and the rights that it gives to the worker.
  *
- * Everything runs in subshells, with one variable outside of them: otherwise the script would overwrite variables of the
- * worker's environment that have the same name. Variables that this shell adds are unset.
+ * Only variables that begin with `corral_gate_` are set outside of subshells: others would take the place of variables of the
+ * worker's environment. Variables that this shell adds are unset.
  */
 const SCRIPT = filledIn(textBeside(import.meta.url, "gate.sh"), {
   SECRETS_PATH,

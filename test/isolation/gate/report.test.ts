@@ -1,6 +1,49 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseGateReport } from "../../../src/isolation/gate/report.ts";
+import { trustedProgram } from "../../../src/files/host/system-program.ts";
+import { gateCommand, parseGateReport } from "../../../src/isolation/gate/report.ts";
+import { planFor } from "../../../src/isolation/plan/plan-for.ts";
+import { project, strict } from "../../sandbox/sandboxes.ts";
+import { requestFor } from "../plan-requests.ts";
 import { SOUND_REPORT } from "./sound-report.ts";
+
+const busybox = trustedProgram("busybox");
+
+describe.skipIf(busybox === null)("what the gate reports", () => {
+  it("is told by no program and no variable of the image, and those of the worker are left as they are", () => {
+    const dir = mkdtempSync(join(tmpdir(), "gate-"));
+    try {
+      const mark = join(dir, "mark");
+      const planning = planFor(requestFor({ sandbox: project([], { network: false }, strict) }));
+      if (!planning.ok) throw new Error(JSON.stringify(planning.violations));
+      const names = "head stat setpriv grep readlink cat".split(" ");
+      for (const name of names)
+        writeFileSync(join(dir, name), `#!/bin/sh\necho "$0" >> ${mark}\n/bin/busybox ${name} "$@"\n`, { mode: 0o755 });
+      writeFileSync(
+        join(dir, "work"),
+        '#!/bin/sh\necho "$file $value $line $corral_gate_entered$corral_gate_command"\n',
+        {
+          mode: 0o755,
+        },
+      );
+      const plan = { ...planning.plan, workingDir: join(dir, "none"), command: ["work"] };
+      const mine = { file: "1", value: "2", line: "3" };
+      const env = { ...mine, PATH: `:${dir}`, corral_gate_entered: "entered", corral_gate_command: "/bin/true" };
+      const given = { env, input: "go\n", encoding: "latin1" } as const;
+      const { stdout } = spawnSync(busybox ?? "", gateCommand(plan as typeof planning.plan).slice(1), given);
+      const [report = "", ...printed] = stdout.split(/(?<=\n== end\n)/);
+      const { directoryEntered, command, status, namespaces, flaws } = parseGateReport(report);
+      expect([directoryEntered, command, flaws]).toEqual([false, join(dir, "work"), []]);
+      expect([status.has("Seccomp"), namespaces.size, existsSync(mark)]).toEqual([true, 4, false]);
+      expect(printed.join("")).toBe("== begun\n1 2 3 \n");
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+});
 
 describe("reading a gate's report", () => {
   const report = parseGateReport(SOUND_REPORT);
