@@ -1,6 +1,8 @@
+import { dirname } from "node:path";
 import { textBeside } from "../../platform/text-beside.ts";
 import { driverOfBoth } from "../../sandbox/driver-choice.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
+import { holds } from "../../sandbox/virtual-path.ts";
 import { gateCommand, gateEnvironment } from "../gate/report.ts";
 import { MASKED_PATHS, READ_ONLY_PATHS, tmpfsOptions } from "../plan/mounts.ts";
 import {
@@ -20,33 +22,31 @@ import type { Delegated } from "./groups.ts";
 /** Programs of this machine, absolute, which belong to root and no other user can write. */
 export interface BwrapPrograms {
   readonly bwrap: string;
-  readonly unshare: string;
+  /** A static one, from which the gate is made. */
+  readonly busybox: string;
   readonly prlimit: string;
 }
 
 /** What this machine has of its image: a directory or file that is shown, or a link. */
 export type HostEntry =
-  | { readonly path: string; readonly is: "shown" }
+  | { readonly path: string; readonly is: "shown"; readonly isDirectory: boolean }
   | { readonly path: string; readonly is: "link"; readonly to: string }
   /** The kernel has it, and cells do not. */
   | { readonly path: string; readonly is: "hidden file" | "hidden directory" };
 
 /** Descriptors that bubblewrap finds beside its streams. */
-export const DESCRIPTORS = { words: 3, filter: 4, status: 5, files: 6 } as const;
+export const DESCRIPTORS = { words: 3, filter: 4, status: 5, call: 6 } as const;
 
-/** Files of every cell, with their content. */
+/** A file of a cell in `/etc`. */
 export interface CellFile {
   readonly path: string;
   readonly content: string;
-  /** `0444` if absent. */
-  readonly mode?: string;
 }
 
 export interface CellWords {
   readonly plan: Plan;
   readonly programs: BwrapPrograms;
   readonly entries: readonly HostEntry[];
-  /** Descriptor {@link DESCRIPTORS.files} has the first one, and so on. */
   readonly files: readonly CellFile[];
   readonly gate: string;
   /** Files by which it enters its control groups; empty: it has none. */
@@ -59,7 +59,7 @@ const OWN_PROGRAMS = "/.corral/bin";
 /** The variable of the image, which is this machine's programs. */
 export const IMAGE_PATH = `PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${OWN_PROGRAMS}`;
 /** What the images of Corral have, and this machine has not. */
-const CORRAL_CALL = textBeside(import.meta.url, "../../../images/base/corral-call");
+export const CORRAL_CALL = textBeside(import.meta.url, "../../../images/base/corral-call");
 const STAGE = textBeside(import.meta.url, "stage.sh");
 const FIRST = textBeside(import.meta.url, "first.sh");
 
@@ -93,20 +93,22 @@ const NO_CELL_LIMITS =
   "memory and processors cannot be limited for a whole cell, which the policy asks for. A policy with `limit_scope: process`, such as `default` (`--policy default`), takes a limit of the memory of each process. A whole cell needs a control group";
 
 /** The program and all of its words, which start the cell of a plan. */
-export function startWords({ plan, programs, gate, groups, memory }: CellWords): { program: string; args: string[] } {
+export function startWords(given: CellWords): { program: string; args: string[] } {
+  const { plan, programs, files, gate, groups, memory } = given;
   const { limits } = plan;
   const limit = (name: string, value: number): string => `--${name}=${value}:${value}`;
   const hasInit = plan.startsCommands !== true;
+  const staged = stagedParts(given);
   return {
     program: programs.prlimit,
     args: [
       ...[limit("nofile", limits.nofile), limit("fsize", limits.diskBytes)],
       ...(groups.length === 0 ? [limit("data", limits.memoryBytes)] : []),
       ...[limit("core", 0), limit("msgqueue", 0), limit("rtprio", 0)],
-      ...[programs.unshare, "--user", "--map-root-user", "--mount", "--propagation", "private"],
-      ...[gate, "sh", "-c", STAGE, gate, memory, groups.join("\n")],
-      ...placesOf(plan).flatMap((place, index) => [String(index), tmpfsOptions(place, ROOT_OF_STAGE)]),
-      ...[EMPTY, "ro,nosuid,nodev,noexec,size=4k,mode=0555"],
+      ...[programs.busybox, ...OWN_NAMESPACES, gate, "sh", "-c", STAGE, gate, memory, groups.join("\n")],
+      ...[staged.directories, staged.files].map((paths) => paths.map((path) => path.replace(/^\//, "")).join(" ")),
+      staged.table.join("\n"),
+      ...files.flatMap(({ path, content }) => [path.slice(1), content]),
       ...["--", programs.bwrap, "--args", String(DESCRIPTORS.words), "--"],
       ...[GATE_PATH, "sh", "-c", FIRST, GATE_PATH, String(limits.pids), hasInit ? "init" : "alone"],
       ...gateCommand(plan).slice(1),
@@ -114,17 +116,54 @@ export function startWords({ plan, programs, gate, groups, memory }: CellWords):
   };
 }
 
+/** Words for busybox: for the gate, which no ordinary user can read, the kernel writes no map of users. */
+export const OWN_NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--propagation=private"] as const;
+
+/** What bubblewrap finds made in one directory: `/etc` and `/dev` of the cell, in which it can make no more, and the places in memory. */
+function stagedParts({ plan, entries, files }: CellWords) {
+  const own = new Set(files.map(({ path }) => path));
+  const shown = entries.flatMap((entry) => (entry.is === "shown" && isOfEtc(entry.path) ? [entry] : []));
+  const planned = [
+    ...plan.mounts.map(({ path, kind }) => ({ path, isDirectory: kind === "directory" })),
+    ...plan.tmpfs.map(({ path }) => ({ path, isDirectory: true })),
+  ].filter(({ path }) => isOfEtc(path) && !own.has(path) && !entries.some((entry) => holds(entry.path, path)));
+  const devices = SHOWN_DEVICES.map((name) => `/dev/${name}`);
+  const [directories, others] = [true, false].map((is) =>
+    [...shown, ...planned].flatMap(({ path, isDirectory }) => (isDirectory === is ? [path] : [])),
+  ) as [string[], string[]];
+  const places = placesOf(plan);
+  return {
+    directories: [
+      "/dev",
+      "/etc",
+      EMPTY,
+      ...places.map((_, index) => String(index)),
+      ...directories,
+      ...others.map(dirname),
+    ],
+    files: [...devices, ...others],
+    table: [
+      ...places.map((place, index) => `corral ${index} tmpfs ${tmpfsOptions(place, ROOT_OF_STAGE)} 0 0`),
+      `corral ${EMPTY} tmpfs ro,nosuid,nodev,noexec,size=4k,mode=0555 0 0`,
+      ...[...devices, ...shown.map(({ path }) => path)].map((path) => `${path} ${path.slice(1)} none rbind 0 0`),
+    ],
+  };
+}
+
+function isOfEtc(path: string): boolean {
+  return path.startsWith("/etc/");
+}
+
 /** Who makes the places in memory: the cell's user is the same one, by another number. */
 const ROOT_OF_STAGE = { user: { uid: 0, gid: 0 } };
 
 const EMPTY = "empty";
-const DEV: PlannedTmpfs = { path: "/dev", bytes: 65536, exec: false, mode: "0755" };
 const SHARED_MEMORY: PlannedTmpfs = { path: "/dev/shm", bytes: 64 * 1024 ** 2, exec: false, mode: "1777" };
 
 /** Everything of a cell that is in memory. */
 function placesOf({ tmpfs }: Plan): PlannedTmpfs[] {
   const isPlanned = tmpfs.some(({ path }) => path === SHARED_MEMORY.path);
-  return [DEV, ...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs];
+  return [...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs];
 }
 
 /** What bubblewrap reads from a descriptor: each word ends with a zero byte. */
@@ -136,19 +175,15 @@ export function bwrapWords(given: CellWords): Buffer {
   );
 }
 
-function wordsOf({ plan, entries, files, memory }: CellWords): string[] {
+function wordsOf({ plan, entries, memory }: CellWords): string[] {
   const { user } = plan;
-  const empty = `${memory}/${EMPTY}`;
   const places = placesOf(plan).map(({ path }, index) => ({ path, words: ["--bind", `${memory}/${index}`, path] }));
   const mounts = plan.mounts.map(({ path, host, mode }) => ({
     path,
     words: [mode === "ro" ? "--ro-bind" : "--bind", host, path],
   }));
-  const planned = new Set(plan.mounts.map(({ path }) => path));
-  const own = files.flatMap(({ path, mode = "0444" }, index) =>
-    planned.has(path) ? [] : ["--perms", mode, "--file", String(DESCRIPTORS.files + index), path],
-  );
   const env = { HOSTNAME: CELL_HOST_NAME, ...gateEnvironment(plan) };
+  const call = `${OWN_PROGRAMS}/corral-call`;
   return [
     ...["--unshare-user", "--unshare-all", "--uid", String(user.uid), "--gid", String(user.gid)],
     ...["--cap-drop", "ALL", "--as-pid-1", "--die-with-parent", "--new-session", "--hostname", CELL_HOST_NAME],
@@ -157,12 +192,15 @@ function wordsOf({ plan, entries, files, memory }: CellWords): string[] {
     ...["--proc", "/proc"],
     ...entries.flatMap((entry) => {
       if (entry.is === "link") return ["--symlink", entry.to, entry.path];
-      const from = { shown: entry.path, "hidden file": "/dev/null", "hidden directory": empty }[entry.is];
+      if (isOfEtc(entry.path)) return [];
+      const from = { shown: entry.path, "hidden file": "/dev/null", "hidden directory": `${memory}/${EMPTY}` }[
+        entry.is
+      ];
       return ["--ro-bind", from, entry.path];
     }),
-    ...own,
+    ...["--perms", "0555", "--file", String(DESCRIPTORS.call), call],
+    ...["--ro-bind", `${memory}/etc`, "/etc", "--dev-bind", `${memory}/dev`, "/dev"],
     ...[...places, ...mounts].sort((a, b) => depthOf(a.path) - depthOf(b.path)).flatMap(({ words }) => words),
-    ...SHOWN_DEVICES.flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]),
     ...LINKS_OF_DEV.flatMap(([name, to]) => ["--symlink", to, `/dev/${name}`]),
     ...["--remount-ro", "/dev", "--remount-ro", "/"],
   ];
@@ -180,22 +218,31 @@ function depthOf(path: string): number {
 }
 
 /** What is at a path; null: nothing. */
-export type HostLook = (path: string) => { readonly link: string | null; readonly isDirectory: boolean } | null;
+export type HostLook = (
+  path: string,
+  behindLinks?: boolean,
+) => { readonly link: string | null; readonly isDirectory: boolean } | null;
 
 /** What is shown of this machine, and what is hidden. */
 export function hostEntries(look: HostLook): HostEntry[] {
   const entryAt = (path: string): HostEntry[] => {
     const found = look(path);
     if (found === null) return [];
-    return found.link === null ? [{ path, is: "shown" }] : [{ path, is: "link", to: found.link }];
+    return found.link === null
+      ? [{ path, is: "shown", isDirectory: found.isDirectory }]
+      : [{ path, is: "link", to: found.link }];
   };
   // Settings are shown as what they lead to: a link of `/etc` may lead to what a cell has not.
-  const settings = SETTINGS.filter((path) => look(path) !== null).map((path): HostEntry => ({ path, is: "shown" }));
+  const settings = SETTINGS.flatMap((path): HostEntry[] => {
+    const found = look(path, true);
+    return found === null ? [] : [{ path, is: "shown", isDirectory: found.isDirectory }];
+  });
   const hidden = MASKED_PATHS.filter((path) => path.startsWith("/proc/")).flatMap((path): HostEntry[] => {
     const found = look(path);
     return found === null ? [] : [{ path, is: found.isDirectory ? "hidden directory" : "hidden file" }];
   });
-  return [...PROGRAM_DIRECTORIES.flatMap(entryAt), ...settings, ...READ_ONLY_PATHS.flatMap(entryAt), ...hidden];
+  // Each mount costs bubblewrap the more the more there are: those of the kernel come first.
+  return [...READ_ONLY_PATHS.flatMap(entryAt), ...hidden, ...PROGRAM_DIRECTORIES.flatMap(entryAt), ...settings];
 }
 
 /** What a cell has in `/etc` of its own. */
@@ -210,6 +257,5 @@ export function cellFiles({ user, env }: Plan, names: string): CellFile[] {
     { path: "/etc/resolv.conf", content: "nameserver 127.0.0.1\n" },
     { path: "/etc/hostname", content: `${CELL_HOST_NAME}\n` },
     { path: "/etc/nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files\n" },
-    { path: `${OWN_PROGRAMS}/corral-call`, content: CORRAL_CALL, mode: "0555" },
   ];
 }

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { lstatSync, readlinkSync } from "node:fs";
+import { lstatSync, readlinkSync, statSync } from "node:fs";
 import { mkdir, open, readFile, rm } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
@@ -22,19 +22,19 @@ import { type EnginePort, EngineUnavailableError, type OpenEngineRequest } from 
 import { type EngineImages, type FoundImage, IMAGE_PREFIX, ImageBuildError } from "../port/images.ts";
 import { filterProgram } from "../seccomp/filter.ts";
 import { ociSeccomp, plannedSeccomp } from "../seccomp/planned-profile.ts";
-import { type BwrapPrograms, type HostLook, hostEntries, IMAGE_PATH, notForBwrap } from "./cell-words.ts";
+import {
+  type BwrapPrograms,
+  type HostLook,
+  hostEntries,
+  IMAGE_PATH,
+  notForBwrap,
+  OWN_NAMESPACES,
+} from "./cell-words.ts";
 import { delegatedGroups } from "./groups.ts";
 import { BwrapLedger } from "./ledger.ts";
 import { type BwrapOptions, startBwrapCell } from "./start.ts";
 
 const run = promisify(execFile);
-
-/** What this machine has to make cells with bubblewrap. */
-interface Ground {
-  readonly programs: BwrapPrograms;
-  /** A static busybox of this machine, from which the gate is made. */
-  readonly busybox: string;
-}
 
 /**
  * Cells of bubblewrap, for an ordinary user of a machine without an engine. Their image is this machine's own programs.
@@ -43,7 +43,8 @@ interface Ground {
  */
 export async function openBwrap({ stateDir, looksOnly = false }: OpenEngineRequest): Promise<EnginePort> {
   const user: PlannedUser = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
-  const { programs, busybox } = await groundHere(user);
+  const programs = await groundHere(user);
+  const { busybox } = programs;
   if (!looksOnly) await makeStateDir(stateDir);
   const [sealKey, profile, image] = await Promise.all([
     looksOnly ? Buffer.alloc(32) : loadSealKey(stateDir),
@@ -92,8 +93,8 @@ function weaknesses(groups: BwrapOptions["groups"]): readonly string[] {
   return ["Its cells are this user's processes, with this machine's /usr as their image", ...limits];
 }
 
-/** `user`: whose processes the cells are. @throws EngineUnavailableError with all that is missing */
-export async function groundHere(user: PlannedUser): Promise<Ground> {
+/** The programs of this machine. `user`: whose processes the cells are. @throws EngineUnavailableError with all that is missing */
+export async function groundHere(user: PlannedUser): Promise<BwrapPrograms> {
   const missing: string[] = [];
   if (user.uid === 0)
     missing.push("Corral runs as root, whose cells the Engine or runc makes. Run it as an ordinary user");
@@ -104,20 +105,20 @@ export async function groundHere(user: PlannedUser): Promise<Ground> {
   };
   const programs = {
     bwrap: needed("bwrap", "bubblewrap"),
-    unshare: needed("unshare", "util-linux"),
+    busybox: needed("busybox", "busybox-static"),
     prlimit: needed("prlimit", "util-linux"),
   };
-  const busybox = needed("busybox", "busybox-static");
+  const { busybox } = programs;
   if (busybox !== "" && !(await isStatic(busybox)))
     missing.push(`${busybox} is not static. On Debian: apt-get install busybox-static`);
   if (missing.length === 0) {
-    const words = ["--user", "--map-root-user", "--mount", "--net", programs.prlimit, "--version"];
-    await run(programs.unshare, words, { env: SYSTEM_ENV }).catch((error: { stderr?: string; message: string }) => {
+    const words = [...OWN_NAMESPACES, "--net", programs.prlimit, "--version"];
+    await run(busybox, words, { env: SYSTEM_ENV }).catch((error: { stderr?: string; message: string }) => {
       const said = (error.stderr || error.message).trim();
       missing.push(`this machine lets no ordinary user have namespaces (${said}). See docs/hosts.md`);
     });
   }
-  if (missing.length === 0) return { programs, busybox };
+  if (missing.length === 0) return programs;
   const message = `bubblewrap cannot make cells here: ${missing.join("; ")}.`;
   throw new EngineUnavailableError(message, { reason: "unfit", source: "CORRAL_DRIVER or --driver", cause: null });
 }
@@ -142,8 +143,8 @@ async function digestOf(path: string): Promise<string> {
   return sha256(await readFile(path));
 }
 
-export const look: HostLook = (path) => {
-  const stats = lstatSync(path, { throwIfNoEntry: false });
+export const look: HostLook = (path, behindLinks = false) => {
+  const stats = (behindLinks ? statSync : lstatSync)(path, { throwIfNoEntry: false });
   if (stats === undefined) return null;
   return { link: stats.isSymbolicLink() ? readlinkSync(path) : null, isDirectory: stats.isDirectory() };
 };

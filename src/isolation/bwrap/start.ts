@@ -22,6 +22,7 @@ import {
   type BwrapPrograms,
   bwrapWords,
   type CellWords,
+  CORRAL_CALL,
   cellFiles,
   DESCRIPTORS,
   type HostEntry,
@@ -179,7 +180,7 @@ class BwrapProcess {
     const stdio = [
       ...[held(pipes.inside("in")), held(pipes.inside("out")), held(pipes.inside("err"))],
       ...([held(fs.openSync(words, "r")), held(ledger.open(filter)), "pipe"] as const),
-      ...given.files.map(({ content }) => held(ledger.open(content))),
+      held(ledger.open(CORRAL_CALL)),
     ];
     this.#child = spawn(program, args, { cwd: dir, env: SYSTEM_ENV, stdio, ...(isOwn ? {} : user) });
     const closed = Object.entries(readers).map(([name, reader]) => {

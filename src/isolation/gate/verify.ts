@@ -248,6 +248,7 @@ function isExpected(
 /** A part of this machine's own programs or of its kernel's settings, or one of the devices that every cell has. */
 function isOfBwrap({ path, root, type, readOnly, options }: ReportedMount): boolean {
   if (isOfHostImage(path)) return readOnly && options.includes("nosuid") && options.includes("nodev");
+  if (path === "/etc") return type === "tmpfs" && readOnly && options.includes("noexec");
   // A machine with systemd has it below `/proc/sys`, and the kernel lets no ordinary user leave it out.
   if (path === "/proc/sys/fs/binfmt_misc") return readOnly && ["autofs", "binfmt_misc"].includes(type);
   return type === "devtmpfs" && SHOWN_DEVICES.some((name) => path === `/dev/${name}` && root === `/${name}`);

@@ -35,7 +35,7 @@ export async function absence(): Promise<string | null> {
 
 /** bubblewrap with a state directory and a seal of this test file's own. */
 export async function openBwrapHere(groups: BwrapOptions["groups"] = { why: "a test has none" }) {
-  const { programs, busybox } = await groundHere(USER);
+  const programs = await groundHere(USER);
   const dir = await mkdtemp(join(tmpdir(), "cb-"));
   const cells = join(dir, "cells");
   await mkdir(cells);
@@ -57,7 +57,7 @@ export async function openBwrapHere(groups: BwrapOptions["groups"] = { why: "a t
       image,
     });
   await mkdir(join(dir, "gate"));
-  await copyFile(busybox, join(dir, "gate/busybox"));
+  await copyFile(programs.busybox, join(dir, "gate/busybox"));
   const gate = await closedGate(join(dir, "gate/busybox"));
   const socket = join(dir, "s");
   const server = createServer();

@@ -75,12 +75,12 @@ describe.skipIf(absent !== null || process.getuid?.() !== 0 || !hasVersion1)(
     });
 
     it("is refused if it did not come into them", async () => {
-      const { programs } = await groundHere(USER);
-      const unshare = join(here.dir, "unshare");
+      const programs = await groundHere(USER);
+      const busybox = join(here.dir, "busybox");
       const edit = "#!/usr/bin/perl\n$_ = '' for grep { m{/cgroup.procs} } @ARGV;\n";
-      await writeFile(unshare, `${edit}exec '${programs.unshare}', @ARGV;\n`);
-      await chmod(unshare, 0o755);
-      const { started } = await start(["true"], here.driverWith({ ...programs, unshare }));
+      await writeFile(busybox, `${edit}exec '${programs.busybox}', @ARGV;\n`);
+      await chmod(busybox, 0o755);
+      const { started } = await start(["true"], here.driverWith({ ...programs, busybox }));
       expect(started).toMatchObject({ ok: false, violations: [{ code: "ENFORCEMENT_MISSING" }] });
       expect(JSON.stringify(started)).toContain("control group: planned its own, found another");
     });

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   bwrapWords,
   type CellWords,
+  CORRAL_CALL,
   cellFiles,
   hostEntries,
   startWords,
@@ -76,7 +77,7 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
       command: ["perl", "-e", PROGRAM, "inside", ...given],
       mounts: [{ name: "docs", path: "/docs" as VirtualPath, host: docs, mode: "ro" }],
     });
-    const { programs } = await groundHere(USER);
+    const programs = await groundHere(USER);
     const memory = await here.folder("memory");
     const files = cellFiles(plan, LOCAL_NAMES);
     const words: CellWords = {
@@ -91,9 +92,9 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
       return fs.openSync(file, "r");
     };
     const filter = here.filterOf(plan);
-    const opened = [bwrapWords(words), filter, "", ...files.map(({ content }) => content)].map(readable);
-    const [first, second, , ...rest] = opened;
-    const stdio = ["pipe", "pipe", "pipe", first, second, "pipe", ...rest] as const;
+    const opened = [bwrapWords(words), filter, CORRAL_CALL].map(readable);
+    const [first, second, call] = opened;
+    const stdio = ["pipe", "pipe", "pipe", first, second, "pipe", call] as const;
     const child = spawn(program, args, { cwd: here.dir, env: {}, stdio: [...stdio], ...USER });
     for (const descriptor of opened) fs.closeSync(descriptor);
     let text = "";
@@ -115,11 +116,11 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
   }
 
   it("is nothing of that as it is", async () => {
-    expect(await foundIn((await groundHere(USER)).programs.bwrap)).toEqual([]);
+    expect(await foundIn((await groundHere(USER)).bwrap)).toEqual([]);
   });
 
   it.each(Object.entries(WORSE))("is refused, and found by corral verify: %s", async (name, [edit, threat]) => {
-    const { programs } = await groundHere(USER);
+    const programs = await groundHere(USER);
     const bwrap = join(here.dir, `bwrap-${name.replaceAll(/\W/g, "-")}`);
     await writeFile(bwrap, standIn(edit.replace("DIR", here.dir), programs.bwrap));
     await chmod(bwrap, 0o755);
