@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -136,6 +136,7 @@ describe("corral run --driver seatbelt, with a stand-in for macOS's sandbox-exec
     [{ rw: ["."] }, "--rw needs --apply"],
     [{ ro: ["/etc"] }, "--ro /etc: "],
     [{ ro: ["missing"] }, "--ro missing: there is no such file"],
+    [{ ro: ["planted"], rw: ["."], apply: true }, "leads through a symbolic link"],
     [{ workdir: "../elsewhere" }, "the command does not see it"],
     [{ timeout: "soon" }, "--timeout: "],
     [{ memory: "1g" }, "--memory cannot be had without a container"],
@@ -144,6 +145,8 @@ describe("corral run --driver seatbelt, with a stand-in for macOS's sandbox-exec
     [{ ro: ["../.."] }, "directory of Corral's own"],
   ] as const)("refuses %j before anything starts", async (options, reason) => {
     await mkdir(join(dir, "state"));
+    // A command of before could have left it.
+    await symlink("../elsewhere", join(dir, "out/planted"));
     const asked = { ...options } as Asked;
     expect((await ran(`echo ran >${dir}/elsewhere/ran`, asked)).status).toContain(reason);
     expect(await readdir(join(dir, "elsewhere"))).toEqual([]);

@@ -113,7 +113,8 @@ async function sandboxOf(name: string, options: SeatbeltOptions, { cwd, env }: T
   for (const [index, [mode, raw]] of given.entries()) {
     const host = await realpath(resolve(cwd, raw)).catch(() => null);
     if (host === null) throw new UsageError(`--${mode} ${printableLine(raw, 200)}: there is no such file or folder`);
-    paths[`path${index}`] = { root: host, at: host, mode, ...(mode === "rw" && { approval }) };
+    // As it was typed: a link on the way that an earlier command may have made is refused.
+    paths[`path${index}`] = { root: resolve(cwd, raw), at: host, mode, ...(mode === "rw" && { approval }) };
   }
   const corral = stringify({ version: 1, policy, sandbox: { paths } });
   const limits = present({ timeout, output });
