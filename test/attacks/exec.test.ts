@@ -261,7 +261,7 @@ describe("a command that stops whatever comes to end it", () => {
       const [projectDir, stateDir] = [join(base, "p"), join(base, "s")];
       const worker = { ...HANDY, image: "corral/python" };
       await giveGate(stateDir);
-      await writeProject(projectDir, { workers: { w: worker }, zones: { docs: "ro", out: "rw" } });
+      writeProject(projectDir, { workers: { w: worker }, zones: { docs: "ro", out: "rw" } });
       const [command, more] = hunting(
         "open('/out/' + os.environ['NAME'], 'w').close()\nwhile True: tried(os.kill, -1, signal.SIGSTOP)",
       );
@@ -323,7 +323,7 @@ describe("a session whose orchestrator is killed", () => {
     try {
       const [projectDir, stateDir] = [join(base, "p"), join(base, "s")];
       await giveGate(stateDir);
-      await writeProject(projectDir, { workers: { w: HANDY }, zones: { docs: "ro", out: "rw" } });
+      writeProject(projectDir, { workers: { w: HANDY }, zones: { docs: "ro", out: "rw" } });
       const env = { ...process.env, CORRAL_STATE_DIR: stateDir };
       const args = [PROGRAM, "shell", "w", "--project", projectDir];
       const orchestrator = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
@@ -353,6 +353,6 @@ describe("a session whose orchestrator is killed", () => {
 /** Of another state directory, so that opening it removes nothing. */
 async function otherProject(base: string): Promise<string> {
   const dir = join(base, "q");
-  await writeProject(dir, { workers: { w: HANDY }, zones: { docs: "ro", out: "rw" } });
+  writeProject(dir, { workers: { w: HANDY }, zones: { docs: "ro", out: "rw" } });
   return dir;
 }

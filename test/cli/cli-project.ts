@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chownSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { CellInfo } from "../../src/isolation/port/driver.ts";
@@ -50,19 +51,19 @@ export async function cliProject(spec: {
   const dir = await mkdtemp(join(tmpdir(), "corral-cli-"));
   const stateDir = await mkdtemp(join(tmpdir(), "corral-state-"));
   await giveGate(stateDir);
-  const write = async (path: string, text: string): Promise<void> => {
-    await mkdir(dirname(join(dir, path)), { recursive: true });
-    await writeFile(join(dir, path), text);
+  const write = (path: string, text: string): void => {
+    mkdirSync(dirname(join(dir, path)), { recursive: true });
+    writeFileSync(join(dir, path), text);
   };
-  if (spec.yaml !== null) await write("corral.yaml", JSON.stringify(spec.yaml));
+  if (spec.yaml !== null) write("corral.yaml", JSON.stringify(spec.yaml));
   for (const [name, worker] of Object.entries(spec.workers)) {
-    await write(`workers/${name}.worker`, `---\n${JSON.stringify(worker)}\n---\n`);
+    write(`workers/${name}.worker`, `---\n${JSON.stringify(worker)}\n---\n`);
   }
   for (const folder of spec.folders ?? []) {
-    await mkdir(join(dir, folder), { recursive: true });
-    if (process.getuid?.() === 0) await chown(join(dir, folder), WORKER_UID, WORKER_UID);
+    mkdirSync(join(dir, folder), { recursive: true });
+    if (process.getuid?.() === 0) chownSync(join(dir, folder), WORKER_UID, WORKER_UID);
   }
-  for (const [path, text] of Object.entries(spec.files ?? {})) await write(path, text);
+  for (const [path, text] of Object.entries(spec.files ?? {})) write(path, text);
 
   const running = new Map<ChildProcess, Promise<Outcome>>();
   const start: CliProject["start"] = (args, { stdin = "", env = {}, cwd = "." } = {}) => {
@@ -95,9 +96,9 @@ export async function cliProject(spec: {
       for (const [child] of left) child.kill("SIGKILL");
       await Promise.allSettled(left.map(([, ended]) => ended));
       if (left.length > 0) await start(["reap"]).ended;
-      await rm(dir, { recursive: true, force: true });
+      rmSync(dir, { recursive: true, force: true });
       // What watches for the death of a killed process may be at work here for some moments.
-      await rm(stateDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+      rmSync(stateDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
     },
   };
 }

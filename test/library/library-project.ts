@@ -17,7 +17,7 @@ export async function libraryProject(spec: ProjectSpec, options: OpenProjectOpti
   const base = await mkdtemp(join(tmpdir(), "cr-"));
   const [dir, stateDir] = [join(base, "p"), join(base, "s")];
   const events: RunEvent[] = [];
-  await writeProject(dir, spec);
+  writeProject(dir, spec);
   await giveGate(stateDir);
   const project = await openProject(dir, {
     env: process.env,

@@ -22,7 +22,7 @@ let docker: Docker;
 beforeEach(async () => {
   base = await mkdtemp(join(tmpdir(), "cr-"));
   ({ docker } = await connect(process.env));
-  await writeProject(join(base, "p"), { workers: { w: { command: sh("echo up; exec sleep 300") } } });
+  writeProject(join(base, "p"), { workers: { w: { command: sh("echo up; exec sleep 300") } } });
 });
 
 /** The watch itself notices that the state directory is gone. */

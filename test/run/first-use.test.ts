@@ -8,7 +8,7 @@ import { sh, writeProject } from "./project-fixture.ts";
 it("orchestrators that are the first to use a state directory, all at once, do not get in each other's way", async () => {
   const base = await mkdtemp(join(tmpdir(), "cr-"));
   try {
-    await writeProject(join(base, "p"), { workers: { w: { command: sh("echo up") } } });
+    writeProject(join(base, "p"), { workers: { w: { command: sh("echo up") } } });
     const options = { projectDir: join(base, "p"), stateDir: join(base, "s"), worker: "w", runs: 2 };
     const orchestrators = [1, 2, 3].map(() => startOrchestrator(options));
     for (const orchestrator of orchestrators) expect(await orchestrator.exit, orchestrator.stderr()).toBe(0);

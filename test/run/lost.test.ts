@@ -21,7 +21,7 @@ afterAll(async () => {
 beforeEach(async () => {
   await engine.start();
   base = await mkdtemp(join(tmpdir(), "cr-"));
-  await writeProject(join(base, "p"), {
+  writeProject(join(base, "p"), {
     workers: {
       boss: { command: sh("echo up; corral-call kid"), calls: ["kid"], sandbox: { zones: [writable("out")] } },
       kid: { command: sh("echo up; exec sleep 300"), sandbox: { zones: [writable("out")] } },

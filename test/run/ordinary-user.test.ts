@@ -31,7 +31,7 @@ beforeAll(async () => {
   for (const part of ["package.json", "dist", "policies", "node_modules/zod"])
     await cp(join(ROOT, part), join(base, "c", part), { recursive: true });
   await writeFile(join(base, "run.mjs"), RUN);
-  await writeProject(join(base, "p"), {
+  writeProject(join(base, "p"), {
     workers: {
       boss: {
         command: sh("id -u; cat /docs/private; echo mine > /out/boss; corral-call kid --attach /docs/private"),

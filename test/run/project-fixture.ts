@@ -1,5 +1,5 @@
-import { rmSync } from "node:fs";
-import { chown, lstat, mkdir, mkdtemp, readdir, symlink, writeFile } from "node:fs/promises";
+import { chownSync, lstatSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdtemp, readdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type Docker from "dockerode";
@@ -83,7 +83,7 @@ export const writable = (name: string) => ({ name, mode: "rw", approval: "pre_ap
 export async function openProject(spec: ProjectSpec, options: OpenFixtureOptions = {}): Promise<ProjectFixture> {
   const base = await mkdtemp(join(tmpdir(), "cr-"));
   try {
-    await writeProject(join(base, "p"), spec);
+    writeProject(join(base, "p"), spec);
     return await openAt(base, options);
   } catch (error) {
     await removeFolder(base);
@@ -92,29 +92,29 @@ export async function openProject(spec: ProjectSpec, options: OpenFixtureOptions
 }
 
 /** `corral.yaml`, the workers, the zones' folders and the files. Everything in a zone belongs to the worker's user. */
-export async function writeProject(dir: string, spec: ProjectSpec): Promise<void> {
+export function writeProject(dir: string, spec: ProjectSpec): void {
   const { workers, zones = {}, files = {}, links = {}, yaml = {}, sandbox = {}, policy = "untrusted" } = spec;
-  await mkdir(join(dir, "workers"), { recursive: true });
+  mkdirSync(join(dir, "workers"), { recursive: true });
   const zonesYaml = Object.fromEntries(
     Object.entries(zones).map(([name, mode]) => [name, { path: `./${name}`, mode }]),
   );
   const declared = { mode: "direct", zones: zonesYaml, ...sandbox };
-  await writeFile(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy, sandbox: declared, ...yaml }));
+  writeFileSync(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy, sandbox: declared, ...yaml }));
   for (const [name, worker] of Object.entries(workers))
-    await writeFile(join(dir, "workers", `${name}.worker`), `---\n${JSON.stringify(worker)}\n---\n`);
-  for (const zone of Object.keys(zones)) await mkdir(join(dir, zone), { recursive: true });
+    writeFileSync(join(dir, "workers", `${name}.worker`), `---\n${JSON.stringify(worker)}\n---\n`);
+  for (const zone of Object.keys(zones)) mkdirSync(join(dir, zone), { recursive: true });
   for (const [path, content] of Object.entries(files)) {
-    await mkdir(dirname(join(dir, path)), { recursive: true });
-    await writeFile(join(dir, path), content);
+    mkdirSync(dirname(join(dir, path)), { recursive: true });
+    writeFileSync(join(dir, path), content);
   }
-  for (const [path, target] of Object.entries(links)) await symlink(target, join(dir, path));
-  if (process.getuid?.() === 0) for (const zone of Object.keys(zones)) await giveToWorker(join(dir, zone));
+  for (const [path, target] of Object.entries(links)) symlinkSync(target, join(dir, path));
+  if (process.getuid?.() === 0) for (const zone of Object.keys(zones)) giveToWorker(join(dir, zone));
 }
 
-async function giveToWorker(path: string): Promise<void> {
-  await chown(path, WORKER_UID, WORKER_UID);
-  if (!(await lstat(path)).isDirectory()) return;
-  for (const name of await readdir(path)) await giveToWorker(join(path, name));
+function giveToWorker(path: string): void {
+  chownSync(path, WORKER_UID, WORKER_UID);
+  if (!lstatSync(path).isDirectory()) return;
+  for (const name of readdirSync(path)) giveToWorker(join(path, name));
 }
 
 async function openAt(

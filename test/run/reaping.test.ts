@@ -33,7 +33,7 @@ let docker: Docker;
 
 beforeEach(async () => {
   base = await mkdtemp(join(tmpdir(), "cr-"));
-  await writeProject(join(base, "p"), SPEC);
+  writeProject(join(base, "p"), SPEC);
   await giveGate(places().stateDir);
   ({ docker } = await connect(process.env));
 });

@@ -60,7 +60,7 @@ async function lookAtImages(stateDir: string, gate: string, unpacks: boolean): P
     if (objection !== null) throw new Error(JSON.stringify(objection));
     if (unpacks) (await unpacked.use(image.id))?.[Symbol.dispose]();
   }
-  if (unpacks) await linkImages(KEPT, stateDir);
+  if (unpacks) linkImages(KEPT, stateDir);
 }
 
 /** What the tests of this machine have unpacked of images: each layer is there by its digest, so it is that of any run. */

@@ -1,9 +1,13 @@
-import { type Dirent, existsSync } from "node:fs";
-import { chown, cp, link, mkdir, readdir, symlink } from "node:fs/promises";
+import { copyFileSync, type Dirent, existsSync, linkSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
+import { chown, cp, mkdir, readdir, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { inject } from "vitest";
 import { runcPaths } from "../../src/isolation/runc/model/layout.ts";
 import { makeStateDir, statePaths } from "../../src/state/state-dir.ts";
+
+/*
+ * Hundreds of tests begin here with some forty files. Calls that wait take a fifth of the processor time of promises, and what they hold up is a test.
+ */
 
 /**
  * Makes a state directory that has the gate already, and what was seen in Corral's images, and what came of a first cell of runc if the tests
@@ -14,17 +18,17 @@ export async function giveGate(stateDir: string): Promise<void> {
   await makeStateDir(stateDir);
   await giveCompiled(stateDir);
   if (taken === undefined) return;
-  await linkTree(statePaths(taken).gate, statePaths(stateDir).gate);
+  linkTree(statePaths(taken).gate, statePaths(stateDir).gate);
   const ofProbe = (dir: string): string => join(statePaths(dir).runc, "probe.json");
   const ofCrun = (dir: string): string => join(statePaths(dir).runc, "probe-crun.json");
   const ofImages = (dir: string): string => statePaths(dir).examinedImages;
   for (const remembered of [ofProbe, ofCrun, ofImages]) {
     const [theirs, ours] = [remembered(taken), remembered(stateDir)];
     if (!existsSync(theirs) || existsSync(ours)) continue;
-    await mkdir(dirname(ours), { recursive: true, mode: 0o700 });
-    await cp(theirs, ours);
+    mkdirSync(dirname(ours), { recursive: true, mode: 0o700 });
+    copyFileSync(theirs, ours);
   }
-  await giveImages(stateDir);
+  giveImages(stateDir);
 }
 
 /** The same for another user, of what that user's own could be: copies. Cells of runc are root's. */
@@ -39,19 +43,19 @@ export async function giveGateTo(stateDir: string, uid: number): Promise<void> {
 }
 
 /** What was unpacked of images. Whatever a test does to its own layers, it removes no more than a link. */
-export async function giveImages(stateDir: string): Promise<void> {
+export function giveImages(stateDir: string): void {
   const taken = inject("stateWithGate");
-  if (taken !== undefined) await linkImages(taken, stateDir);
+  if (taken !== undefined) linkImages(taken, stateDir);
 }
 
-export async function linkImages(from: string, to: string): Promise<void> {
+export function linkImages(from: string, to: string): void {
   const [theirs, ours] = [runcPaths(from), runcPaths(to)];
   for (const kind of ["images", "layers"] as const) {
     if (!existsSync(theirs[kind]) || existsSync(ours[kind])) continue;
-    await mkdir(ours[kind], { recursive: true, mode: 0o700 });
-    for (const { name } of (await readdir(theirs[kind], { withFileTypes: true })).filter((entry) => isGiven(entry)))
-      if (name.endsWith(".json")) await cp(join(theirs[kind], name), join(ours[kind], name));
-      else await symlink(join(theirs[kind], name), join(ours[kind], name));
+    mkdirSync(ours[kind], { recursive: true, mode: 0o700 });
+    for (const { name } of readdirSync(theirs[kind], { withFileTypes: true }).filter((entry) => isGiven(entry)))
+      if (name.endsWith(".json")) copyFileSync(join(theirs[kind], name), join(ours[kind], name));
+      else symlinkSync(join(theirs[kind], name), join(ours[kind], name));
   }
 }
 
@@ -70,11 +74,11 @@ export async function giveCompiled(stateDir: string): Promise<void> {
 }
 
 /** Links, since a copy has megabytes to write, and to remove again. Corral replaces these files, and never writes into one. */
-async function linkTree(from: string, to: string): Promise<void> {
-  await mkdir(to, { recursive: true, mode: 0o755 });
-  for (const entry of await readdir(from, { withFileTypes: true })) {
+function linkTree(from: string, to: string): void {
+  mkdirSync(to, { recursive: true, mode: 0o755 });
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
     const [source, target] = [join(from, entry.name), join(to, entry.name)];
-    if (entry.isDirectory()) await linkTree(source, target);
-    else if (!existsSync(target)) await link(source, target);
+    if (entry.isDirectory()) linkTree(source, target);
+    else if (!existsSync(target)) linkSync(source, target);
   }
 }

@@ -214,7 +214,7 @@ describe("after kill -9 of the orchestrator", () => {
     const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
     const network = { allow: ["a.example:443", { to: "b.example:443", methods: ["GET"] }, "*.c.example:443"] };
     const waits = { command: sh("echo up; exec sleep 300"), sandbox: { network } };
-    await writeProject(places.projectDir, { workers: { waits }, sandbox: { network }, policy: "default" });
+    writeProject(places.projectDir, { workers: { waits }, sandbox: { network }, policy: "default" });
     await giveGate(places.stateDir);
     try {
       await using victim = startOrchestrator({ ...places, worker: "waits", runs: 1, env });
@@ -241,7 +241,7 @@ describe("after kill -9 of the orchestrator", () => {
     const network = { allow: ["a.example:443"] };
     const name = `midway-${process.pid}`;
     const midway = { command: sh("echo up; exec sleep 300"), sandbox: { network } };
-    await writeProject(places.projectDir, { workers: { [name]: midway }, sandbox: { network }, policy: "default" });
+    writeProject(places.projectDir, { workers: { [name]: midway }, sandbox: { network }, policy: "default" });
     await giveGate(places.stateDir);
     const containers = () => docker.listContainers({ all: true, filters: { label: [`dev.corral.worker=${name}`] } });
     const seconds = async () => (await containers()).filter(({ HostConfig }) => HostConfig.NetworkMode !== "none");

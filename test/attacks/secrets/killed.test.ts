@@ -17,7 +17,7 @@ it("a process that is killed while its cell has a secret leaves the value on no 
   const command = sh("cat /run/secrets/token; cp /run/secrets/token /tmp/copy; echo begun; sleep 60");
   const [spec] = secretSpec({ workers: { w: { command, secrets: ["token"] } } }, canary);
   const [projectDir, stateDir] = [join(base, "p"), join(base, "s")];
-  await writeProject(projectDir, spec);
+  writeProject(projectDir, spec);
   await giveGate(stateDir);
   await using orchestrator = startOrchestrator({
     projectDir,

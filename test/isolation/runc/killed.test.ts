@@ -30,7 +30,7 @@ async function openPlaces() {
   const network = { allow: ["a.example:443"] };
   const waits = { command: sh("echo up; exec sleep 300"), sandbox: { network } };
   const quick = { command: sh("echo up") };
-  await writeProject(places.projectDir, { workers: { waits, quick }, sandbox: { network }, policy: "default" });
+  writeProject(places.projectDir, { workers: { waits, quick }, sandbox: { network }, policy: "default" });
   await giveGate(places.stateDir);
   const sealKey = await loadSealKey(places.stateDir);
   return { ...places, sealKey, paths: runcPaths(places.stateDir), env: { CORRAL_DRIVER: "runc" } };

@@ -135,7 +135,7 @@ describe("a cell of runc and one of the Engine, of the same plan", () => {
     const base = await mkdtemp(join(tmpdir(), "cr-"));
     const places = { projectDir: join(base, "p"), stateDir: join(base, "s") };
     const worker = { command: sh(traits), image: "corral/debian:bookworm" };
-    await writeProject(places.projectDir, { workers: { worker } });
+    writeProject(places.projectDir, { workers: { worker } });
     await giveGate(places.stateDir);
     const shown = async (driver: "engine" | "runc", prefix: readonly string[]): Promise<string> => {
       const options = { ...places, worker: "worker", runs: 1, env: { CORRAL_DRIVER: driver } };

@@ -24,7 +24,7 @@ export type Runc = Awaited<ReturnType<typeof openRunc>>;
 export async function openRunc() {
   const engine = await openEngine();
   const paths = runcPaths(engine.stateDir);
-  await giveImages(engine.stateDir);
+  giveImages(engine.stateDir);
   const seccomp = await loadSeccompProfile();
   const { images: dir, layers: layersDir } = paths;
   // What this machine's cells are made with, AppArmor too.

@@ -12,7 +12,7 @@ let base: string;
 
 beforeEach(async () => {
   base = await mkdtemp(join(tmpdir(), "cr-"));
-  await writeProject(join(base, "p"), {
+  writeProject(join(base, "p"), {
     workers: {
       boss: { command: sh("echo b > /data/b; echo up; corral-call kid"), calls: ["kid"], sandbox: { zones } },
       kid: { command: sh("echo k > /data/a; echo up; exec sleep 300"), sandbox: { zones } },

@@ -26,7 +26,7 @@ interface CheckedWith {
 
 async function checked(spec: ProjectSpec, { maxPaths, engineEnv = process.env, ...options }: CheckedWith = {}) {
   const dir = join(base, "p");
-  await writeProject(dir, spec);
+  writeProject(dir, spec);
   const project = await loadProject(dir);
   return await check(await openPreview(project, { stateDir: join(base, "s"), engineEnv, ...options }), maxPaths);
 }

@@ -43,7 +43,7 @@ let events: RunEvent[];
 beforeEach(async () => {
   base = await mkdtemp(join(tmpdir(), "cr-"));
   events = [];
-  await writeProject(join(base, "p"), SPEC);
+  writeProject(join(base, "p"), SPEC);
 });
 afterEach(() => rm(base, { recursive: true, force: true }));
 
