@@ -114,6 +114,12 @@ export function oneAtATime(listener: RequestListener, onClosed: () => void): Req
 }
 
 const PIECE_BYTES = 4096;
+const UPLOAD = "corral-upload";
+
+/** The parser gets the rest of the body as it comes: its client was let in, and it may be gigabytes. */
+export function parseAsItComes(request: IncomingMessage): void {
+  request.socket.emit(UPLOAD, request);
+}
 
 /**
  * Gives the parser of each connection what comes in small pieces, until the connection is closed. Node gives it all that one read took, so a client
@@ -126,11 +132,16 @@ export function parseInPieces(server: Server): void {
     const [parse] = socket.listeners("data");
     if (parse === undefined) return;
     socket.off("data", parse as (bytes: Buffer) => void);
+    let upload: IncomingMessage | null = null;
+    socket.on(UPLOAD, (request: IncomingMessage) => {
+      upload = request;
+    });
     const feed = (bytes: Buffer): void => {
-      for (let at = 0; at < bytes.length && !socket.destroyed; at += PIECE_BYTES) {
+      for (let at = 0, end = 0; at < bytes.length && !socket.destroyed; at = end) {
         // What comes with the request of an upgrade is for no parser.
         if (upgraded.has(socket)) return void socket.destroy();
-        parse.call(socket, bytes.subarray(at, at + PIECE_BYTES));
+        end = upload?.complete === false ? bytes.length : at + PIECE_BYTES;
+        parse.call(socket, bytes.subarray(at, end));
       }
       if (upgraded.has(socket)) socket.off("data", feed);
     };

@@ -43,9 +43,18 @@ describe("the validator and the kernel", () => {
   );
 
   it("differ where the validator is meant to be stricter, and every such reason is met", async () => {
-    const { differences, met } = await compared(everyReason, stateDir);
+    const { differences, met, written } = await compared(everyReason, stateDir);
     expect(differences).toEqual([]);
     expect(STRICTER.filter((row) => !met.has(row))).toEqual([]);
+    expect(written).not.toContain("/etc/new");
+  });
+
+  // Only root may mount the overlays.
+  it.runIf(process.getuid?.() === 0 && !isAgain())("agree if the root of the container is writable", async () => {
+    const { differences, written } = await compared({ ...everyReason, rootFiles: "writable" }, stateDir);
+    expect(differences).toEqual([]);
+    expect(written).toContain("/etc/new");
+    expect(written).not.toContain("/nowhere/a.md");
   });
 });
 

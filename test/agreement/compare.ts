@@ -24,6 +24,8 @@ export interface Comparison {
   readonly paths: number;
   /** Of the table, what was met. */
   readonly met: ReadonlySet<Stricter>;
+  /** What only the kernel lets the worker write, as it is meant. */
+  readonly written: readonly string[];
 }
 
 /** Holds what the validator says and does against what the kernel does in the cell, at every path of a scenario. */
@@ -46,6 +48,7 @@ export async function compared(scenario: Scenario, stateDir: string): Promise<Co
     );
     const differences: string[] = [];
     const met = new Set<Stricter>();
+    const written: string[] = [];
     for (const [index, text] of texts.entries()) {
       const validator = await validated(opened.session.files, sandbox, text);
       for (const act of ["read", "list", "write"] as const) {
@@ -54,9 +57,10 @@ export async function compared(scenario: Scenario, stateDir: string): Promise<Co
         const meant = validator[act] ? undefined : STRICTER.find((row) => row.covers({ text, act, sandbox }));
         if (meant === undefined) differences.push(worded(text, act, validator));
         else met.add(meant);
+        if (meant !== undefined && act === "write") written.push(text);
       }
     }
-    return { differences, met, paths: texts.length };
+    return { differences, met, written, paths: texts.length };
   } finally {
     await rm(base, { recursive: true, force: true });
   }

@@ -7,14 +7,25 @@ import { DIRECTORIES, type Entry, linkTarget, OUTSIDE, type Part, placeName, typ
 /** The user that cells run as where nothing else is said. Everything is this user's: modes and owners are not what is compared. */
 const WORKER_UID = 65532;
 
+const LOOSE = {
+  name: "loose",
+  description: "for packages",
+  extends: "untrusted",
+  hardening: { read_only_root: { value: false, why: "a test writes there" } },
+};
+
 /** Writes a scenario's project below `base`; answers with its folder. */
 export function writeProjectFolder(base: string, scenario: Scenario, { project, worker }: Declaration): string {
   const dir = join(base, "p");
   write(join(base, "outside.txt"), "outside\n");
-  write(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy: "untrusted", sandbox: project }));
+  const { rootFiles: root } = scenario;
+  const policy = root === undefined ? { policy: "untrusted" } : { policy: "loose", policies: "./policies" };
+  write(join(dir, "corral.yaml"), JSON.stringify({ version: 1, ...policy, sandbox: project }));
+  if (root !== undefined) write(join(dir, "policies/loose.yaml"), JSON.stringify(LOOSE));
   const definition = {
     image: "corral/python",
     command: ["true"],
+    ...(root === undefined ? {} : { root }),
     sandbox: worker,
     shell_rules: { default: "pre_approved" },
   };

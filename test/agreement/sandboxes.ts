@@ -8,6 +8,8 @@ export interface Scenario {
   readonly readonly: boolean;
   /** In the root form: of the worker. */
   readonly approval: Approval;
+  /** Of the worker. Absent: its container's root is read-only. */
+  readonly rootFiles?: "writable";
   /** One in the root form. {@link placeName} names what each has. */
   readonly parts: readonly Part[];
 }

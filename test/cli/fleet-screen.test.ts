@@ -5,6 +5,7 @@ import pc from "picocolors";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { drawFleet } from "../../src/cli/fleet/live-screen.ts";
 import { fleetScreenFor } from "../../src/cli/fleet/ran-fleet.ts";
+import { progressText } from "../../src/cli/fleet/text.ts";
 import { FleetWitness, RecentRate } from "../../src/cli/fleet/witness.ts";
 import { columnsOf, type FleetScreen, type Terminal } from "../../src/cli/terminal/terminal.ts";
 import type { ItemResult } from "../../src/fleet/model/item.ts";
@@ -314,6 +315,7 @@ describe("drawFleet", () => {
       expect.stringContaining("0s so far"),
       "on 2 machines: gpu-1 8, gpu-2 4",
     ]);
+    expect(progressText(witness.view())).toContain("0 failed, 12 elsewhere, ");
     witness.see(settled(0));
     witness.see({ type: "elsewhere", running: 0 });
     expect(drawn(60)).toEqual(["✓ 1 succeeded   ✗ 0 failed   ▸ 0 running", expect.any(String)]);

@@ -114,7 +114,9 @@ export function progressText(view: FleetView): string {
   const failed = view.failed - notPossible + view.failedEarlier;
   const percent = items === 0 ? 100 : Math.floor((done * 100) / items);
   const left = leftMs === null ? "" : `, about ${durationText(Math.ceil(leftMs / 1000) * 1000)} left`;
-  return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${notPossible === 0 ? "" : `${countText(notPossible)} not possible, `}${pending === 0 ? "" : `${countText(pending)} pending, `}${countText(running)} running, ${elsewhere === 0 ? "" : `${countText(elsewhere)} on other machines, `}${rateText(recentRate)}${left}`;
+  // With all items elsewhere, nothing runs here.
+  const away = `${elsewhere > 0 && running === 0 ? "" : `${countText(running)} running, `}${elsewhere === 0 ? "" : `${countText(elsewhere)} elsewhere, `}`;
+  return `corral: ${countText(done)} of ${countText(items)} done (${percent}%), ${countText(failed)} failed, ${notPossible === 0 ? "" : `${countText(notPossible)} not possible, `}${pending === 0 ? "" : `${countText(pending)} pending, `}${away}${rateText(recentRate)}${left}`;
 }
 
 /** One item that did not succeed: first the last words of its worker. */

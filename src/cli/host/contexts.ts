@@ -20,6 +20,8 @@ export interface HostContext {
   readonly plain?: boolean;
   /** `corral up` made it, and this is the name of its container. */
   readonly container?: string;
+  /** What that was made from. */
+  readonly image?: string;
 }
 
 interface Kept {
@@ -140,10 +142,11 @@ export function parseContexts(text: string, path: string): Kept {
   const entries = Object.entries(Object(contexts) as Record<string, unknown>);
   const isText = (value: unknown): boolean => typeof value === "string";
   for (const [name, context] of entries) {
-    const { url, token, plain, container } = Object(context) as Record<string, unknown>;
+    const { url, token, plain, container, image } = Object(context) as Record<string, unknown>;
     const isWhole = isText(url) && (token === null || isText(token));
     if (!isWhole || ![undefined, true, false].includes(plain as boolean)) throw wrong();
-    if (contextNameFault(name) !== null || (container !== undefined && !isText(container))) throw wrong();
+    const isMade = [container, image].every((one) => one === undefined || isText(one));
+    if (contextNameFault(name) !== null || !isMade) throw wrong();
   }
   if (current !== undefined && !entries.some(([name]) => name === current)) throw wrong();
   return raw as Kept;

@@ -66,7 +66,7 @@ export async function upVerb(options: UpOptions, terminal: Terminal): Promise<nu
   try {
     await giveToken(docker, container, token, env);
     await docker("start", container);
-    const made: HostContext = { url: `http://127.0.0.1:${options.port}`, token, container };
+    const made: HostContext = { url: `http://127.0.0.1:${options.port}`, token, container, image: options.image };
     await ready(made, docker, stop.signal);
     await contexts.put(name, made);
   } catch (error) {
@@ -181,7 +181,7 @@ async function ready(context: HostContext, docker: Docker, signal: AbortSignal):
 export async function downVerb(asked: string | undefined, terminal: Terminal): Promise<number> {
   const contexts = await Contexts.open(terminal);
   const name = asked ?? contexts.current;
-  const { container } = contexts.get(name) ?? {};
+  const { container, image = "" } = contexts.get(name) ?? {};
   if (container === undefined) {
     const made = contexts.all().flatMap(([other, { container: is }]) => (is === undefined ? [] : [other]));
     throw new UsageError(
@@ -199,16 +199,33 @@ export async function downVerb(asked: string | undefined, terminal: Terminal): P
     throw new UsageError(
       `the container ${container} is not the one that \`corral up\` made, and stays: remove it yourself`,
     );
-  if (label !== null) {
-    await docker("stop", "--time", String(STOP_S), container);
-    const image = (await docker("inspect", "--format", "{{.Image}}", container)).trim();
-    // They belong to root, on Docker's machine, which may be another one.
-    const within = ["--rm", "--network", "none", "--volume", `${STATES}:${STATES}`, "--entrypoint", "rm", image];
-    await docker("run", ...within, "-rf", filesAt(`${STATES}/${name}`));
-    await docker("rm", container);
-  }
+  if (label !== null) await docker("stop", "--time", String(STOP_S), container);
+  const files = filesAt(`${STATES}/${name}`);
+  // They belong to root, on Docker's machine, which may be another one.
+  const root = [
+    "--rm",
+    "--pull",
+    "never",
+    "--network",
+    "none",
+    "--volume",
+    `${STATES}:${STATES}`,
+    "--entrypoint",
+    "rm",
+  ];
+  const used = label === null ? image : (await docker("inspect", "--format", "{{.Image}}", container)).trim();
+  const isClean = await docker("run", ...root, used, "-rf", files).then(
+    () => true,
+    (error: Error) => {
+      if (label !== null) throw error;
+      // Who removed the container may have removed its image too.
+      return false;
+    },
+  );
+  if (label !== null) await docker("rm", container);
   await contexts.remove(name);
-  say(terminal, `corral: ${container} is removed; what it remembers stays in ${STATES}/${name} of its machine`);
+  const left = isClean ? "" : `, and what clients sent in ${files}: remove that as root`;
+  say(terminal, `corral: ${container} is removed; what it remembers stays in ${STATES}/${name} of its machine${left}`);
   return 0;
 }
 

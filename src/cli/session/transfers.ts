@@ -80,16 +80,22 @@ async function writePieces(pieces: AsyncIterable<Uint8Array>, path: string, mode
   await using file = await open(path, "wx", mode);
   let at = 0;
   try {
-    let [held, bytes] = [[] as Uint8Array[], 0];
+    // One for all: to have each made, and freed, costs more than to fill it.
+    const held = Buffer.allocUnsafeSlow(WRITTEN_BYTES);
+    let bytes = 0;
     const write = async (): Promise<void> => {
-      at = await writeSparse(file, held.length === 1 ? (held[0] as Uint8Array) : Buffer.concat(held), at);
-      [held, bytes] = [[], 0];
+      at = await writeSparse(file, held.subarray(0, bytes), at);
+      bytes = 0;
     };
     for await (const piece of pieces) {
       allowance.take(piece.length);
-      held.push(piece);
-      bytes += piece.length;
-      if (bytes >= WRITTEN_BYTES) await write();
+      for (let from = 0; from < piece.length; ) {
+        const part = piece.subarray(from, from + held.length - bytes);
+        held.set(part, bytes);
+        from += part.length;
+        bytes += part.length;
+        if (bytes === held.length) await write();
+      }
     }
     if (bytes > 0) await write();
     await file.truncate(at);

@@ -111,6 +111,9 @@ const STALL_MS = 30_000;
 /** The slowest client that reads. */
 const LEAST_BYTES_PER_MS = 16;
 
+/** What waits for a client: to wake up for each piece of a large answer costs more than to send it. */
+const AHEAD_BYTES = 256 * 1024;
+
 /** How long a client that is answered before it has sent all may go on. */
 const LINGER_MS = 2000;
 
@@ -122,7 +125,7 @@ export interface SlowClientLimits {
   readonly onUnread?: () => void;
 }
 
-/** Sends an answer whole, at the pace of the client: one piece is in memory. */
+/** Sends an answer whole, at the pace of the client: few pieces are in memory. */
 export async function send(
   response: ServerResponse,
   answer: RouteAnswer,
@@ -135,7 +138,7 @@ export async function send(
   response.flushHeaders();
   for await (const piece of pieces) {
     if (response.destroyed) return;
-    const behind = written(response, piece);
+    const behind = written(response, piece, AHEAD_BYTES);
     if (behind === undefined) continue;
     using _ = closedAfter(response, patience);
     await behind;

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { pipeline } from "node:stream";
 import PQueue from "p-queue";
 import { ROUTES } from "../../operations/contract/routes.ts";
+import { parseAsItComes } from "../../platform/http.ts";
 import { inTraceOf, type Tracing } from "../../platform/tracing.ts";
 import type { Log } from "../logging/log.ts";
 import type { PageFile, PageFiles } from "../page/page-files.ts";
@@ -195,7 +196,10 @@ async function handle(
   const found = router.find(request.method ?? "", path);
   // The pattern, and not the path, which may have a key of an item.
   about.route = found.route.path;
-  if (found.route.takesBytes !== undefined || found.route.takesForm === true) bodyTime.asUpload();
+  if (found.route.takesBytes !== undefined || found.route.takesForm === true) {
+    bodyTime.asUpload();
+    parseAsItComes(request);
+  }
   const owner = ownerOf(caller);
   const { socket } = request;
   const end = (): void => void socket.destroy();

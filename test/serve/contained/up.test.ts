@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type CliProject, cliProject, sh } from "../../cli/cli-project.ts";
@@ -55,6 +55,23 @@ describe("corral up", () => {
     expect((await corral(["up", "--project", "docs"])).stderr).toContain("has no corral.yaml");
     expect((await corral(["down", NAME])).stderr).toContain("was not made by `corral up`");
     await expect(run("docker", ["inspect", CONTAINER])).rejects.toThrow(/no such/i);
+  });
+
+  it("removes what clients sent to a container that was removed by hand, or says where that is", async () => {
+    const file = join(home, ".config/corral/contexts.json");
+    const sent = `/var/lib/corral-up/${NAME}.files`;
+    const down = async (image: string): Promise<string> => {
+      const made = { url: `http://127.0.0.1:${PORT}`, token: "t", container: CONTAINER, image };
+      await mkdir(dirname(file), { recursive: true });
+      await writeFile(file, JSON.stringify({ current: NAME, contexts: { [NAME]: made } }), { mode: 0o600 });
+      const { status, stderr } = await corral(["down"]);
+      expect([status, JSON.parse(await readFile(file, "utf8"))]).toEqual([0, { contexts: {} }]);
+      return stderr;
+    };
+    await mkdir(join(sent, "one"), { recursive: true });
+    expect(await down("corral-test/none-of-this-name")).toContain(`what clients sent in ${sent}`);
+    expect(await down("corral/base")).not.toContain(sent);
+    await expect(readdir(sent)).rejects.toThrow("ENOENT");
   });
 });
 

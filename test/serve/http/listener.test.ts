@@ -1,6 +1,8 @@
 import { once } from "node:events";
-import { type AddressInfo, createServer } from "node:net";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { text } from "node:stream/consumers";
 import { afterEach, expect, it } from "vitest";
+import { parseAsItComes } from "../../../src/platform/http.ts";
 import type { Refusals } from "../../../src/serve/http/fault.ts";
 import { ListenError, type Listener, listen } from "../../../src/serve/http/listener.ts";
 
@@ -36,3 +38,34 @@ it.each(["127.0.0.1", "::1"])(
     await expect(listening(host, Number(taken))).rejects.toThrow("EADDRINUSE");
   },
 );
+
+it("takes the content of an upload as it comes, and anything else in small pieces", async () => {
+  const largest: Record<string, number> = {};
+  const listener = await listen(
+    { kind: "tcp", host: "127.0.0.1", port: 0 },
+    (request, response) => {
+      const { url = "" } = request;
+      if (url.startsWith("/upload")) parseAsItComes(request);
+      request.on("data", ({ length }: Buffer) => {
+        largest[url] = Math.max(length, largest[url] ?? 0);
+      });
+      request.once("end", () => response.end(`${url}\n`));
+    },
+    {} as Refusals,
+  );
+  open.push(() => listener.close(0));
+  const { address } = listener;
+  const socket = connect(address.kind === "tcp" ? address.port : 0, "127.0.0.1");
+  const head = (url: string, more: string): string => `POST ${url} HTTP/1.1\r\nhost: localhost\r\n${more}\r\n\r\n`;
+  const length = 1024 ** 2;
+  const content = "x".repeat(length);
+  const counted = `content-length: ${length}`;
+  const chunked = `${length.toString(16)}\r\n${content}\r\n0\r\n\r\n`;
+  socket.write(`${head("/upload", counted)}${content}${head("/other", counted)}${content}`);
+  socket.end(`${head("/upload-chunked", "transfer-encoding: chunked")}${chunked}${head("/last", "connection: close")}`);
+  const answer = await text(socket);
+  expect(answer.match(/^\/\S+$/gm)).toEqual(["/upload", "/other", "/upload-chunked", "/last"]);
+  expect(largest["/other"]).toBeLessThanOrEqual(4096);
+  expect(largest["/upload"]).toBeGreaterThan(16 * 1024);
+  expect(largest["/upload-chunked"]).toBeGreaterThan(16 * 1024);
+});
