@@ -41,7 +41,7 @@ it.each("run w,shell w,tool w,mcp,map w,fleet resume x,fleet retry x,serve".spli
     const { status, stderr } = await project.corral([...words.split(" "), "--driver", "docker"]);
     expect(status).toBe(2);
     expect(stderr).toContain(
-      "argument 'docker' is invalid. Allowed choices are auto, engine, runc, prefer-runc, bwrap.",
+      "argument 'docker' is invalid. Allowed choices are auto, engine, runc, prefer-runc, bwrap, seatbelt.",
     );
   },
 );
