@@ -10,7 +10,7 @@ mount --bind "$4" "$root/packed"
 if [ -d "$data/policies" ]; then
   for package in corral packed/node_modules/corral; do mount --bind "$data/policies" "$root/$package/policies"; done
 fi
-for place in tmp var/tmp root home etc/docker var/lib/docker; do
+for place in tmp var/tmp root home etc/docker var/lib/docker var/lib/corral-up; do
   mkdir -p "$data/$place" "$root/$place"
   mount --bind "$data/$place" "$root/$place"
 done

@@ -117,7 +117,8 @@ function containerOf(of: Omit<UpOptions, "name"> & { readonly name: string; read
       "--publish",
       `127.0.0.1:${port}:${port}`,
     ],
-    ...["--mount", bindOf(socket, "/var/run/docker.sock"), "--mount", bindOf(project, project)],
+    // Below `/var/run`, which is a link, Docker 28 could copy nothing into the container.
+    ...["--mount", bindOf(socket, "/run/docker.sock"), "--mount", bindOf(project, project)],
     ...["--volume", `${state}:${state}`, "--volume", `${files}:${files}`],
     image,
     ...["serve", "--listen", `0.0.0.0:${port}`, "--remote", "--token-file", TOKEN_FILE],

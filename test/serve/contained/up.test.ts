@@ -29,6 +29,7 @@ beforeAll(async () => {
       reader: {
         image: "corral/base",
         command: sh("cat /docs/a.txt"),
+        shell_rules: { default: "pre_approved" },
         sandbox: { inherit: true },
       },
     },
@@ -42,6 +43,16 @@ afterAll(async () => {
 
 const corral = (args: readonly string[], env: Readonly<Record<string, string>> = {}, stdin = "") =>
   project.built(args, { env: { HOME: home, ...env }, stdin });
+/** What an agent does there, by a client. */
+const SESSION = [
+  "far=$(corral session start reader)",
+  "corral session exec $far -- cat /docs/a.txt",
+  "corral session put $far a.txt /tmp/a.txt",
+  'corral session exec $far -- sh -c "tr a-z A-Z < /tmp/a.txt > /tmp/b.txt"',
+  "corral session get $far /tmp/b.txt b.txt",
+  "corral session stop $far",
+  "cat b.txt",
+].join("; ");
 const UP = ["up", "--image", IMAGE, "--port", PORT, "--name", NAME];
 
 describe("corral up", () => {
@@ -106,11 +117,13 @@ describe.runIf(AT_LENGTH || NAMED !== undefined)("corral up with the image of th
 
     // Another machine: no Engine, no project, another home, and a network namespace that is not the host's.
     const client = ["run", "--rm", "--interactive", "--network", `container:${CONTAINER}`, "--entrypoint", "sh", IMAGE];
-    const login = `read -r token; echo "$token" | corral login http://127.0.0.1:${PORT} 2>/dev/null; corral workers ls; corral run reader; corral runs ls; printf "plain words" > a.txt; corral convert --to text a.txt --out made; cat made/a.txt/text.txt`;
+    const login = `read -r token; echo "$token" | corral login http://127.0.0.1:${PORT} 2>/dev/null; corral workers ls; corral run reader; corral runs ls; printf "plain words" > a.txt; corral convert --to text a.txt --out made; cat made/a.txt/text.txt; ${SESSION}`;
     const far = run("docker", [...client, "-c", `cd /tmp; export HOME=/tmp/other; ${login}`]);
     far.child.stdin?.end(`${token}\n`);
     const { stdout } = await far;
-    expect(stdout).toMatch(/reader +corral\/base[\s\S]*^a document$[\s\S]*succeeded +reader[\s\S]*plain words/m);
+    expect(stdout).toMatch(
+      /reader +corral\/base[\s\S]*^a document$[\s\S]*succeeded +reader[\s\S]*plain wordsa document\nPLAIN WORDS$/m,
+    );
 
     // A service that was killed leaves what clients sent.
     await run("docker", ["exec", CONTAINER, "sh", "-c", 'echo sent > "$TMPDIR/left"']);
