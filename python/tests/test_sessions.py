@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import tempfile
 import unittest
+from pathlib import Path
 
 from corral import CommandFailed, Conflict, CorralError, NotFound, ProtocolError, Question, Refused, ToolRefused
 
@@ -54,9 +56,16 @@ class Sessions(unittest.TestCase):
                 session.download("/tmp/large", file)
                 file.seek(0)
                 self.assertEqual(file.read(), content)
-            for most in (10, len(content) - 1):
-                with self.assertRaises(ProtocolError):
-                    session.download("/tmp/large", io.BytesIO(), max_bytes=most)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "large")
+                path.write_bytes(b"old")
+                for most in (10, len(content) - 1):
+                    for to in (io.BytesIO(), path):
+                        with self.assertRaises(ProtocolError):
+                            session.download("/tmp/large", to, max_bytes=most)
+                self.assertEqual((path.read_bytes(), os.listdir(folder)), (b"old", ["large"]))
+                session.download("/tmp/large", path)
+                self.assertEqual((path.read_bytes(), os.listdir(folder)), (content, ["large"]))
 
     def test_a_session_has_snapshots_and_forks(self) -> None:
         with client().session("desk") as session:

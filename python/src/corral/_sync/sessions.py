@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import shlex
 from typing import TYPE_CHECKING, Any, BinaryIO, Mapping, Sequence
 
@@ -208,11 +210,21 @@ class Session:
         )
         return models.Uploaded.from_json(answer)
 
-    def download(self, path: str, to: BinaryIO, *, max_bytes: int | None = None) -> None:
+    def download(self, path: str, to: BinaryIO | str | os.PathLike[str], *, max_bytes: int | None = None) -> None:
         """
-        Writes a file to an open one as it comes; of a folder, a tar archive. `max_bytes`: what has more raises `ProtocolError`. Absent:
-        half of what is free where `to` is; 1 GiB if it is in memory.
+        Writes a file to an open one as it comes, or to a path of this machine, in place of what is there, when it is complete; of a folder, a
+        tar archive. `max_bytes`: what has more raises `ProtocolError`. Absent: half of what is free where `to` is; 1 GiB if it is in memory.
         """
+        if isinstance(to, str | os.PathLike):
+            part = f"{os.fspath(to)}.{secrets.token_hex(4)}.part"
+            try:
+                with open(part, "xb") as file:
+                    self.download(path, file, max_bytes=max_bytes)
+                os.replace(part, to)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(part)
+            return
         most = most_for(to) if max_bytes is None else max_bytes
         self._corral.wire.save(path_of("sessions", self.id, "files") + query_of(path=path), to, most)
 
