@@ -3,6 +3,7 @@ import { ServiceClient } from "../../client/client.ts";
 import { transportTo } from "../../client/node.ts";
 import { boundedText } from "../../json/parse-json.ts";
 import { chosenId, noneText, RequestError, type RequestErrorCode } from "../../operations/request-error.ts";
+import { shortQuestion } from "../../operations/wording/question-text.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
@@ -262,4 +263,29 @@ export async function removeContextVerb(name: string, terminal: Terminal): Promi
   await contexts.remove(name);
   say(terminal, "corral: the token still works at the service: `corral serve token rm` there ends it");
   return 0;
+}
+
+const LOOK_MS = 1000;
+
+/** Says what waits for an answer, until it is disposed of: a command that no rule decides would look as if it did nothing. */
+export function toldQuestions(client: ServiceClient, session: string, terminal: Terminal): Disposable {
+  const told = new Set<string>();
+  let isOver = false;
+  const look = async (): Promise<void> => {
+    // What is between here and the service may be gone for a while.
+    const { approvals } = await client.call("approvals.list", { root: session }).catch(() => ({ approvals: [] }));
+    for (const { id, question } of approvals) {
+      if (told.has(id) || isOver) continue;
+      told.add(id);
+      const what = `Worker ${question.worker} asks to ${shortQuestion(known(question))}`;
+      say(terminal, `corral: ${printableLine(what, 200)}. Answer with: corral approvals decide ${id}`);
+    }
+  };
+  const timer = setInterval(() => void look(), LOOK_MS).unref();
+  return {
+    [Symbol.dispose]() {
+      isOver = true;
+      clearInterval(timer);
+    },
+  };
 }

@@ -10,6 +10,7 @@ import { passedOn } from "../../platform/young-buffers.ts";
 import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, shellWord } from "../../text/visible.ts";
+import { toldQuestions } from "../host/at-service.ts";
 import { portOf, UsageError } from "../terminal/arguments.ts";
 import {
   type AtService,
@@ -176,6 +177,7 @@ export async function execVerb(
   return await using(name, terminal, async ({ client, session, isOwner }) => {
     const order = { command, ...asOwner(isOwner), ...present({ cwd, timeoutMs }) };
     if (!background) return await followed({ client, session, order, tty, interactive, raw, terminal });
+    using _ = isOwner ? undefined : toldQuestions(client, session, terminal);
     const { id } = await client.call("sessions.start", { session, ...order });
     terminal.stdout.write(`${id}\n`);
     return 0;
@@ -223,12 +225,15 @@ async function followed({ client, session, order, tty, interactive, raw, termina
   const ask = { session, ...order, ...at, ...(interactive ? { input: true } : {}) };
   const events = client.stream("sessions.exec", ask, { signal: stop.signal });
   let ending: Disposable | null = null;
+  using told = order.asOwner === true ? undefined : toldQuestions(client, session, terminal);
   try {
     const status = await printed(events, {
       raw,
       isScreen: isRaw,
       terminal,
       onStarted: (command) => {
+        // Nothing is written over a program's screen.
+        if (isRaw) told?.[Symbol.dispose]();
         if (interactive) ending = sentInput({ client, session, command, isRaw, sizeOf, terminal });
       },
     });

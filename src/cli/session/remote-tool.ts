@@ -3,6 +3,7 @@ import type { RunStatus } from "../../run/model/result.ts";
 import { present } from "../../text/present.ts";
 import { printable } from "../../text/visible.ts";
 import type { ToolResult } from "../../tools/tool.ts";
+import { toldQuestions } from "../host/at-service.ts";
 import { readInput } from "../run/attachments.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { type AtService, EXIT, exitStatusOf, printJson, say, stoppable, type Terminal } from "../terminal/terminal.ts";
@@ -32,6 +33,7 @@ export async function toolAt(
       );
       return 0;
     }
+    using _ = toldQuestions(client, session, terminal);
     const ask = { session, tool: name, input: input as Record<string, unknown> };
     const result = await client.call("sessions.use", ask, { signal: stop.signal });
     isClosed = true;

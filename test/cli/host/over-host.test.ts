@@ -199,6 +199,19 @@ describe("a fleet over a host", () => {
 });
 
 describe("a session over a host", () => {
+  it("says that a command waits for an answer, and runs it then", async () => {
+    const id = (await over(["session", "start", "asks"])).stdout.trim();
+    const running = startWithin(["session", "exec", id, "--", "echo", "ran"], { env: envOf(), cwd: home });
+    running.stdin.end();
+    const printed = text(running.stdout);
+    const said = String((await once(running.stderr, "data"))[0]);
+    const [, asked = ""] =
+      /^corral: Worker asks asks to .*echo ran.* Answer with: corral approvals decide (\w+)$/m.exec(said) ?? [said];
+    expect(await over(["approvals", "decide", asked, "once"])).toMatchObject({ status: 0 });
+    expect([await running.ended, await printed]).toEqual([0, "ran\n"]);
+    expect(await over(["session", "stop", id, "--discard"])).toMatchObject({ status: 0 });
+  });
+
   it("is started, used, seen and stopped as on the machine itself, by its id", async () => {
     const on = (...args: string[]) => over(["session", ...args]);
     const { stdout } = await on("start", "desk");
