@@ -43,13 +43,15 @@ const stores = { include: [...STORES, ...SHARED_STORES], setupFiles: withoutEngi
 const hasServer = serverPrograms() !== null;
 if (!hasServer) process.stderr.write("no tests on a PostgreSQL server: apt-get install postgresql\n");
 
-/** They are small as files, and would else run last, beside idle workers. */
-class LongFirst extends BaseSequencer {
+/**
+ * Some are small as files, and would else run last, beside idle workers. A worker ends if the next file is another project's, and a new one loads all
+ * modules once more, so the files of a project are never apart.
+ */
+class SlowFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const sorted = await super.sort(files);
-    const isLong = ({ project, moduleId }: TestSpecification): boolean =>
-      ["long", "postgres"].includes(project.name) || SLOW.includes(relative(import.meta.dirname, moduleId));
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+    const isSlow = ({ moduleId }: TestSpecification): boolean => SLOW.includes(relative(import.meta.dirname, moduleId));
+    const byProject = Map.groupBy(await super.sort(files), ({ project }) => project);
+    return [...byProject.values()].flatMap((of) => [...of.filter(isSlow), ...of.filter((file) => !isSlow(file))]);
   }
 }
 
@@ -60,7 +62,7 @@ export default defineConfig({
     // Files share a process, so each module loads once. Nothing of Corral has module state that a file could leave behind.
     isolate: false,
     reporters: ["default", new LastLines()],
-    sequence: { sequencer: LongFirst },
+    sequence: { sequencer: SlowFirst },
     testTimeout: 120_000,
     hookTimeout: 120_000,
     // What a test waits for may come late on a busy machine; one that polls ends as soon as it is there.
