@@ -3,6 +3,7 @@ import { textBeside } from "../../platform/text-beside.ts";
 import { driverOfBoth } from "../../sandbox/driver-choice.ts";
 import { CELL_USER_ID } from "../../sandbox/policy.ts";
 import { holds } from "../../sandbox/virtual-path.ts";
+import { quotedForShell } from "../commands/command-pipes.ts";
 import { gateCommand, gateEnvironment } from "../gate/report.ts";
 import { MASKED_PATHS, READ_ONLY_PATHS, tmpfsOptions } from "../plan/mounts.ts";
 import {
@@ -24,7 +25,6 @@ export interface BwrapPrograms {
   readonly bwrap: string;
   /** A static one, from which the gate is made. */
   readonly busybox: string;
-  readonly prlimit: string;
 }
 
 /** What this machine has of its image: a directory or file that is shown, or a link. */
@@ -34,33 +34,52 @@ export type HostEntry =
   /** The kernel has it, and cells do not. */
   | { readonly path: string; readonly is: "hidden file" | "hidden directory" };
 
-/** Descriptors that bubblewrap finds beside its streams. */
-export const DESCRIPTORS = { words: 3, filter: 4, status: 5, call: 6 } as const;
-
 /** A file of a cell in `/etc`. */
 export interface CellFile {
   readonly path: string;
   readonly content: string;
 }
 
+/** What the cells of one launcher have in common. Paths are this machine's. */
+export interface Shared {
+  readonly entries: readonly HostEntry[];
+  /** Those of cells, and empty ones where a cell has a mount. */
+  readonly files: readonly CellFile[];
+  /** Where cells have mounts in `/etc`. */
+  readonly directories: readonly string[];
+  /** In which is what is given to cells: a launcher has nothing else of this machine. */
+  readonly sources: readonly string[];
+  /** Where the directories of cells are, by their runs. */
+  readonly cells: string;
+  readonly gate: string;
+}
+
+/** One cell. Paths are this machine's. */
 export interface CellWords {
   readonly plan: Plan;
   readonly programs: BwrapPrograms;
   readonly entries: readonly HostEntry[];
-  readonly files: readonly CellFile[];
   readonly gate: string;
   /** Files by which it enters its control groups; empty: it has none. */
   readonly groups: readonly string[];
-  /** The directory in which the places in memory are made, which is empty on the disk. */
-  readonly memory: string;
+  readonly streams: { readonly stdin: string; readonly stdout: string; readonly stderr: string };
+  readonly filter: string;
+  readonly call: string;
 }
+
+/** In the directory of a cell: how it is started, the words of its bubblewrap, and what that says of it. */
+export const START_FILE = "start";
+export const WORDS_FILE = "words";
+export const STATUS_FILE = "status";
+/** Where bubblewrap finds its words, its filter and a file of the cell, and where it says what it made. */
+const DESCRIPTORS = { words: 3, filter: 4, status: 5, call: 6 } as const;
 
 const OWN_PROGRAMS = "/.corral/bin";
 /** The variable of the image, which is this machine's programs. */
 export const IMAGE_PATH = `PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${OWN_PROGRAMS}`;
 /** What the images of Corral have, and this machine has not. */
 export const CORRAL_CALL = textBeside(import.meta.url, "../../../images/base/corral-call");
-const STAGE = textBeside(import.meta.url, "stage.sh");
+const LAUNCHER = textBeside(import.meta.url, "launcher.sh");
 const FIRST = textBeside(import.meta.url, "first.sh");
 
 /** Why such a plan is not for this driver, each in words for people; empty if it enforces all of it. */
@@ -92,78 +111,141 @@ export function notForBwrap(plan: Plan, own: PlannedUser, groups: Delegated | { 
 const NO_CELL_LIMITS =
   "memory and processors cannot be limited for a whole cell, which the policy asks for. A policy with `limit_scope: process`, such as `default` (`--policy default`), takes a limit of the memory of each process. A whole cell needs a control group";
 
-/** The program and all of its words, which start the cell of a plan. */
-export function startWords(given: CellWords): { program: string; args: string[] } {
-  const { plan, programs, files, gate, groups, memory } = given;
-  const { limits } = plan;
-  const limit = (name: string, value: number): string => `--${name}=${value}:${value}`;
-  const hasInit = plan.startsCommands !== true;
-  const staged = stagedParts(given);
+/** Where a launcher has this machine's directories, and its settings until they are copied. */
+const HOST = "/host";
+const SETTINGS_HERE = "/settings";
+/** The kernel's own, until all mounts of a cell are made: the program that makes them would read their list for each. */
+const UNFOUND_PROC = "/unfound/proc";
+/** Where each cell has its root file system, and what is mounted later. It alone sees those mounts. */
+const CELL = "/cell";
+const PLACES = "/places";
+const EMPTY = "/empty";
+
+/** What the cells of one launcher share, of which none can be written by a cell. */
+export function sharedBy(
+  { plan, programs, entries, gate, groups }: Omit<CellWords, "streams" | "filter" | "call">,
+  cells: string,
+  files: readonly CellFile[],
+): Shared {
+  const own = new Set(files.map(({ path }) => path));
+  const points = [
+    ...plan.mounts.map(({ path, kind }) => ({ path, isDirectory: kind === "directory" })),
+    ...plan.tmpfs.map(({ path }) => ({ path, isDirectory: true })),
+  ].filter(({ path }) => isOfEtc(path) && !own.has(path) && !entries.some((entry) => holds(entry.path, path)));
+  const empty = points.flatMap(({ path, isDirectory }) => (isDirectory ? [] : [{ path, content: "" }]));
+  // All of a directory of the first level: those inside come and go.
+  const tops = [
+    cells,
+    gate,
+    ...(isShown(programs.bwrap, entries) ? [] : [programs.bwrap]),
+    ...plan.mounts.map(({ host }) => host),
+  ].map((path) => `/${path.split("/")[1]}`);
   return {
-    program: programs.prlimit,
-    args: [
-      ...[limit("nofile", limits.nofile), limit("fsize", limits.diskBytes)],
-      ...(groups.length === 0 ? [limit("data", limits.memoryBytes)] : []),
-      ...[limit("core", 0), limit("msgqueue", 0), limit("rtprio", 0)],
-      ...[programs.busybox, ...OWN_NAMESPACES, gate, "sh", "-c", STAGE, gate, memory, groups.join("\n")],
-      ...[staged.directories, staged.files].map((paths) => paths.map((path) => path.replace(/^\//, "")).join(" ")),
-      staged.table.join("\n"),
-      ...files.flatMap(({ path, content }) => [path.slice(1), content]),
-      ...["--", programs.bwrap, "--args", String(DESCRIPTORS.words), "--"],
-      ...[GATE_PATH, "sh", "-c", FIRST, GATE_PATH, String(limits.pids), hasInit ? "init" : "alone"],
-      ...gateCommand(plan).slice(1),
-    ],
+    ...{ entries, cells, gate },
+    files: [...files, ...empty],
+    directories: points.map(({ path, isDirectory }) => (isDirectory ? path : dirname(path))),
+    sources: [...new Set([...tops, ...groups.map(dirname).map(dirname)])].sort(),
   };
+}
+
+/** For bubblewrap, which becomes the launcher: its root file system is in memory, and only it can write there. */
+export function launcherWords({ entries, files, directories, sources, cells, gate }: Shared): string[] {
+  const here = (path: string): string => (isOfEtc(path) ? `${SETTINGS_HERE}${path.slice("/etc".length)}` : path);
+  return [
+    ...["--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--die-with-parent"],
+    ...[CELL, EMPTY, "/etc", "/proc", "/dev/shm", "/tmp"].flatMap((path) => ["--dir", path]),
+    ...["--dev-bind", "/proc", UNFOUND_PROC, "--tmpfs", SETTINGS_HERE],
+    ...entries.flatMap((entry) => {
+      if (entry.is === "link") return ["--symlink", entry.to, entry.path];
+      return isShownFile(entry) ? ["--ro-bind", entry.path, here(entry.path)] : [];
+    }),
+    ...SHOWN_DEVICES.flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]),
+    ...LINKS_OF_DEV.flatMap(([name, to]) => ["--symlink", to, `/dev/${name}`]),
+    ...sources.flatMap((path) => ["--bind", path, `${HOST}${path}`]),
+    ...["--", `${HOST}${gate}`, "sh", "-c", LAUNCHER, `${HOST}${gate}`, `${HOST}${cells}`, directories.join("\n")],
+    ...files.flatMap(({ path, content }) => [path, content]),
+  ];
+}
+
+/** A script for the gate's shell, which becomes the bubblewrap of a cell: all that the launcher knows of it is its run. */
+export function startText({ plan, programs, entries, gate, groups, streams, filter, call }: CellWords): string {
+  const { limits } = plan;
+  const here = (path: string): string => quotedForShell(`${HOST}${path}`);
+  const { inRoot, later } = placesOf(plan);
+  const shown = entries.flatMap((entry) => (isShownFile(entry) && !isOfEtc(entry.path) ? [entry.path] : []));
+  const bind = (path: string): string => `${inTable(path)} ${inTable(CELL + path)} none rbind 0 0`;
+  const table = [
+    ...shown.map(bind),
+    ...["/etc", "/dev"].flatMap((path) => [
+      bind(path),
+      `corral ${CELL}${path} none bind,remount,ro,nosuid,nodev,noexec 0 0`,
+    ]),
+    ...[
+      ...inRoot.map((place) => [CELL + place.path, place] as const),
+      ...later.map((place, index) => [`${PLACES}/${index}`, place] as const),
+    ].map(([path, place]) => `corral ${inTable(path)} tmpfs ${tmpfsOptions(place, ROOT_OF_LAUNCHER)} 0 0`),
+    `${UNFOUND_PROC} /proc none move 0 0`,
+  ];
+  const directories = [
+    ...["/etc", "/dev", "/proc", ...shown, ...inRoot.map(({ path }) => path)].map((path) => CELL + path),
+    ...later.map((_, index) => `${PLACES}/${index}`),
+  ];
+  const hasInit = plan.startsCommands !== true;
+  const command = [GATE_PATH, "sh", "-c", FIRST, GATE_PATH, String(limits.pids), hasInit ? "init" : "alone"];
+  const { words, status } = DESCRIPTORS;
+  return [
+    "set -e",
+    "umask 022",
+    `exec < ${here(streams.stdin)} > ${here(streams.stdout)} 2> ${here(streams.stderr)}`,
+    // Corral learns that they are open, and so gets their end.
+    "echo",
+    `exec ${words}< ${WORDS_FILE} ${DESCRIPTORS.filter}< ${here(filter)} ${status}> ${STATUS_FILE} ${DESCRIPTORS.call}< ${here(call)}`,
+    ...groups.map((group) => `echo 0 > ${here(group)}`),
+    // The shell counts in blocks of 512 and of 1024 bytes.
+    `ulimit -n ${limits.nofile} -f ${Math.floor(limits.diskBytes / 512)} -c 0 -q 0 -r 0`,
+    ...(groups.length === 0 ? [`ulimit -d ${Math.floor(limits.memoryBytes / 1024)}`] : []),
+    `${here(gate)} mount -t tmpfs -o nosuid,nodev,size=1m,mode=755 corral ${CELL}`,
+    // By a program of this shell's own. One makes all mounts: to start it takes longer than its work.
+    `PATH=/dev/null mkdir -p ${directories.map(quotedForShell).join(" ")}`,
+    `printf '%s\n' ${table.map(quotedForShell).join(" ")} > table`,
+    `${here(gate)} mount -a -T table`,
+    `exec ${[isShown(programs.bwrap, entries) ? programs.bwrap : `${HOST}${programs.bwrap}`, "--args", String(words), "--", ...command, ...gateCommand(plan).slice(1)].map(quotedForShell).join(" ")}`,
+    "",
+  ].join("\n");
 }
 
 /** Words for busybox: for the gate, which no ordinary user can read, the kernel writes no map of users. */
 export const OWN_NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--propagation=private"] as const;
 
-/** What bubblewrap finds made in one directory: `/etc` and `/dev` of the cell, in which it can make no more, and the places in memory. */
-function stagedParts({ plan, entries, files }: CellWords) {
-  const own = new Set(files.map(({ path }) => path));
-  const shown = entries.flatMap((entry) => (entry.is === "shown" && isOfEtc(entry.path) ? [entry] : []));
-  const planned = [
-    ...plan.mounts.map(({ path, kind }) => ({ path, isDirectory: kind === "directory" })),
-    ...plan.tmpfs.map(({ path }) => ({ path, isDirectory: true })),
-  ].filter(({ path }) => isOfEtc(path) && !own.has(path) && !entries.some((entry) => holds(entry.path, path)));
-  const devices = SHOWN_DEVICES.map((name) => `/dev/${name}`);
-  const [directories, others] = [true, false].map((is) =>
-    [...shown, ...planned].flatMap(({ path, isDirectory }) => (isDirectory === is ? [path] : [])),
-  ) as [string[], string[]];
-  const places = placesOf(plan);
-  return {
-    directories: [
-      "/dev",
-      "/etc",
-      EMPTY,
-      ...places.map((_, index) => String(index)),
-      ...directories,
-      ...others.map(dirname),
-    ],
-    files: [...devices, ...others],
-    table: [
-      ...places.map((place, index) => `corral ${index} tmpfs ${tmpfsOptions(place, ROOT_OF_STAGE)} 0 0`),
-      `corral ${EMPTY} tmpfs ro,nosuid,nodev,noexec,size=4k,mode=0555 0 0`,
-      ...[...devices, ...shown.map(({ path }) => path)].map((path) => `${path} ${path.slice(1)} none rbind 0 0`),
-    ],
-  };
+/** What is shown as it is on this machine, but for the kernel's settings. */
+function isShownFile(entry: HostEntry): boolean {
+  return entry.is === "shown" && !entry.path.startsWith("/proc/");
+}
+
+function isShown(path: string, entries: readonly HostEntry[]): boolean {
+  return entries.some((entry) => isShownFile(entry) && holds(entry.path, path));
 }
 
 function isOfEtc(path: string): boolean {
   return path.startsWith("/etc/");
 }
 
-/** Who makes the places in memory: the cell's user is the same one, by another number. */
-const ROOT_OF_STAGE = { user: { uid: 0, gid: 0 } };
+/** A field of a table of mounts, fstab(5). */
+function inTable(path: string): string {
+  return path.replace(/[\s\\#]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`);
+}
 
-const EMPTY = "empty";
+/** Who makes the places in memory: the cell's user is the same one, by another number. */
+const ROOT_OF_LAUNCHER = { user: { uid: 0, gid: 0 } };
 const SHARED_MEMORY: PlannedTmpfs = { path: "/dev/shm", bytes: 64 * 1024 ** 2, exec: false, mode: "1777" };
 
-/** Everything of a cell that is in memory. */
-function placesOf({ tmpfs }: Plan): PlannedTmpfs[] {
+/** Everything of a cell that is in memory: `later`, if it is inside of a mount or of another place. */
+function placesOf({ tmpfs, mounts }: Plan): Record<"inRoot" | "later", readonly PlannedTmpfs[]> {
   const isPlanned = tmpfs.some(({ path }) => path === SHARED_MEMORY.path);
-  return [...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs];
+  const all = [...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs];
+  const isInside = (place: PlannedTmpfs): boolean =>
+    [...mounts, ...all].some((other) => other !== place && holds(other.path, place.path));
+  return { inRoot: all.filter((place) => !isInside(place)), later: all.filter(isInside) };
 }
 
 /** What bubblewrap reads from a descriptor: each word ends with a zero byte. */
@@ -175,12 +257,15 @@ export function bwrapWords(given: CellWords): Buffer {
   );
 }
 
-function wordsOf({ plan, entries, memory }: CellWords): string[] {
+function wordsOf({ plan, entries }: CellWords): string[] {
   const { user } = plan;
-  const places = placesOf(plan).map(({ path }, index) => ({ path, words: ["--bind", `${memory}/${index}`, path] }));
+  const places = placesOf(plan).later.map(({ path }, index) => ({
+    path,
+    words: ["--bind", `${PLACES}/${index}`, path],
+  }));
   const mounts = plan.mounts.map(({ path, host, mode }) => ({
     path,
-    words: [mode === "ro" ? "--ro-bind" : "--bind", host, path],
+    words: [mode === "ro" ? "--ro-bind" : "--bind", `${HOST}${host}`, path],
   }));
   const env = { HOSTNAME: CELL_HOST_NAME, ...gateEnvironment(plan) };
   const call = `${OWN_PROGRAMS}/corral-call`;
@@ -189,20 +274,16 @@ function wordsOf({ plan, entries, memory }: CellWords): string[] {
     ...["--cap-drop", "ALL", "--as-pid-1", "--die-with-parent", "--new-session", "--hostname", CELL_HOST_NAME],
     ...["--seccomp", String(DESCRIPTORS.filter), "--json-status-fd", String(DESCRIPTORS.status)],
     ...["--clearenv", ...Object.entries(env).flatMap(([name, value]) => ["--setenv", name, value])],
-    ...["--proc", "/proc"],
+    ...["--dev-bind", CELL, "/", "--proc", "/proc"],
     ...entries.flatMap((entry) => {
       if (entry.is === "link") return ["--symlink", entry.to, entry.path];
-      if (isOfEtc(entry.path)) return [];
-      const from = { shown: entry.path, "hidden file": "/dev/null", "hidden directory": `${memory}/${EMPTY}` }[
-        entry.is
-      ];
+      if (isShownFile(entry)) return [];
+      const from = { shown: entry.path, "hidden file": "/dev/null", "hidden directory": EMPTY }[entry.is];
       return ["--ro-bind", from, entry.path];
     }),
     ...["--perms", "0555", "--file", String(DESCRIPTORS.call), call],
-    ...["--ro-bind", `${memory}/etc`, "/etc", "--dev-bind", `${memory}/dev`, "/dev"],
     ...[...places, ...mounts].sort((a, b) => depthOf(a.path) - depthOf(b.path)).flatMap(({ words }) => words),
-    ...LINKS_OF_DEV.flatMap(([name, to]) => ["--symlink", to, `/dev/${name}`]),
-    ...["--remount-ro", "/dev", "--remount-ro", "/"],
+    ...["--remount-ro", "/"],
   ];
 }
 
@@ -241,7 +322,6 @@ export function hostEntries(look: HostLook): HostEntry[] {
     const found = look(path);
     return found === null ? [] : [{ path, is: found.isDirectory ? "hidden directory" : "hidden file" }];
   });
-  // Each mount costs bubblewrap the more the more there are: those of the kernel come first.
   return [...READ_ONLY_PATHS.flatMap(entryAt), ...hidden, ...PROGRAM_DIRECTORIES.flatMap(entryAt), ...settings];
 }
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import { readdir, rm, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { parseJson } from "../../json/parse-json.ts";
 import { hasCode, nullFor } from "../../platform/errno.ts";
@@ -18,26 +18,25 @@ const DRAFT_PREFIX = ".new-";
 /** Nothing of a cell exists before its directory has its name, which takes some milliseconds. */
 const DRAFT_MS = 10 * 60_000;
 const LABELS = "labels.json";
-const MEMORY = "memory";
 /** Different files that are kept for the next cells. */
 const MAX_KEPT = 32;
 
 /** The name of a run is that of another cell. */
 export class RunNameTaken extends EngineTrouble {}
 
-/** The directory of one cell. Its starter and bubblewrap have it as their working directory, by which they are found. */
+/** The directory of one cell. Its starter and its bubblewrap have it as their working directory, by which they are found. */
 export interface BwrapFolder {
   readonly id: string;
+  readonly run: string;
   readonly dir: string;
-  /** Empty: each starter has its own memory there, which it alone sees. */
-  readonly memory: string;
 }
 
 /** The directories of all cells of one state directory, by their runs. */
 export class BwrapLedger {
   /** Where the pipes of its cells are: a process may have the same state directory open several times. */
   readonly pipesDir: string;
-  readonly #dir: string;
+  /** Where the directories of cells are, by their runs. */
+  readonly cellsDir: string;
   readonly #allPipes: string;
   readonly #maker: Maker;
   readonly #user: PlannedUser;
@@ -46,7 +45,7 @@ export class BwrapLedger {
   /** `user`: whose processes the cells are. */
   constructor(dir: string, maker: Maker, user: PlannedUser) {
     this.#user = user;
-    this.#dir = join(dir, "cells");
+    this.cellsDir = join(dir, "cells");
     this.#allPipes = join(dir, "pipes");
     const owned = join(this.#allPipes, encodeURIComponent(formatOwner(maker.owner)));
     this.pipesDir = join(owned, randomBytes(6).toString("hex"));
@@ -55,17 +54,19 @@ export class BwrapLedger {
 
   /** It has its name only when its labels are in it: whatever is started for the cell is found by them if this process dies. */
   make(plan: Plan): BwrapFolder {
-    for (const dir of [this.#dir, this.pipesDir]) fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
-    const draft = join(this.#dir, `${DRAFT_PREFIX}${randomBytes(6).toString("hex")}`);
-    const dir = join(this.#dir, plan.run);
+    for (const dir of [this.cellsDir, this.pipesDir])
+      if (fs.mkdirSync(dir, { recursive: true, mode: 0o700 }) !== undefined && dir === this.pipesDir)
+        for (const each of [dirname(dirname(dir)), dirname(dir), dir])
+          fs.chownSync(each, this.#user.uid, this.#user.gid);
+    const draft = join(this.cellsDir, `${DRAFT_PREFIX}${randomBytes(6).toString("hex")}`);
+    const dir = join(this.cellsDir, plan.run);
     const id = this.#idOf(plan.run);
     fs.mkdirSync(draft, { mode: 0o700 });
     try {
-      fs.mkdirSync(join(draft, MEMORY), { mode: 0o700 });
-      for (const place of [draft, join(draft, MEMORY)]) fs.chownSync(place, this.#user.uid, this.#user.gid);
+      fs.chownSync(draft, this.#user.uid, this.#user.gid);
       fs.writeFileSync(join(draft, LABELS), JSON.stringify(labelsFor(this.#maker, "cell", id, plan)), { mode: 0o600 });
       fs.renameSync(draft, dir);
-      return { id, dir, memory: join(dir, MEMORY) };
+      return { id, run: plan.run, dir };
     } catch (error) {
       fs.rmSync(draft, { recursive: true, force: true });
       if (hasCode(error, "ENOTEMPTY", "EEXIST"))
@@ -74,27 +75,27 @@ export class BwrapLedger {
     }
   }
 
-  /** A file with this content, which many cells may be given: Corral makes it once, and each reads it from its beginning. The caller closes it. */
-  open(content: string | Buffer): number {
+  /** A file with this content, which many cells may be given: Corral makes it once, or in the directory of the one cell. */
+  keep(content: string | Buffer, { dir }: BwrapFolder): string {
     const name = sha256(content);
     const known = this.#kept.get(name);
-    if (known !== undefined) return fs.openSync(known, "r");
-    const file = join(this.pipesDir, name);
+    if (known !== undefined) return known;
+    const isKept = this.#kept.size < MAX_KEPT;
+    const file = join(isKept ? this.pipesDir : dir, name);
+    if (isKept) this.#kept.set(name, file);
+    this.write(file, content);
+    return file;
+  }
+
+  /** For the user of cells alone. */
+  write(file: string, content: string | Buffer): void {
     fs.writeFileSync(file, content, { mode: 0o600 });
-    if (this.#kept.size < MAX_KEPT) {
-      this.#kept.set(name, file);
-      return fs.openSync(file, "r");
-    }
-    try {
-      return fs.openSync(file, "r");
-    } finally {
-      fs.rmSync(file);
-    }
+    fs.chownSync(file, this.#user.uid, this.#user.gid);
   }
 
   /** Every cell whose labels this state directory has sealed. */
   async list(): Promise<CellInfo[]> {
-    const runs = (await readdir(this.#dir).catch(nullFor("ENOENT"))) ?? [];
+    const runs = (await readdir(this.cellsDir).catch(nullFor("ENOENT"))) ?? [];
     const found = await Promise.all(runs.filter((run) => !run.startsWith(DRAFT_PREFIX)).map((run) => this.#look(run)));
     return found.filter((cell) => cell !== null);
   }
@@ -104,16 +105,16 @@ export class BwrapLedger {
     const removed: string[] = [];
     for (const { run, ownerAlive } of await this.list()) {
       if (ownerAlive) continue;
-      await removeFolder(join(this.#dir, run));
+      await removeFolder(join(this.cellsDir, run));
       removed.push(run);
     }
-    const drafts = ((await readdir(this.#dir).catch(nullFor("ENOENT"))) ?? []).filter((name) =>
+    const drafts = ((await readdir(this.cellsDir).catch(nullFor("ENOENT"))) ?? []).filter((name) =>
       name.startsWith(DRAFT_PREFIX),
     );
     for (const name of drafts) {
-      const made = await stat(join(this.#dir, name)).catch(nullFor("ENOENT"));
+      const made = await stat(join(this.cellsDir, name)).catch(nullFor("ENOENT"));
       if (made !== null && made.mtimeMs < Date.now() - DRAFT_MS)
-        await rm(join(this.#dir, name), { recursive: true, force: true });
+        await rm(join(this.cellsDir, name), { recursive: true, force: true });
     }
     for (const name of (await readdir(this.#allPipes).catch(nullFor("ENOENT"))) ?? []) {
       const owner = ownerIn(name);
@@ -124,7 +125,7 @@ export class BwrapLedger {
   }
 
   async #look(run: string): Promise<CellInfo | null> {
-    const dir = join(this.#dir, run);
+    const dir = join(this.cellsDir, run);
     const file = join(dir, LABELS);
     const [text, made] = await Promise.all([
       fs.promises.readFile(file, "utf8").catch(nullFor("ENOENT")),

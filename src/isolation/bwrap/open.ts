@@ -31,6 +31,7 @@ import {
   OWN_NAMESPACES,
 } from "./cell-words.ts";
 import { delegatedGroups } from "./groups.ts";
+import { BwrapLaunchers } from "./launcher.ts";
 import { BwrapLedger } from "./ledger.ts";
 import { type BwrapOptions, startBwrapCell } from "./start.ts";
 
@@ -106,13 +107,12 @@ export async function groundHere(user: PlannedUser): Promise<BwrapPrograms> {
   const programs = {
     bwrap: needed("bwrap", "bubblewrap"),
     busybox: needed("busybox", "busybox-static"),
-    prlimit: needed("prlimit", "util-linux"),
   };
   const { busybox } = programs;
   if (busybox !== "" && !(await isStatic(busybox)))
     missing.push(`${busybox} is not static. On Debian: apt-get install busybox-static`);
   if (missing.length === 0) {
-    const words = [...OWN_NAMESPACES, "--net", programs.prlimit, "--version"];
+    const words = [...OWN_NAMESPACES, "--net", programs.bwrap, "--version"];
     await run(busybox, words, { env: SYSTEM_ENV }).catch((error: { stderr?: string; message: string }) => {
       const said = (error.stderr || error.message).trim();
       missing.push(`this machine lets no ordinary user have namespaces (${said}). See docs/hosts.md`);
@@ -178,7 +178,7 @@ function imagesOf({ id }: ImageFacts): EngineImages {
   };
 }
 
-export interface BwrapDriverOptions extends Omit<BwrapOptions, "pipes" | "filterOf"> {
+export interface BwrapDriverOptions extends Omit<BwrapOptions, "pipes" | "launchers" | "filterOf"> {
   /** The seccomp profile `corral`, as JSON text in the Engine's format. */
   readonly profile: string;
   readonly image: ImageFacts;
@@ -194,9 +194,10 @@ export function bwrapDriver({ profile, image, ...given }: BwrapDriverOptions): D
     filters.set(asked, filter);
     return filter;
   };
-  const { ledger, programs } = given;
+  const { ledger, programs, user } = given;
   const pipes = new PipeNames(ledger.pipesDir);
-  const options: BwrapOptions = { ...given, pipes, filterOf };
+  const launchers = new BwrapLaunchers(programs, user);
+  const options: BwrapOptions = { ...given, pipes, launchers, filterOf };
   // More starts at once do not end sooner: each needs a processor for most of its time.
   const starts = new PQueue({ concurrency: Math.max(4, 2 * availableParallelism()) });
   return {
@@ -232,6 +233,7 @@ export function bwrapDriver({ profile, image, ...given }: BwrapDriverOptions): D
     usage: async () => null,
     reap: async () => ({ cells: await ledger.reap(), volumes: [], directories: [] }),
     async removeLeft() {
+      launchers.close();
       await pipes.close();
       await rm(ledger.pipesDir, { recursive: true, force: true });
     },

@@ -1,8 +1,6 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import fs from "node:fs";
 import { join } from "node:path";
-import type { Readable, Writable } from "node:stream";
-import { SYSTEM_ENV } from "../../files/host/system-program.ts";
+import type { Writable } from "node:stream";
 import { Disposables } from "../../platform/disposables.ts";
 import { within } from "../../platform/within.ts";
 import type { Violation } from "../../sandbox/violation.ts";
@@ -21,15 +19,18 @@ import { misplacedMounts } from "../sources/pin.ts";
 import {
   type BwrapPrograms,
   bwrapWords,
-  type CellWords,
   CORRAL_CALL,
   cellFiles,
-  DESCRIPTORS,
   type HostEntry,
   notForBwrap,
-  startWords,
+  START_FILE,
+  STATUS_FILE,
+  sharedBy,
+  startText,
+  WORDS_FILE,
 } from "./cell-words.ts";
 import { type CellGroup, type Delegated, makeGroup } from "./groups.ts";
+import type { BwrapLaunchers } from "./launcher.ts";
 import { type BwrapFolder, type BwrapLedger, killStarters, RunNameTaken, removeFolder } from "./ledger.ts";
 import { differences, type Reported } from "./outside.ts";
 
@@ -40,6 +41,7 @@ export interface BwrapOptions {
   /** Whose processes the cells are: Corral's own user. */
   readonly user: PlannedUser;
   readonly programs: BwrapPrograms;
+  readonly launchers: BwrapLaunchers;
   readonly entries: readonly HostEntry[];
   /** In which its cells get control groups, or why they cannot. */
   readonly groups: Delegated | { readonly why: string };
@@ -49,8 +51,6 @@ export interface BwrapOptions {
 
 /** How often a cell is made before its start has failed. */
 const MAX_ATTEMPTS = 3;
-/** How long output may be on its way when a cell has ended. */
-const END_MS = 60_000;
 /** How often Corral looks whether an ended one has gone, and how long it waits between. */
 const MAX_LOOKS = 600;
 const PAUSE_MS = 25;
@@ -95,11 +95,12 @@ function refused(...violations: Violation[]): BwrapStart {
 }
 
 async function startOnce(
-  { ledger, pipes, user, programs, entries, groups, filterOf }: BwrapOptions,
+  options: BwrapOptions,
   { plan, pins, signal, secrets = new Map(), onOutput }: StartRequest,
   input: "at-once" | "lasting",
   made: Disposables,
 ): Promise<BwrapStart> {
+  const { ledger, user, groups } = options;
   signal.throwIfAborted();
   // bubblewrap would make a missing place for a mount inside of another.
   const misplaced = misplacedMounts(plan.mounts, pins);
@@ -108,15 +109,11 @@ async function startOnce(
   let starter: BwrapProcess | null = null;
   made.defer(() => removeFolder(folder.dir, starter?.hasEndedItself()));
   const group = "why" in groups ? null : makeGroup(groups, folder, plan, user);
-  const files = cellFiles(plan, LOCAL_NAMES);
-  const places = { gate: gateOf(plan), groups: group?.entries ?? [], memory: folder.memory };
-  const given: CellWords = { plan, programs, entries, files, ...places };
-  const parts = { given, ledger, folder, user, pipes: await pipes.take(), filter: filterOf(plan) };
-  const bwrap = new BwrapProcess(parts, onOutput);
+  const bwrap = new BwrapProcess(options, { plan, folder, group, pipes: await options.pipes.take() }, onOutput);
   starter = bwrap;
   made.defer(() => bwrap.end());
   const report = parseGateReport(await reportWithin(bwrap.streams.report, signal));
-  const reported = await bwrap.reported();
+  const reported = bwrap.begun();
   const { seen, missing } = differences(reported, plan, report, user, group);
   const { enforcement, violations } = verifyCell(plan, seen, "bwrap");
   const refusals: Violation[] = [...violations, ...misplacedMounts(plan.mounts, pins)];
@@ -139,79 +136,77 @@ async function startOnce(
   return { ok: true, cell, write: (text) => void bwrap.stdin.write(text) };
 }
 
-interface BwrapProcessRequest extends Pick<BwrapOptions, "ledger" | "user"> {
-  readonly given: CellWords;
+interface BwrapProcessRequest {
+  readonly plan: Plan;
   readonly folder: BwrapFolder;
+  readonly group: CellGroup | null;
   readonly pipes: CommandPipes;
-  readonly filter: Buffer;
 }
 
-/** The process that becomes bubblewrap, and stays for as long as its cell. */
+/** The process that becomes bubblewrap, and stays for as long as its cell. A launcher starts it. */
 class BwrapProcess {
   readonly streams: GateStreams;
   readonly stdin: Writable;
-  readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
-  readonly #child: ChildProcess;
-  readonly #dir: string;
-  readonly #status: Promise<string>;
+  /** Its exit code, if it has ended by itself. */
+  readonly ended: Promise<number | null>;
+  readonly #folder: BwrapFolder;
+  readonly #pipes: CommandPipes;
   #hasEnded = false;
   #hasEndedItself = false;
 
   constructor(
-    { given, ledger, folder: { dir }, user, pipes, filter }: BwrapProcessRequest,
+    { ledger, launchers, programs, entries, filterOf }: BwrapOptions,
+    { plan, folder, group, pipes }: BwrapProcessRequest,
     onOutput: StartRequest["onOutput"],
   ) {
-    const { program, args } = startWords(given);
-    this.#dir = dir;
-    const isOwn = user.uid === process.getuid?.();
+    this.#folder = folder;
+    this.#pipes = pipes;
     this.streams = new GateStreams(onOutput);
-    const closing: (() => void)[] = [];
-    using _ = { [Symbol.dispose]: () => closing.forEach((close) => void close()) };
-    const held = (descriptor: number): number => {
-      closing.push(() => fs.closeSync(descriptor));
-      return descriptor;
+    const given = {
+      ...{ plan, programs, entries, gate: gateOf(plan), groups: group?.entries ?? [] },
+      ...{ filter: ledger.keep(filterOf(plan), folder), call: ledger.keep(CORRAL_CALL, folder) },
+      streams: { stdin: pipes.pathOf("in"), stdout: pipes.pathOf("out"), stderr: pipes.pathOf("err") },
     };
-    const words = join(dir, "words");
-    fs.writeFileSync(words, bwrapWords(given), { mode: 0o600 });
+    ledger.write(join(folder.dir, WORDS_FILE), bwrapWords(given));
+    ledger.write(join(folder.dir, START_FILE), startText(given));
+    const launcher = launchers.take(sharedBy(given, ledger.cellsDir, cellFiles(plan, LOCAL_NAMES)));
     this.stdin = pipes.writer();
+    // It may end before all of its input is read.
+    this.stdin.on("error", () => {});
     const readers = { stdout: pipes.reader("out"), stderr: pipes.reader("err") };
-    // Their names are gone before the cell is made.
-    closing.push(() => pipes.letGo());
-    const stdio = [
-      ...[held(pipes.inside("in")), held(pipes.inside("out")), held(pipes.inside("err"))],
-      ...([held(fs.openSync(words, "r")), held(ledger.open(filter)), "pipe"] as const),
-      held(ledger.open(CORRAL_CALL)),
-    ];
-    this.#child = spawn(program, args, { cwd: dir, env: SYSTEM_ENV, stdio, ...(isOwn ? {} : user) });
+    const use = launcher.start(folder.run, (why) => {
+      if (!this.streams.hasBegun) this.streams.add("stderr", Buffer.from(why));
+      pipes.letGo();
+    });
+    readers.stdout.once("data", () => pipes.letGo());
+    // bubblewrap has them too, and outlives all of its cell.
     const closed = Object.entries(readers).map(([name, reader]) => {
       reader.on("data", (chunk: Buffer) => this.streams.add(name as keyof typeof readers, chunk)).on("error", () => {});
       return new Promise((done) => reader.once("close", done));
     });
-    // It may end before all of its input is read.
-    this.stdin.on("error", () => {});
-    this.#status = firstLine((this.#child.stdio as unknown as readonly Readable[])[DESCRIPTORS.status] as Readable);
-    this.#status.catch(() => {});
-    const { promise, resolve, reject } = Promise.withResolvers<Awaited<BwrapProcess["ended"]>>();
-    this.#child.once("exit", (code) => {
+    this.ended = Promise.all(closed).then(() => {
+      use[Symbol.dispose]();
       this.#hasEnded = true;
+      this.streams.end();
+      const code = this.#said()["exit-code"];
       // One that fails before may leave a process that waits for it.
-      this.#hasEndedItself = code !== null && this.streams.hasBegun;
+      this.#hasEndedItself = typeof code === "number" && this.streams.hasBegun;
+      return typeof code === "number" ? code : null;
     });
-    this.#child.once("error", reject).once("close", (code, signal) => resolve({ code, signal }));
-    this.ended = promise.then(async (end) => {
-      if ((await within(Promise.all(closed), END_MS)) === null) throw new EngineTrouble(UNCLOSED);
-      return end;
-    });
-    this.ended.then(
-      () => this.streams.end(),
-      () => this.streams.end(),
-    );
+    this.ended.catch(() => {});
   }
 
-  /** What bubblewrap says of the cell when it has made it. */
-  async reported(): Promise<Reported> {
-    const { "child-pid": pid, ...namespaces } = JSON.parse(await this.#status);
+  /** What bubblewrap says of the cell when it has made it, which is before the cell's own report. */
+  begun(): Reported {
+    const { "child-pid": pid, ...namespaces } = this.#said();
+    if (typeof pid !== "number") throw new EngineTrouble("bubblewrap made no cell");
     return { pid, namespaces };
+  }
+
+  /** All of its words until now, which are in lines. */
+  #said(): Record<string, unknown> {
+    const lines = (kernelText(join(this.#folder.dir, STATUS_FILE)) ?? "").split("\n").filter((line) => line !== "");
+    return Object.assign({}, ...lines.map((line) => JSON.parse(line)));
   }
 
   hasEnded(): boolean {
@@ -227,32 +222,14 @@ class BwrapProcess {
   async end(): Promise<void> {
     this.streams.close();
     this.stdin.destroy();
-    if (!this.#hasEnded) this.#child.kill("SIGKILL");
-    const end = this.ended.then(
-      () => true,
-      () => true,
-    );
+    this.#pipes.letGo();
     // A bubblewrap that has just made the cell's first process does not end it yet, and that one waits for it.
-    for (let looks = 0; (await within(end, PAUSE_MS)) === null; looks += 1) {
+    for (let looks = 0; !this.#hasEnded; looks += 1) {
       if (looks === MAX_LOOKS) throw new EngineTrouble("bubblewrap does not end");
-      killStarters(this.#dir);
+      killStarters(this.#folder.dir);
+      await within(this.ended, PAUSE_MS);
     }
   }
-}
-
-const UNCLOSED = "the streams of a cell that has ended do not end";
-
-/** bubblewrap writes one when the cell is made, and another when it has ended. */
-async function firstLine(stream: Readable): Promise<string> {
-  let text = "";
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  stream.on("data", (chunk: Buffer) => {
-    if (text.includes("\n")) return;
-    text += chunk.toString("latin1");
-    if (text.includes("\n")) resolve(text.slice(0, text.indexOf("\n")));
-  });
-  stream.once("close", () => reject(new EngineTrouble("bubblewrap made no cell")));
-  return await promise;
 }
 
 interface BwrapCellParts {
@@ -319,13 +296,13 @@ async function exitOf(
     usage: sampler.last(),
   });
   try {
-    const { code, signal } = await bwrap.ended;
+    const code = await bwrap.ended;
     sampler.stop();
     sampler.add(group?.usage() ?? null);
     const kills = group?.oomKills() ?? 0;
     // The kernel may choose bubblewrap, which is in the group too.
     if (kills > 0 && (code === null || code === 137) && !killed()) return exited(137, true);
-    if (code === null) return killed() ? exited(137) : { kind: "lost", reason: `bubblewrap was ended by ${signal}` };
+    if (code === null) return killed() ? exited(137) : { kind: "lost", reason: "bubblewrap was ended by a signal" };
     if (!bwrap.streams.hasBegun && !killed()) return { kind: "lost", reason: "the cell ended before its worker began" };
     return exited(code);
   } catch (error) {

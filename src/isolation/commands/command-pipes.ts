@@ -17,12 +17,12 @@ export const MAX_COMMANDS = 48;
  */
 export function runRequest(name: string, { argv, cwd, env }: ExecRequest, hasInput: boolean): string {
   const input = hasInput ? `${COMMANDS_PATH}/${name}.in` : "/dev/null";
-  const variables = Object.entries(env).map(([key, value]) => quoted(`${key}=${value}`));
+  const variables = Object.entries(env).map(([key, value]) => quotedForShell(`${key}=${value}`));
   const given = variables.length === 0 ? "" : `"$corral_gate" env ${variables.join(" ")} `;
-  const path = env.PATH === undefined ? '"$PATH"' : quoted(env.PATH);
+  const path = env.PATH === undefined ? '"$PATH"' : quotedForShell(env.PATH);
   return (
     `corral_become() { exec "$corral_gate" setsid ${given}"$@"; }\n` +
-    `corral_run ${name} ${quoted(input)} ${quoted(cwd)} ${path} ${argv.map(quoted).join(" ")}\n`
+    `corral_run ${name} ${quotedForShell(input)} ${quotedForShell(cwd)} ${path} ${argv.map(quotedForShell).join(" ")}\n`
   );
 }
 
@@ -61,7 +61,7 @@ export function countRequest(name: string): string {
 export const REAP_REQUEST = "jobs -p > /dev/null\n";
 
 /** One word of the shell, whatever is in it: line breaks and bytes that are not text too. */
-function quoted(text: string): string {
+export function quotedForShell(text: string): string {
   if (text.includes("\0")) throw new EngineTrouble("a command cannot have a NUL character in it");
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -186,10 +186,9 @@ export class CommandPipes {
     return new Socket({ fd, readable: false, writable: true, ...UNREAD });
   }
 
-  /** The cell's own end, for a process that is started with it. Its caller closes it. */
-  inside(kind: (typeof KINDS)[number]): number {
-    const access = kind === "in" ? O_RDONLY : O_WRONLY;
-    return fs.openSync(join(this.#dir, `${this.name}.${kind}`), access | O_NOFOLLOW);
+  /** Where the cell's own end is opened, until {@link CommandPipes.letGo}. */
+  pathOf(kind: (typeof KINDS)[number]): string {
+    return join(this.#dir, `${this.name}.${kind}`);
   }
 
   /** The command has opened its own ends, or never will: the names are of no use any more. */
@@ -197,10 +196,10 @@ export class CommandPipes {
     const others = this.#others;
     this.#others = [];
     for (const fd of others) fs.closeSync(fd);
-    for (const kind of KINDS) fs.rmSync(join(this.#dir, `${this.name}.${kind}`), { force: true });
+    for (const kind of KINDS) fs.rmSync(this.pathOf(kind), { force: true });
   }
 
   #open(kind: (typeof KINDS)[number], access: number): number {
-    return fs.openSync(join(this.#dir, `${this.name}.${kind}`), access | O_NONBLOCK | O_NOFOLLOW);
+    return fs.openSync(this.pathOf(kind), access | O_NONBLOCK | O_NOFOLLOW);
   }
 }

@@ -121,7 +121,7 @@ function requestedLines(plan: Plan, isOfProcess: boolean): EnforcementLines {
   const { hardening, limits } = plan;
   const first = plan.keeper ?? plan.user;
   const ofCell = { memory: String(pageAligned(limits.memoryBytes)), cpus: limits.cpus.toFixed(2) };
-  const { memory, cpus } = isOfProcess ? ofProcess(String(limits.memoryBytes)) : ofCell;
+  const { memory, cpus } = isOfProcess ? ofProcess(inKilobytes(limits.memoryBytes)) : ofCell;
   return {
     mounts: `${plan.mounts.length} in place, no others`,
     rootFileSystem: "read-only",
@@ -137,6 +137,11 @@ function requestedLines(plan: Plan, isOfProcess: boolean): EnforcementLines {
     openFiles: String(limits.nofile),
     fileSize: String(limits.diskBytes),
   };
+}
+
+/** As the shell sets it. */
+function inKilobytes(bytes: number): string {
+  return String(Math.floor(bytes / 1024) * 1024);
 }
 
 /** Where there is no control group, as a plan with `limit_scope: process` allows. */
@@ -177,14 +182,18 @@ function actualLines(
     network: network(plan, report.interfaces),
     ...limits,
     openFiles: report.limits.get("Max open files") ?? "unknown",
-    fileSize: fileSize(plan, report),
+    fileSize: fileSize(plan, report, driver),
   };
 }
 
-/** A shell counts blocks of 512 bytes, and so does not show the last of these. */
-function fileSize({ limits: { diskBytes } }: Plan, { limits, ownKernel }: GateReport): string {
+/** A shell counts blocks of 512 bytes, and so does not show, or set, the last of these. */
+function fileSize(
+  { limits: { diskBytes } }: Plan,
+  { limits, ownKernel }: GateReport,
+  driver: Enforcement["driver"],
+): string {
   const size = limits.get("Max file size") ?? "unknown";
-  return ownKernel && size === String(diskBytes - (diskBytes % 512)) ? String(diskBytes) : size;
+  return (ownKernel || driver === "bwrap") && size === String(diskBytes - (diskBytes % 512)) ? String(diskBytes) : size;
 }
 
 type LimitLines = Pick<EnforcementLines, "memory" | "memoryAndSwap" | "pids" | "cpus">;
@@ -235,14 +244,20 @@ function isExpected(
   { ownKernel }: GateReport,
   driver: Enforcement["driver"],
 ): boolean {
-  if (ENGINE_MOUNTS.has(mount.path)) return true;
   if (plan.mounts.some((planned) => planned.path === mount.path)) return true;
+  if (driver === "bwrap" && isWrittenByOthers(mount)) return false;
+  if (ENGINE_MOUNTS.has(mount.path)) return true;
   const tmpfs = plan.tmpfs.find((planned) => planned.path === mount.path);
   if (tmpfs !== undefined) return ownKernel ? isOwnTmpfs(mount, tmpfs) : isPlannedTmpfs(mount, tmpfs);
   if (driver === "bwrap" && isOfBwrap(mount)) return true;
   // crun hides a file behind this machine's null device, and runc behind the cell's own.
   if (mount.path.startsWith("/proc/") && mount.type === "devtmpfs") return mount.root === "/null";
   return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
+}
+
+/** Cells of bubblewrap share a file system in memory, of which each has directories: what it may write there is a whole one of its own. */
+function isWrittenByOthers({ type, root, readOnly }: ReportedMount): boolean {
+  return type === "tmpfs" && root !== "/" && !readOnly;
 }
 
 /** A part of this machine's own programs or of its kernel's settings, or one of the devices that every cell has. */

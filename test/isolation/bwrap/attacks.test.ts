@@ -1,4 +1,6 @@
+import fs from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { kernelText } from "../../../src/isolation/kernel/control-group.ts";
 import { absence, openBwrapHere } from "./bwrap.ts";
 
 const absent = await absence();
@@ -80,6 +82,41 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
       expect.stringMatching(/^memory (1|12|255)$/),
       "",
     ]);
+  });
+
+  it("changes nothing that a cell beside it has, and ends with what started it", async () => {
+    const begin = async (script: string) => {
+      const { plan, pins } = await here.plan({ command: ["sh", "-c", script] });
+      let text = "";
+      const onOutput = (_: string, chunk: Buffer): void => {
+        text += chunk.toString();
+      };
+      const started = await here.driver.start({ plan, pins, onOutput, signal: new AbortController().signal });
+      if (!started.ok) throw new Error(JSON.stringify(started.violations));
+      started.cell.release(Buffer.alloc(0));
+      return { cell: started.cell, said: () => text };
+    };
+    const tries = [
+      ...["echo x > /etc/hosts", "echo x > /dev/x", "rm /etc/passwd", "mv /etc/group /etc/g", "chmod 0 /etc/passwd"],
+      ...["rm /dev/null", "touch /etc/hosts /dev /", "ln -s / /etc/l", "echo x > /proc/acpi/x", "echo x > /dev/shm/x"],
+    ];
+    const one = await begin(
+      `for all in ${tries.map((each) => `'${each}'`).join(" ")}; do (eval "$all") 2> /dev/null && echo "$all"; done; echo done; sleep 100`,
+    );
+    await expect.poll(one.said, { timeout: 10_000 }).toContain("done");
+    const other = await begin("ls -A /dev/shm; ls -la /etc /dev | sha256sum; sleep 100");
+    const third = await begin("ls -la /etc /dev | sha256sum");
+    await third.cell.exit;
+    expect(one.said()).toBe("echo x > /dev/shm/x\ndone\n");
+    await expect.poll(other.said, { timeout: 10_000 }).toBe(third.said());
+    const launchers = fs.readdirSync("/proc").filter((pid) => {
+      const [, name, , parent] = (kernelText(`/proc/${pid}/stat`) ?? "").split(" ");
+      return name === "(bwrap)" && parent === String(process.pid);
+    });
+    for (const pid of launchers) process.kill(Number(pid), "SIGKILL");
+    for (const { cell } of [one, other]) expect(await cell.exit).toMatchObject({ kind: "lost" });
+    for (const { cell } of [one, other, third]) await cell[Symbol.asyncDispose]();
+    expect(await ran("echo again")).toMatchObject({ text: "again\n" });
   });
 
   it("keeps its pipes if the same process closes the same state directory elsewhere", async () => {

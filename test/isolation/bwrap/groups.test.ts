@@ -76,11 +76,13 @@ describe.skipIf(absent !== null || process.getuid?.() !== 0 || !hasVersion1)(
 
     it("is refused if it did not come into them", async () => {
       const programs = await groundHere(USER);
-      const busybox = join(here.dir, "busybox");
-      const edit = "#!/usr/bin/perl\n$_ = '' for grep { m{/cgroup.procs} } @ARGV;\n";
-      await writeFile(busybox, `${edit}exec '${programs.busybox}', @ARGV;\n`);
-      await chmod(busybox, 0o755);
-      const { started } = await start(["true"], here.driverWith({ ...programs, busybox }));
+      const bwrap = join(here.dir, "bwrap");
+      const procs = `${groups.parents.pids}/cgroup.procs`;
+      fs.chownSync(procs, USER.uid, USER.gid);
+      const leave = `if ($ARGV[0] eq '--args') { open(my $f, '>', '/host${procs}') or die; print $f 0; close $f or die }`;
+      await writeFile(bwrap, `#!/usr/bin/perl\n${leave}\nexec '${programs.bwrap}', @ARGV;\n`);
+      await chmod(bwrap, 0o755);
+      const { started } = await start(["true"], here.driverWith({ ...programs, bwrap }));
       expect(started).toMatchObject({ ok: false, violations: [{ code: "ENFORCEMENT_MISSING" }] });
       expect(JSON.stringify(started)).toContain("control group: planned its own, found another");
     });

@@ -2,18 +2,22 @@ import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   bwrapWords,
-  type CellWords,
   CORRAL_CALL,
   cellFiles,
   hostEntries,
-  startWords,
+  launcherWords,
+  START_FILE,
+  STATUS_FILE,
+  sharedBy,
+  startText,
+  WORDS_FILE,
 } from "../../../src/isolation/bwrap/cell-words.ts";
 import { groundHere, look } from "../../../src/isolation/bwrap/open.ts";
 import { ownNamespaces } from "../../../src/isolation/gate/verify.ts";
+import { kernelText } from "../../../src/isolation/kernel/control-group.ts";
 import { gateOf, LOCAL_NAMES, PROGRAM_DIRECTORIES, SETTINGS } from "../../../src/isolation/plan/plan.ts";
 import { attemptIn, type Threat } from "../../../src/operations/verify/attacks.ts";
 import { textBeside } from "../../../src/platform/text-beside.ts";
@@ -27,28 +31,30 @@ const absent = await absence();
 /** What Perl does to the words of bubblewrap, in `@w`, and what `corral verify` must find then. */
 const WORSE: Readonly<Record<string, readonly [edit: string, found: Threat]>> = {
   "no filter": ["cut('--seccomp', 2)", "kernel"],
-  "programs that are mounted to be written": ["$w[at('--ro-bind', '/usr')] = '--bind'", "write"],
+  "settings that are mounted to be written": ["add('--bind', '/hostDIR/written', '/etc/ssl/certs')", "write"],
+  "a folder of devices that other cells have too": ["add('--dev-bind', '/dev', '/dev')", "execution"],
   "a root that can be written": ["splice @w, -2", "write"],
-  "the folder around what is given": ["add('--ro-bind', 'DIR', '/above')", "read"],
+  "the folder around what is given": ["add('--ro-bind', '/hostDIR', '/above')", "read"],
   "the network of the host": ["add('--share-net')", "network"],
   "the name of the host": ["instead(qw(user ipc net pid cgroup)); cut('--hostname', 2)", "namespaces"],
   "the shared memory of the host": ["instead(qw(user uts net pid cgroup))", "namespaces"],
   "a capability": ["add('--cap-add', 'CAP_NET_ADMIN')", "privileges"],
   "user 0": ["$w[at('--uid') + 1] = 0", "privileges"],
-  "a device of the host": ["add('--dev-bind', '/dev/null', '/dev/kvm')", "devices"],
-  "/sys of the host": ["add('--bind', '/sys', '/sys')", "namespaces"],
+  "a device of the host": ["add('--tmpfs', '/dev', '--dev-bind', '/dev/null', '/dev/kvm')", "devices"],
+  "all that its launcher has of this machine": ["add('--bind', '/host', '/above')", "read"],
   "/proc of the host": ["add('--bind', '/proc', '/host-proc')", "namespaces"],
 };
 
-/** Stands in for bubblewrap: starts it with words that are worse. */
+/** Stands in for the bubblewrap of a cell: starts it with words that are worse. */
 const standIn = (edit: string, real: string): string => `#!/usr/bin/perl
 use POSIX ();
+exec '${real}', @ARGV if $ARGV[0] ne '--args';
 open(my $given, '<&=', 3); local $/;
 my @w = split /\\0/, <$given>;
 sub at { my @at = grep { my $n = $_; !grep { $w[$n + $_] ne $_[$_] } 0 .. $#_ } 0 .. $#w; die "no @_" if !@at; $at[0] }
 sub cut { splice @w, at($_[0]), $_[1] }
 # Before the root becomes read-only.
-sub add { splice @w, -4, 0, @_ }
+sub add { splice @w, -2, 0, @_ }
 sub instead { splice @w, at('--unshare-all'), 1, map { "--unshare-$_" } @_ }
 ${edit};
 open(my $worse, '+>', undef); $worse->autoflush(1); print $worse map { "$_\\0" } @w; sysseek $worse, 0, 0;
@@ -60,6 +66,7 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
   let here: Awaited<ReturnType<typeof openBwrapHere>>;
   beforeAll(async () => {
     here = await openBwrapHere();
+    await here.folder("written");
     await writeFile(join(here.dir, "canary-of-a-test"), TEXT, { mode: 0o644 });
   });
   afterAll(() => here[Symbol.asyncDispose]());
@@ -77,38 +84,34 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
       command: ["perl", "-e", PROGRAM, "inside", ...given],
       mounts: [{ name: "docs", path: "/docs" as VirtualPath, host: docs, mode: "ro" }],
     });
-    const programs = await groundHere(USER);
-    const memory = await here.folder("memory");
-    const files = cellFiles(plan, LOCAL_NAMES);
-    const words: CellWords = {
-      ...{ plan, programs: { ...programs, bwrap }, entries: hostEntries(look) },
-      ...{ files, gate: gateOf(plan), groups: [], memory },
+    const run = await here.folder(`cells/${plan.run}`);
+    const file = (name: string, content: string | Buffer = ""): string => {
+      fs.writeFileSync(join(run, name), content);
+      fs.chownSync(join(run, name), USER.uid, USER.gid);
+      return join(run, name);
     };
-    const { program, args } = startWords(words);
-    const readable = (content: string | Buffer): number => {
-      const file = join(here.dir, "given");
-      fs.rmSync(file, { force: true });
-      fs.writeFileSync(file, content);
-      return fs.openSync(file, "r");
+    const words = {
+      ...{ plan, programs: { ...(await groundHere(USER)), bwrap }, entries: hostEntries(look) },
+      ...{
+        gate: gateOf(plan),
+        groups: [],
+        filter: file("filter", here.filterOf(plan)),
+        call: file("call", CORRAL_CALL),
+      },
+      streams: { stdin: file("in", "go\n"), stdout: file("out"), stderr: file("err") },
     };
-    const filter = here.filterOf(plan);
-    const opened = [bwrapWords(words), filter, CORRAL_CALL].map(readable);
-    const [first, second, call] = opened;
-    const stdio = ["pipe", "pipe", "pipe", first, second, "pipe", call] as const;
-    const child = spawn(program, args, { cwd: here.dir, env: {}, stdio: [...stdio], ...USER });
-    for (const descriptor of opened) fs.closeSync(descriptor);
-    let text = "";
-    (child.stdio as unknown as readonly Readable[])[5]?.resume();
-    child.stdout?.on("data", (chunk) => {
-      text += chunk;
-      if (text.endsWith("\n== end\n")) child.stdin?.end("go\n");
-    });
-    let errors = "";
-    child.stderr?.on("data", (chunk) => {
-      errors += chunk;
-    });
+    file(WORDS_FILE, bwrapWords(words));
+    file(START_FILE, startText(words));
+    const shared = sharedBy(words, join(here.dir, "cells"), cellFiles(plan, LOCAL_NAMES));
+    const { bwrap: real } = await groundHere(USER);
+    const child = spawn(real, launcherWords(shared), { env: {}, stdio: ["pipe", "ignore", "inherit"], ...USER });
+    child.stdin?.write(`${plan.run}\n`);
+    const said = (name: string): string => kernelText(join(run, name)) ?? "";
+    await expect.poll(() => said(STATUS_FILE), { timeout: 20_000, interval: 20 }).toContain("exit-code");
+    child.stdin?.end();
     await new Promise((ended) => child.once("close", ended));
-    expect(text.endsWith("end\n"), `${errors}${text.slice(-300)}`).toBe(true);
+    const text = said("out");
+    expect(text.endsWith("end\n"), `${said("err")}${text.slice(-300)}`).toBe(true);
     return text.split("\n").flatMap((line) => {
       const attempt = attemptIn(line);
       return attempt === null || attempt.saw === null ? [] : [`${attempt.threat}: ${attempt.what}`];

@@ -96,6 +96,20 @@ describe("a cell that is what was planned", () => {
     expect(strangers("ext4", "ro", "bwrap")).toBe(true);
   });
 
+  it("of bubblewrap may write to no directory of a file system in memory that other cells have a part of", () => {
+    const strangers = (path: string, root: string, flags: string, driver: "bwrap" | "engine" = "bwrap"): boolean => {
+      const line = `114 169 0:40 ${root} ${path} ${flags},noexec,relatime - tmpfs none rw`;
+      const report = altered(SOUND_REPORT, /^118 .*$/m, line);
+      return verifyCell(plan, parseGateReport(report), driver).enforcement.actual.mounts.includes(path);
+    };
+    for (const path of ["/dev", "/dev/shm", "/proc/acpi"]) {
+      expect(strangers(path, "/shared", "rw")).toBe(true);
+      expect(strangers(path, "/shared", "ro")).toBe(false);
+      expect(strangers(path, "/", "rw")).toBe(false);
+      expect(strangers(path, "/shared", "rw", "engine")).toBe(false);
+    }
+  });
+
   it("may keep a capability that its policy keeps", () => {
     const capabilities = ["CAP_KILL", "CAP_CHOWN"];
     const keeping = { ...plan, hardening: { ...plan.hardening, capabilities } };
