@@ -110,6 +110,7 @@ const DISK_EXCEPTIONS: Readonly<Record<string, string>> = {
   "fleet/postgres/connection.ts": "reads the certificate that the address of the queue names",
   "fleet/items/item-job.ts": "looks whether an attachment is on the host; what it is is judged when it is opened",
   "operations/machine.ts": "checks the mode of the state directory, as a finding for a person",
+  "serve/http/carriage.ts": "looks in /proc how far a process of its own is",
   "serve/http/listener.ts": "makes the service's own socket, and removes one that a dead service left",
   "serve/page/page-files.ts": "reads the page that the build has made, below Corral's own package",
   "run/attached-file.ts": "looks whether what a person or a program attaches is there; it is judged when it is opened",

@@ -107,9 +107,10 @@ export class ServiceClient {
     name: Name,
     ask: AskOf<Name>,
     bytes: Uint8Array | Blob | AsyncIterable<Uint8Array>,
-    { signal }: Asking = {},
+    { signal, length }: Asking & { readonly length?: number | undefined } = {},
   ): Promise<AnswerOf<Name>> {
-    const headers = { "content-type": "application/octet-stream" };
+    const said = length === undefined ? {} : { "content-length": String(length) };
+    const headers = { "content-type": "application/octet-stream", ...said };
     const { pieces } = await this.#send(name, ask, { signal, bytes, headers });
     return JSON.parse(await textOf(pieces, MAX_JSON_BYTES)) as AnswerOf<Name>;
   }

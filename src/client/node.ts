@@ -29,9 +29,15 @@ export function transportTo(address: string): ServiceTransport {
     const answered = once(sent, "response");
     const content = form?.pieces ?? bytes;
     if (content === undefined || content instanceof Uint8Array) sent.end(content ?? json ?? undefined);
-    else upload(content instanceof Blob ? content.stream() : content, sent);
+    else
+      upload(
+        content instanceof Blob ? content.stream() : content,
+        sent,
+        Number(headers["content-length"] ?? Number.NaN),
+      );
     const [response] = (await answered.catch((cause: unknown) => {
       signal?.throwIfAborted();
+      if (cause instanceof ApiError) throw cause;
       throw new ApiError(0, "UNREACHABLE", "The service does not answer. Is `corral serve` running?", { cause });
     })) as [IncomingMessage];
     // From here on, the answer says how the request went.
@@ -137,8 +143,23 @@ function formOf(json: string, files: readonly SentFile[]): SentForm {
 }
 
 /** A file that cannot be read ends the request. That a service which refuses it reads no further is no error here: its answer says why. */
-function upload(pieces: AsyncIterable<Uint8Array | string>, sent: ClientRequest): void {
-  pipeline(Readable.from(pieces), sent).catch((error: Error) => sent.destroy(error));
+function upload(pieces: AsyncIterable<Uint8Array | string>, sent: ClientRequest, bytes: number): void {
+  const whole = Number.isNaN(bytes) ? pieces : wholeOf(pieces, bytes);
+  pipeline(Readable.from(whole), sent).catch((error: Error) => sent.destroy(error));
+}
+
+/** As many bytes as were said: the service waits for them. */
+async function* wholeOf(
+  pieces: AsyncIterable<Uint8Array | string>,
+  bytes: number,
+): AsyncGenerator<Uint8Array | string> {
+  let left = bytes;
+  for await (const piece of pieces) {
+    left -= piece.length;
+    yield piece;
+  }
+  if (left !== 0)
+    throw new ApiError(0, "CUT", `what was sent has ${bytes - left} bytes, and not the ${bytes} that were said`);
 }
 
 async function* piecesOf(response: IncomingMessage, signal: AbortSignal | undefined): AsyncGenerator<Uint8Array> {

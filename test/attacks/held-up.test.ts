@@ -191,6 +191,7 @@ describe("a body that takes long to look at", () => {
           gone: new AbortController().signal,
           request: request as unknown as IncomingMessage,
           take: () => {},
+          carriage: null,
         };
         await new Promise((resolve) => setImmediate(resolve));
         const error = await router

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { request as httpRequest } from "node:http";
 import { join } from "node:path";
@@ -159,6 +160,28 @@ describe("a client of a service", () => {
       "x-corral-kind",
     );
     expect([header, Buffer.concat(await Array.fromAsync(pieces)).length]).toEqual(["file", 20 * 1024 ** 2]);
+    // With their length, other processes than the service's own move them.
+    const large = randomBytes(20 * 1024 ** 2 + 7);
+    const said = { length: large.length };
+    const at = { session, path: "/tmp/said" };
+    expect(await client.upload("sessions.upload", at, large, said)).toEqual({
+      kind: "file",
+      bytes: large.length,
+      files: 1,
+    });
+    expect((await buffer(await client.download("sessions.download", at))).equals(large)).toBe(true);
+    async function* cut() {
+      yield large.subarray(0, 6 * 1024 ** 2);
+      throw new Error("the file cannot be read");
+    }
+    await expect(client.upload("sessions.upload", { session, path: "/tmp/cut" }, cut(), said)).rejects.toThrow();
+    const full = client.upload("sessions.upload", { session, path: "/small/file" }, large, said);
+    await expect(full).rejects.toMatchObject({ status: 422, code: "PATH_NOT_IN_SANDBOX" });
+    const tmp = { tool: "exec", input: { command: "ls -A /tmp" } };
+    await expect
+      .poll(async () => JSON.stringify(await client.call("sessions.use", { session, ...tmp })))
+      .toContain(String.raw`"stdout":"large\nsaid\n"`);
+    for await (const piece of await client.download("sessions.download", at)) if (piece.length > 0) break;
     const refused = client.upload("sessions.upload", { session, path: "/etc/x" }, megabytes());
     await expect(refused).rejects.toMatchObject({ status: 422, code: "PATH_NOT_IN_SANDBOX" });
     await expect(client.download("sessions.download", { session, path: "/etc/passwd" })).rejects.toMatchObject({

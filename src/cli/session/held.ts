@@ -372,13 +372,22 @@ export async function putVerb(
   { json }: { readonly json?: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  const isFolder = source !== "-" && (await found(source)).isDirectory();
+  const about = source === "-" ? null : await found(source);
+  const isFolder = about?.isDirectory() === true;
+  // A file that grows meanwhile is as it was when its size was read.
+  const length = about?.isFile() && about.size > 0 ? about.size : undefined;
   const content =
-    source === "-" ? terminal.stdin : isFolder ? folderArchive(source) : createReadStream(source, SENT_PIECES);
+    about === null
+      ? terminal.stdin
+      : isFolder
+        ? folderArchive(source)
+        : createReadStream(source, { ...SENT_PIECES, ...(length === undefined ? {} : { end: length - 1 }) });
   keepHeapSmall();
   return await using(name, terminal, async ({ client, session }) => {
     const ask = { session, path, kind: isFolder ? "folder" : "file" } as const;
-    const sent = await client.upload("sessions.upload", ask, passedOn(content as AsyncIterable<Uint8Array>));
+    const sent = await client.upload("sessions.upload", ask, passedOn(content as AsyncIterable<Uint8Array>), {
+      length,
+    });
     if (json) printJson(terminal, sent);
     return 0;
   });

@@ -72,6 +72,7 @@ export async function startCommandCell<Parts>(
 function commandCell(cell: Cell, server: CommandServer, execAtTerminal: SessionCell["exec"]): SessionCell {
   return {
     ...cell,
+    hasPipes: true,
     async [Symbol.asyncDispose]() {
       await server[Symbol.asyncDispose]();
       await cell[Symbol.asyncDispose]();

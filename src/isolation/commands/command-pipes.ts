@@ -173,9 +173,23 @@ export class CommandPipes {
   }
 
   reader(kind: "out" | "err"): Socket {
+    return new Socket({ fd: this.#reader(kind), readable: true, writable: false });
+  }
+
+  /** The same as a descriptor, which is closed when `take` has given it to a process. */
+  lend(kind: "out", take: (fd: number) => void): void {
+    const fd = this.#reader(kind);
+    try {
+      take(fd);
+    } finally {
+      fs.closeSync(fd);
+    }
+  }
+
+  #reader(kind: "out" | "err"): number {
     const fd = this.#open(kind, O_RDONLY);
     this.#others.push(this.#open(kind, O_WRONLY));
-    return new Socket({ fd, readable: true, writable: false });
+    return fd;
   }
 
   writer(): Socket {

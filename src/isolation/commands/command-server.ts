@@ -35,11 +35,12 @@ class CommandOutput {
   #taking = 0;
   #onResumed: () => void = () => {};
 
-  constructor(stdout: Socket, stderr: Socket, onOutput: ExecRequest["onOutput"]) {
-    this.#streams = [stdout, stderr];
+  /** `stdout`: null if another process reads it. */
+  constructor(stdout: Socket | null, stderr: Socket, onOutput: ExecRequest["onOutput"]) {
+    this.#streams = stdout === null ? [stderr] : [stdout, stderr];
     this.#open = this.#streams.length;
     this.#onOutput = onOutput;
-    this.#read("stdout", stdout);
+    if (stdout !== null) this.#read("stdout", stdout);
     this.#read("stderr", stderr);
   }
 
@@ -195,6 +196,7 @@ export class CommandServer implements AsyncDisposable {
     return {
       exit,
       write: (chunk) => (command.input === null ? undefined : written(command.input, chunk)),
+      ...(command.input === null ? {} : { input: command.input }),
       closeInput: () => void command.input?.end(),
       resize: async () => {},
       signal: (signal) => this.#signal(command, signal),
@@ -341,7 +343,9 @@ class RunningCommand implements Disposable {
     this.input = hasInput ? pipes.writer() : null;
     // A command that ends without reading its input breaks the pipe; the first process reports how it ended.
     this.input?.on("error", () => {});
-    this.output = new CommandOutput(pipes.reader("out"), pipes.reader("err"), request.onOutput);
+    const stdout = request.takesOutput === undefined ? pipes.reader("out") : null;
+    this.output = new CommandOutput(stdout, pipes.reader("err"), request.onOutput);
+    if (request.takesOutput !== undefined) pipes.lend("out", request.takesOutput);
     if (request.stdin !== undefined) this.input?.end(request.stdin);
     void this.output.ended.then(() => {
       this.#intervalMs = FIRST_LOOK_MS;

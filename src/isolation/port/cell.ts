@@ -90,6 +90,30 @@ export interface ExecRequest {
   readonly tty?: TerminalSize;
   /** If it returns a promise, which must not reject, no more output is read until it has settled. */
   readonly onOutput: (stream: "stdout" | "stderr", chunk: Buffer) => void | Promise<void>;
+  /**
+   * Takes the pipe of its standard output, before it begins, if {@link SessionCell.hasPipes}: then `onOutput` gets none of that. It is closed when this
+   * returns; a process that was started with it has its own.
+   */
+  readonly takesOutput?: (pipe: PipeEnd) => void;
+}
+
+/** This process's end of a pipe of a command, for the `stdio` of a process that it starts. */
+export type PipeEnd = Socket | number;
+
+/** How a process that moves a content between a pipe and a client ended. `closed`: what it writes to takes no more. */
+export type CarriedEnd = "whole" | "cut" | "closed";
+
+/** A content that another process writes into a pipe. */
+export interface CarriedContent {
+  readonly bytes: number;
+  into(pipe: PipeEnd): Promise<CarriedEnd>;
+}
+
+/** The content of a file for another process, which reads a pipe. */
+export interface CarriableContent {
+  readonly bytes: number;
+  /** `carry` has the pipe while it is called. Rejects with `EngineTrouble`. */
+  through(carry: (pipe: PipeEnd) => Promise<CarriedEnd>): Promise<void>;
 }
 
 export interface TerminalSize {
@@ -102,6 +126,8 @@ export interface Exec {
   readonly exit: Promise<ExecExit>;
   /** A promise while the command is behind with reading. Never rejects. */
   write(chunk: Uint8Array): Promise<void> | undefined;
+  /** The pipe of its standard input, for who writes to that instead. */
+  readonly input?: PipeEnd;
   closeInput(): void;
   resize(size: TerminalSize): Promise<void>;
   /**
@@ -121,6 +147,8 @@ export type ExecExit =
 
 /** A cell that runs commands until it is disposed or its orchestrator ends. */
 export interface SessionCell extends Cell {
+  /** The streams of its commands are pipes of this machine. */
+  readonly hasPipes?: true;
   /** Rejects with `EngineTrouble` if the command could not be started. */
   exec(request: ExecRequest): Promise<Exec>;
   /**

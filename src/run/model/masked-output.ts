@@ -45,7 +45,10 @@ export function maskedSession(
       const isContent = (stream: StreamName): boolean => masked === "stderr" && stream === "stdout";
       const onOutput: ExecRequest["onOutput"] = (stream, chunk) =>
         isContent(stream) ? request.onOutput(stream, chunk) : output.add(stream, chunk);
-      const exec = await cell.exec({ ...request, onOutput });
+      // Who takes all of a pipe masks nothing.
+      const { takesOutput, ...read } = request;
+      const taken = masked === "both" || takesOutput === undefined ? {} : { takesOutput };
+      const exec = await cell.exec({ ...read, ...taken, onOutput });
       const exit = exec.exit.then(async (ended) => {
         await Promise.all(output.end());
         return ended;

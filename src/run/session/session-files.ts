@@ -2,7 +2,15 @@ import { posix } from "node:path";
 import type { Header } from "tar-stream";
 import type { GuardedFiles } from "../../files/guarded.ts";
 import { GATE_PATH, HOME_PATH, type Plan } from "../../isolation/plan/plan.ts";
-import type { ExecExit, ExecRequest, SessionCell } from "../../isolation/port/cell.ts";
+import type {
+  CarriableContent,
+  CarriedContent,
+  CarriedEnd,
+  ExecExit,
+  ExecRequest,
+  PipeEnd,
+  SessionCell,
+} from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
 import { tarEntries } from "../../platform/tar-entries.ts";
 import { onAbort } from "../../platform/within.ts";
@@ -64,7 +72,7 @@ const GET_KIND = `${NO_LINKS}
 if [ -L "$1" ]; then echo "it is a link" >&2; exit 3; fi
 if [ ! -e "$1" ]; then echo "it does not exist" >&2; exit 4; fi
 real "$1"
-if [ -d "$1" ]; then echo folder; elif [ -f "$1" ]; then echo file; else echo "it is no file or directory" >&2; exit 3; fi
+if [ -d "$1" ]; then echo folder; elif [ -f "$1" ]; then echo "file $("$g" stat -c %s -- "$1")"; else echo "it is no file or directory" >&2; exit 3; fi
 `;
 /** How the script ends if there is nothing. */
 const MISSING = 4;
@@ -78,7 +86,14 @@ export async function putInto(
     path,
     kind,
     content,
-  }: { readonly path: string; readonly kind: TransferKind; readonly content: AsyncIterable<Uint8Array> },
+    carried,
+  }: {
+    readonly path: string;
+    readonly kind: TransferKind;
+    readonly content: AsyncIterable<Uint8Array>;
+    /** In place of the content of a file, if the cell has pipes. */
+    readonly carried?: CarriedContent;
+  },
   signal: AbortSignal,
 ): Promise<MovedContent> {
   const target = writablePlace(place, path);
@@ -95,8 +110,10 @@ export async function putInto(
       yield piece;
     }
   };
+  const direct = place.cell.hasPipes === true ? carried : undefined;
+  if (direct !== undefined) counted.bytes = direct.bytes;
   try {
-    await ran(place, [PUT_FILE, target, name], { input: bytes(), what: `put ${path}` }, signal);
+    await ran(place, [PUT_FILE, target, name], { input: direct ?? bytes(), what: `put ${path}` }, signal);
   } catch (error) {
     const left = posix.join(posix.dirname(target), name);
     await ran(place, ['exec "$0" rm -f -- "$1"', left], { what: "clean" }, AbortSignal.timeout(5000)).catch(() => {});
@@ -105,13 +122,20 @@ export async function putInto(
   return counted;
 }
 
+export interface FoundContent {
+  readonly kind: TransferKind;
+  readonly content: AsyncIterable<Uint8Array>;
+  /** The same, if it is a file without secrets to look for in a cell with pipes. */
+  readonly carriable?: CarriableContent;
+}
+
 /** A file's bytes, or a folder as a tar archive. They are read as fast as they are taken; an error of reading ends them. */
 export async function getFrom(
   place: TransferPlace,
   path: string,
   maxBytes: number,
   signal: AbortSignal,
-): Promise<{ readonly kind: TransferKind; readonly content: AsyncIterable<Uint8Array> }> {
+): Promise<FoundContent> {
   const target = readablePlace(place, path);
   let said = "";
   const onOutput: OnOutput = (_, chunk) => {
@@ -119,12 +143,41 @@ export async function getFrom(
     return undefined;
   };
   await ran(place, [GET_KIND, target], { onOutput, what: `get ${path}` }, signal);
-  const kind = said.trim() === "folder" ? "folder" : "file";
+  const [found, size = ""] = said.trim().split(" ");
+  const kind = found === "folder" ? "folder" : "file";
   const what = `get ${path}`;
+  const bytes = kind === "file" && /^\d+$/.test(size) ? Number(size) : null;
+  if (bytes !== null && bytes > maxBytes) throw tooLarge(maxBytes, what);
   const all = passedOn(piecesOf(place, [kind === "folder" ? GET_FOLDER : GET_FILE, target], what, signal));
   const pieces = Number.isFinite(maxBytes) ? await begun(bounded(all, maxBytes, what)) : all;
   const search = place.search();
-  return { kind, content: search === null ? pieces : await begun(withoutSecrets(pieces, search, what)) };
+  if (search !== null) return { kind, content: await begun(withoutSecrets(pieces, search, what)) };
+  if (bytes === null || place.contents.hasPipes !== true) return { kind, content: pieces };
+  return { kind, content: pieces, carriable: { bytes, through: (carry) => carriedFrom(place, target, carry, signal) } };
+}
+
+/** Its reader knows how much it is: what is less was cut. */
+async function carriedFrom(
+  { contents }: TransferPlace,
+  target: string,
+  carry: (pipe: PipeEnd) => Promise<CarriedEnd>,
+  signal: AbortSignal,
+): Promise<void> {
+  signal.throwIfAborted();
+  let carried: Promise<unknown> = Promise.resolve();
+  const exec = await contents.exec({
+    ...runs([GET_FILE, target]),
+    stdin: new Uint8Array(),
+    takesOutput: (pipe) => {
+      carried = carry(pipe);
+    },
+    onOutput: () => undefined,
+  });
+  const kill = (): void => void exec.signal("SIGKILL").catch(() => false);
+  using _ = onAbort(signal, kill);
+  await carried;
+  kill();
+  await exec.exit;
 }
 
 /** The same, with its first bytes there: what is wrong with a short content is an answer, and no end in its middle. */
@@ -142,13 +195,17 @@ async function* bounded(pieces: AsyncIterable<Uint8Array>, maxBytes: number, wha
   let bytes = 0;
   for await (const piece of pieces) {
     bytes += piece.length;
-    if (bytes > maxBytes)
-      throw new ToolRefusal(
-        "TOO_LARGE",
-        `Cannot ${what}: it has more than ${formatBytes(maxBytes)}, which is the most that was asked for.`,
-      );
+    if (bytes > maxBytes) throw tooLarge(maxBytes, what);
     yield piece;
   }
+}
+
+function tooLarge(maxBytes: number, what: string): ToolRefusal {
+  const most = formatBytes(maxBytes);
+  return new ToolRefusal(
+    "TOO_LARGE",
+    `Cannot ${what}: it has more than ${most}, which is the most that was asked for.`,
+  );
 }
 
 /** The same bytes up to a secret of the session, which ends them: a content is whole, and as it was written, or refused. */
@@ -312,25 +369,24 @@ function tarHeader({ name, type, linkname, isExecutable, size }: Entry): Buffer 
 }
 
 interface Running {
-  readonly input?: AsyncIterable<Uint8Array>;
+  readonly input?: AsyncIterable<Uint8Array> | CarriedContent;
   readonly onOutput?: OnOutput;
   /** For errors: `put /out/a`. */
   readonly what: string;
 }
 
+type Script = readonly [script: string, ...args: string[]];
+
+function runs([script, ...args]: Script): Pick<ExecRequest, "argv" | "cwd" | "env"> {
+  return { argv: [GATE_PATH, "sh", "-c", script, GATE_PATH, ...args], cwd: "/", env: {} };
+}
+
 /** Runs a script of Corral's own, as the worker, with all of an input. Rejects with `ToolRefusal` for what it says. */
-async function ran(
-  place: TransferPlace,
-  [script, ...args]: readonly [string, ...string[]],
-  { input, onOutput, what }: Running,
-  signal: AbortSignal,
-) {
+async function ran(place: TransferPlace, script: Script, { input, onOutput, what }: Running, signal: AbortSignal) {
   signal.throwIfAborted();
   let errors = "";
   const request: ExecRequest = {
-    argv: [GATE_PATH, "sh", "-c", script, GATE_PATH, ...args],
-    cwd: "/",
-    env: {},
+    ...runs(script),
     ...(input === undefined ? { stdin: new Uint8Array() } : {}),
     onOutput: (stream, chunk) => {
       if (stream === "stdout") return onOutput?.(stream, chunk);
@@ -346,10 +402,13 @@ async function ran(
     hasEnded = true;
   });
   try {
-    for await (const piece of input ?? []) {
-      if (hasEnded || signal.aborted) break;
-      await exec.write(piece);
-    }
+    if (input !== undefined && "into" in input) {
+      if (exec.input === undefined || (await input.into(exec.input)) === "cut") throw new Error("It is not whole.");
+    } else
+      for await (const piece of input ?? []) {
+        if (hasEnded || signal.aborted) break;
+        await exec.write(piece);
+      }
   } catch (error) {
     // Its input must not look complete to it.
     await exec.signal("SIGKILL");
@@ -380,7 +439,7 @@ function refuseFailed(exit: ExecExit, errors: string, what: string, { plan }: Tr
 /** What a script prints, at the pace of who takes it. Ends the script if that leaves. */
 async function* piecesOf(
   place: TransferPlace,
-  [script, ...args]: readonly [string, ...string[]],
+  script: Script,
   what: string,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
@@ -389,9 +448,7 @@ async function* piecesOf(
   let [news, room] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let exit: ExecExit | null = null;
   const exec = await place.contents.exec({
-    argv: [GATE_PATH, "sh", "-c", script, GATE_PATH, ...args],
-    cwd: "/",
-    env: {},
+    ...runs(script),
     stdin: new Uint8Array(),
     onOutput: (stream, chunk) => {
       if (stream === "stderr") {

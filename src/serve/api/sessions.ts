@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
+import type { CarriableContent, PipeEnd } from "../../isolation/port/cell.ts";
 import { MAX_DIFFERENCES } from "../../operations/contract/sessions.ts";
 import type { AnswerOf, EventOf, Given } from "../../operations/contract/table.ts";
 import { aborted } from "../../platform/within.ts";
@@ -129,12 +130,17 @@ export function sessionHandlers({
       await command.resize(body);
       return shownCommand(command);
     },
-    async "sessions.upload"({ params, query: { path, kind = "file" }, request, gone }) {
+    async "sessions.upload"({ params, query: { path, kind = "file" }, request, gone, carriage }) {
       refuseStopping(over);
       const signal = AbortSignal.any([gone, over]);
       // What is refused has an answer, for which the connection has to stay.
       const content: AsyncIterable<Uint8Array> = request.iterator({ destroyOnReturn: false });
-      return await within(params.session, (session) => session.put({ path, kind, content }, signal));
+      const bytes = kind === "file" ? (carriage?.bodyBytes ?? null) : null;
+      const carried =
+        bytes === null || carriage === null
+          ? {}
+          : { carried: { bytes, into: (pipe: PipeEnd) => carriage.bodyInto(pipe, bytes) } };
+      return await within(params.session, (session) => session.put({ path, kind, content, ...carried }, signal));
     },
     async "sessions.download"({ params, query: { path, maxBytes }, gone }) {
       const signal = AbortSignal.any([gone, over]);
@@ -147,7 +153,7 @@ export function sessionHandlers({
       );
       // The session is in use while the content is read.
       within(params.session, () => taken.promise).catch(() => {});
-      const { kind, content } = found;
+      const { kind, content, carriable } = found;
       gone.addEventListener("abort", () => taken.resolve(), { once: true });
       async function* pieces(): AsyncGenerator<Uint8Array> {
         try {
@@ -157,7 +163,10 @@ export function sessionHandlers({
         }
       }
       // A browser saves it, whatever is in it.
-      return { pieces: pieces(), headers: { "x-corral-kind": kind, "content-disposition": "attachment" } };
+      const headers = { "x-corral-kind": kind, "content-disposition": "attachment" };
+      if (carriable === undefined) return { pieces: pieces(), headers };
+      const through: CarriableContent["through"] = (carry) => carriable.through(carry).finally(() => taken.resolve());
+      return { pieces: pieces(), headers, carriable: { bytes: carriable.bytes, through } };
     },
     "sessions.pause": async ({ params }) => await paused(params.session, true),
     "sessions.resume": async ({ params }) => await paused(params.session, false),

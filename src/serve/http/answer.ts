@@ -2,8 +2,10 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import tar from "tar-stream";
+import type { CarriableContent } from "../../isolation/port/cell.ts";
 import { written } from "../../platform/written.ts";
 import type { EventLine } from "../../state/service/event-log.ts";
+import { type Carriage, isWorthCarrying } from "./carriage.ts";
 import { faultOf } from "./fault.ts";
 
 /** A comment on an idle stream, so that proxies and clients know that it is alive. */
@@ -87,7 +89,12 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
 
 /** The bytes of an answer before any request was understood. */
 export function bareAnswer(status: string, code: string, message: string): string {
-  const body = JSON.stringify({ error: { code, message } });
+  return bareJson(status, { error: { code, message } });
+}
+
+/** The bytes of an answer, after which the connection ends. */
+export function bareJson(status: string, json: unknown): string {
+  const body = JSON.stringify(json);
   const headers = { ...SECURITY_HEADERS, "content-type": "application/json", connection: "close" };
   const lines = Object.entries({ ...headers, "content-length": String(Buffer.byteLength(body)) });
   return `HTTP/1.1 ${status}\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n${body}`;
@@ -104,6 +111,7 @@ export type RouteAnswer =
       readonly pieces: AsyncIterable<Uint8Array | string>;
       /** See `Sent`. */
       readonly connection?: Duplex;
+      readonly carriable?: CarriableContent;
     };
 
 /** How long a client may leave a piece of a stream unread. A whole answer has this time, and more for its length. */
@@ -130,10 +138,18 @@ export async function send(
   response: ServerResponse,
   answer: RouteAnswer,
   patience: SlowClientLimits = {},
+  carriage: Carriage | null = null,
 ): Promise<void> {
   if ("json" in answer) return sendJson(response, answer.status, answer.json, patience);
   if (!("pieces" in answer)) return void response.writeHead(answer.status, SECURITY_HEADERS).end();
-  const { contentType, headers = {}, pieces } = answer;
+  const { contentType, headers = {}, pieces, carriable } = answer;
+  if (carriable !== undefined && carriage !== null && isWorthCarrying(carriable.bytes)) {
+    const length = { "content-length": String(carriable.bytes), connection: "close" };
+    response.writeHead(200, { ...SECURITY_HEADERS, "content-type": contentType, ...headers, ...length });
+    await carriage.flushed();
+    if (!response.destroyed) await carriable.through((pipe) => carriage.contentFrom(pipe, carriable.bytes));
+    return;
+  }
   response.writeHead(200, { ...SECURITY_HEADERS, "content-type": contentType, ...headers });
   response.flushHeaders();
   for await (const piece of pieces) {

@@ -9,13 +9,16 @@ import type { PageFile, PageFiles } from "../page/page-files.ts";
 import { checkMeant, type Foreign, type OwnNames, ownerOf, type ShareOwner, Shares } from "./admission.ts";
 import {
   bareAnswer,
+  bareJson,
   endWith,
   type HidePaths,
+  hiddenIn,
   SECURITY_HEADERS,
   type SlowClientLimits,
   send,
   sendFault,
 } from "./answer.ts";
+import { Carriage } from "./carriage.ts";
 import { faultOf, type Refusals, ServiceFault } from "./fault.ts";
 import { CONNECTIONS, type UpgradeHandler } from "./listener.ts";
 import type { FoundRoute, Router, ServiceCaller } from "./router.ts";
@@ -101,21 +104,23 @@ export function requestHandler(handling: Handling): (request: IncomingMessage, r
   return (request, response) => {
     const gone = new AbortController();
     const started = performance.now();
-    response.once("close", () => gone.abort());
+    const carriage = new Carriage(request, response, gone.signal);
+    response.once("close", () => carriage.isAway || gone.abort());
     // A connection that breaks is no error of the service.
     response.on("error", () => {});
     request.on("error", () => {});
     const about = { method: request.method, route: "", caller: "" };
     const bodyTime = new BodyTime(request, response, () => refusals.count("malformed"));
-    handle(request, response, { handling, gone: gone.signal, about, room, patience, bodyTime })
+    handle(request, response, { handling, gone, about, room, patience, bodyTime, carriage })
       .catch((error: unknown) => {
-        const { isBug, body } = faultOf(error);
+        const { isBug, body, status } = faultOf(error);
         // What the client broke off by going ends with an error that says nothing of Corral.
         if (isBug && !(gone.signal.aborted && isAbort(error)))
           log.error({ ...about, ...whereOf(error) }, "unexpected error");
         else log.debug({ ...about, code: body.code }, "refused");
         if (error instanceof ServiceFault && error.refusal !== null) refusals.count(error.refusal);
-        sendFault(response, error, hide, patience);
+        if (carriage.isAway) carriage.answer(bareJson(`${status} Refused`, { error: hiddenIn(body, hide) }));
+        else sendFault(response, error, hide, patience);
       })
       .finally(() => {
         const ms = Math.round(performance.now() - started);
@@ -128,11 +133,12 @@ export function requestHandler(handling: Handling): (request: IncomingMessage, r
 
 interface Handled {
   readonly handling: Handling;
-  readonly gone: AbortSignal;
+  readonly gone: AbortController;
   readonly about: Record<string, unknown>;
   readonly room: Room;
   readonly patience: SlowClientLimits;
   readonly bodyTime: BodyTime;
+  readonly carriage: Carriage;
 }
 
 const MAX_LISTENERS = 32;
@@ -160,7 +166,13 @@ export function upgradeHandler(handling: Handling): UpgradeHandler {
       // Nothing else is begun by such a request.
       if (found.route.name !== "ports.connect") throw new ServiceFault(400, "WRONG_REQUEST", "this takes no upgrade");
       const take = (): void => {};
-      const answer = await router.run(found, new URLSearchParams(), { caller, gone: gone.signal, request, take });
+      const answer = await router.run(found, new URLSearchParams(), {
+        caller,
+        gone: gone.signal,
+        request,
+        take,
+        carriage: null,
+      });
       const connection = "connection" in answer ? answer.connection : undefined;
       if (connection === undefined) throw new Error("the route gave no connection");
       if (socket.destroyed) return void connection.destroy();
@@ -180,7 +192,7 @@ export function upgradeHandler(handling: Handling): UpgradeHandler {
 async function handle(
   request: IncomingMessage,
   response: ServerResponse,
-  { handling, gone, about, room, patience, bodyTime }: Handled,
+  { handling, gone, about, room, patience, bodyTime, carriage }: Handled,
 ): Promise<void> {
   const { router, page, names, authenticate, known } = handling;
   checkMeant(request, names, handling.onForeign);
@@ -201,8 +213,11 @@ async function handle(
     parseAsItComes(request);
   }
   const owner = ownerOf(caller);
-  const { socket } = request;
-  const end = (): void => void socket.destroy();
+  const end = (): void => {
+    request.socket.destroy();
+    // It may be another process that has the connection.
+    gone.abort();
+  };
   using stream = room.streams.open(owner, end);
   if (found.route.isLasting && !stream.take(1))
     throw tooMany(`${STREAMS.each} requests that wait or follow are open with this token`);
@@ -210,9 +225,11 @@ async function handle(
   const take = (bytes: number): void => {
     if (!content.take(bytes)) throw tooMany("the bodies that the service has in memory leave no room for this one");
   };
-  const act = () => router.run(found, new URLSearchParams(query), { caller, gone, request, take });
+  const act = () =>
+    router.run(found, new URLSearchParams(query), { caller, gone: gone.signal, request, take, carriage });
   const answer = await inTurn(room.reads, found, owner, () => inTraceOf(handling.tracing, request.headers, act));
-  await send(response, answer, patience);
+  if (carriage.isAway) carriage.answer(bareJson("200 OK", "json" in answer ? answer.json : null));
+  else await send(response, answer, patience, carriage);
 }
 
 /** Reads of one token wait for each other; what waits by itself, or changes something, does not. */

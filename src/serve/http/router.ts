@@ -1,12 +1,14 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { z } from "zod";
+import type { CarriableContent } from "../../isolation/port/cell.ts";
 import { examine, firstFaults } from "../../json/parse-json.ts";
 import type { Offered } from "../../operations/contract/operation.ts";
 import type { OperationName } from "../../operations/contract/routes.ts";
 import type { Answering, AnswerOf, Given } from "../../operations/contract/table.ts";
 import type { Role, Token } from "../../state/service/tokens.ts";
 import type { RouteAnswer } from "./answer.ts";
+import type { Carriage } from "./carriage.ts";
 import { ServiceFault } from "./fault.ts";
 import { contentTypeOf, hasBody, readJson } from "./multipart.ts";
 
@@ -45,7 +47,7 @@ export class Router {
   async run(
     { route, params: rawParams }: FoundRoute,
     query: URLSearchParams,
-    asking: Pick<RouteCall<unknown, unknown, unknown>, "caller" | "gone" | "request" | "take">,
+    asking: Pick<RouteCall<unknown, unknown, unknown>, "caller" | "gone" | "request" | "take" | "carriage">,
   ): Promise<RouteAnswer> {
     const { caller, request, take } = asking;
     const { role } = route;
@@ -155,6 +157,8 @@ interface RouteCall<Params, Query, Body> {
   readonly request: IncomingMessage;
   /** For bytes of the request that are kept in memory. @throws ServiceFault if the caller has its share of it */
   readonly take: (bytes: number) => void;
+  /** Of the request's own connection; null for one that is no request any more. */
+  readonly carriage: Carriage | null;
 }
 
 /** Bytes, as the contract describes them. */
@@ -163,6 +167,8 @@ export interface Sent {
   readonly headers?: Readonly<Record<string, string>>;
   /** The client asked for this, by an upgrade, in the place of an answer. */
   readonly connection?: Duplex;
+  /** The same bytes for another process, which may move them in place of this one. */
+  readonly carriable?: CarriableContent;
 }
 
 /** What a handler answers with. Null: all events were sent before. */
