@@ -16,6 +16,7 @@ import {
   type PlannedUser,
   PROGRAM_DIRECTORIES,
   SETTINGS,
+  SHARED_MEMORY,
   SHOWN_DEVICES,
 } from "../plan/plan.ts";
 import type { Delegated } from "./groups.ts";
@@ -47,6 +48,8 @@ export interface Shared {
   readonly files: readonly CellFile[];
   /** Where cells have mounts in `/etc`. */
   readonly directories: readonly string[];
+  /** Where each cell has its memory. */
+  readonly places: readonly string[];
   /** In which is what is given to cells: a launcher has nothing else of this machine. */
   readonly sources: readonly string[];
   /** Where the directories of cells are, by their runs. */
@@ -116,8 +119,7 @@ const HOST = "/host";
 const SETTINGS_HERE = "/settings";
 /** The kernel's own, until all mounts of a cell are made: the program that makes them would read their list for each. */
 const UNFOUND_PROC = "/unfound/proc";
-/** Where each cell has its root file system, and what is mounted later. It alone sees those mounts. */
-const CELL = "/cell";
+/** Where each cell has its memory. It alone sees those mounts. */
 const PLACES = "/places";
 const EMPTY = "/empty";
 
@@ -144,17 +146,18 @@ export function sharedBy(
     ...{ entries, cells, gate },
     files: [...files, ...empty],
     directories: points.map(({ path, isDirectory }) => (isDirectory ? path : dirname(path))),
+    places: placesOf(plan).map(({ at }) => at),
     sources: [...new Set([...tops, ...groups.map(dirname).map(dirname)])].sort(),
   };
 }
 
 /** For bubblewrap, which becomes the launcher: its root file system is in memory, and only it can write there. */
-export function launcherWords({ entries, files, directories, sources, cells, gate }: Shared): string[] {
+export function launcherWords({ entries, files, directories, places, sources, cells, gate }: Shared): string[] {
   const here = (path: string): string => (isOfEtc(path) ? `${SETTINGS_HERE}${path.slice("/etc".length)}` : path);
   return [
     ...["--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--die-with-parent"],
-    ...[CELL, EMPTY, "/etc", "/proc", "/dev/shm", "/tmp"].flatMap((path) => ["--dir", path]),
-    ...["--dev-bind", "/proc", UNFOUND_PROC, "--tmpfs", SETTINGS_HERE],
+    ...["--tmpfs", "/etc", "--tmpfs", "/dev", "--dev-bind", "/proc", UNFOUND_PROC, "--tmpfs", SETTINGS_HERE],
+    ...[EMPTY, "/proc", "/dev/shm", "/tmp", ...places].flatMap((path) => ["--dir", path]),
     ...entries.flatMap((entry) => {
       if (entry.is === "link") return ["--symlink", entry.to, entry.path];
       return isShownFile(entry) ? ["--ro-bind", entry.path, here(entry.path)] : [];
@@ -171,24 +174,9 @@ export function launcherWords({ entries, files, directories, sources, cells, gat
 export function startText({ plan, programs, entries, gate, groups, streams, filter, call }: CellWords): string {
   const { limits } = plan;
   const here = (path: string): string => quotedForShell(`${HOST}${path}`);
-  const { inRoot, later } = placesOf(plan);
-  const shown = entries.flatMap((entry) => (isShownFile(entry) && !isOfEtc(entry.path) ? [entry.path] : []));
-  const bind = (path: string): string => `${inTable(path)} ${inTable(CELL + path)} none rbind 0 0`;
   const table = [
-    ...shown.map(bind),
-    ...["/etc", "/dev"].flatMap((path) => [
-      bind(path),
-      `corral ${CELL}${path} none bind,remount,ro,nosuid,nodev,noexec 0 0`,
-    ]),
-    ...[
-      ...inRoot.map((place) => [CELL + place.path, place] as const),
-      ...later.map((place, index) => [`${PLACES}/${index}`, place] as const),
-    ].map(([path, place]) => `corral ${inTable(path)} tmpfs ${tmpfsOptions(place, ROOT_OF_LAUNCHER)} 0 0`),
+    ...placesOf(plan).map((place) => `corral ${place.at} tmpfs ${tmpfsOptions(place, ROOT_OF_LAUNCHER)} 0 0`),
     `${UNFOUND_PROC} /proc none move 0 0`,
-  ];
-  const directories = [
-    ...["/etc", "/dev", "/proc", ...shown, ...inRoot.map(({ path }) => path)].map((path) => CELL + path),
-    ...later.map((_, index) => `${PLACES}/${index}`),
   ];
   const hasInit = plan.startsCommands !== true;
   const command = [GATE_PATH, "sh", "-c", FIRST, GATE_PATH, String(limits.pids), hasInit ? "init" : "alone"];
@@ -204,9 +192,7 @@ export function startText({ plan, programs, entries, gate, groups, streams, filt
     // The shell counts in blocks of 512 and of 1024 bytes.
     `ulimit -n ${limits.nofile} -f ${Math.floor(limits.diskBytes / 512)} -c 0 -q 0 -r 0`,
     ...(groups.length === 0 ? [`ulimit -d ${Math.floor(limits.memoryBytes / 1024)}`] : []),
-    `${here(gate)} mount -t tmpfs -o nosuid,nodev,size=1m,mode=755 corral ${CELL}`,
-    // By a program of this shell's own. One makes all mounts: to start it takes longer than its work.
-    `PATH=/dev/null mkdir -p ${directories.map(quotedForShell).join(" ")}`,
+    // bubblewrap has no option for memory in which nothing is executed. One program makes all: to start it takes longer than its work.
     `printf '%s\n' ${table.map(quotedForShell).join(" ")} > table`,
     `${here(gate)} mount -a -T table`,
     `exec ${[isShown(programs.bwrap, entries) ? programs.bwrap : `${HOST}${programs.bwrap}`, "--args", String(words), "--", ...command, ...gateCommand(plan).slice(1)].map(quotedForShell).join(" ")}`,
@@ -230,22 +216,16 @@ function isOfEtc(path: string): boolean {
   return path.startsWith("/etc/");
 }
 
-/** A field of a table of mounts, fstab(5). */
-function inTable(path: string): string {
-  return path.replace(/[\s\\#]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`);
-}
-
 /** Who makes the places in memory: the cell's user is the same one, by another number. */
 const ROOT_OF_LAUNCHER = { user: { uid: 0, gid: 0 } };
-const SHARED_MEMORY: PlannedTmpfs = { path: "/dev/shm", bytes: 64 * 1024 ** 2, exec: false, mode: "1777" };
 
-/** Everything of a cell that is in memory: `later`, if it is inside of a mount or of another place. */
-function placesOf({ tmpfs, mounts }: Plan): Record<"inRoot" | "later", readonly PlannedTmpfs[]> {
+/** Everything of a cell that is in memory, and where its launcher has it. */
+function placesOf({ tmpfs }: Plan): readonly (PlannedTmpfs & { readonly at: string })[] {
   const isPlanned = tmpfs.some(({ path }) => path === SHARED_MEMORY.path);
-  const all = [...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs];
-  const isInside = (place: PlannedTmpfs): boolean =>
-    [...mounts, ...all].some((other) => other !== place && holds(other.path, place.path));
-  return { inRoot: all.filter((place) => !isInside(place)), later: all.filter(isInside) };
+  return [...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs].map((place, index) => ({
+    ...place,
+    at: `${PLACES}/${index}`,
+  }));
 }
 
 /** What bubblewrap reads from a descriptor: each word ends with a zero byte. */
@@ -259,10 +239,7 @@ export function bwrapWords(given: CellWords): Buffer {
 
 function wordsOf({ plan, entries }: CellWords): string[] {
   const { user } = plan;
-  const places = placesOf(plan).later.map(({ path }, index) => ({
-    path,
-    words: ["--bind", `${PLACES}/${index}`, path],
-  }));
+  const places = placesOf(plan).map(({ path, at }) => ({ path, words: ["--bind", at, path] }));
   const mounts = plan.mounts.map(({ path, host, mode }) => ({
     path,
     words: [mode === "ro" ? "--ro-bind" : "--bind", `${HOST}${host}`, path],
@@ -274,14 +251,16 @@ function wordsOf({ plan, entries }: CellWords): string[] {
     ...["--cap-drop", "ALL", "--as-pid-1", "--die-with-parent", "--new-session", "--hostname", CELL_HOST_NAME],
     ...["--seccomp", String(DESCRIPTORS.filter), "--json-status-fd", String(DESCRIPTORS.status)],
     ...["--clearenv", ...Object.entries(env).flatMap(([name, value]) => ["--setenv", name, value])],
-    ...["--dev-bind", CELL, "/", "--proc", "/proc"],
+    ...["--proc", "/proc"],
+    // Each mount costs bubblewrap the more the more there are: those of the kernel come first.
     ...entries.flatMap((entry) => {
       if (entry.is === "link") return ["--symlink", entry.to, entry.path];
-      if (isShownFile(entry)) return [];
+      if (isOfEtc(entry.path)) return [];
       const from = { shown: entry.path, "hidden file": "/dev/null", "hidden directory": EMPTY }[entry.is];
       return ["--ro-bind", from, entry.path];
     }),
     ...["--perms", "0555", "--file", String(DESCRIPTORS.call), call],
+    ...["--ro-bind", "/etc", "/etc", "--dev-bind", "/dev", "/dev"],
     ...[...places, ...mounts].sort((a, b) => depthOf(a.path) - depthOf(b.path)).flatMap(({ words }) => words),
     ...["--remount-ro", "/"],
   ];

@@ -16,6 +16,7 @@ while [ $# -gt 0 ]; do
   printf %s "$2" > "$1" || exit
   shift 2
 done
+for shared in /etc /dev; do "$gate" mount -o bind,remount,ro,nosuid,nodev,noexec corral $shared || exit; done
 descriptors=$(ulimit -S -n)
 start() {
   ulimit -S -n "$descriptors"

@@ -2,7 +2,6 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { SYSTEM_ENV } from "../../files/host/system-program.ts";
-import { sha256 } from "../../platform/sha256.ts";
 import type { PlannedUser } from "../plan/plan.ts";
 import { type BwrapPrograms, launcherWords, type Shared } from "./cell-words.ts";
 
@@ -91,7 +90,8 @@ export class BwrapLaunchers {
 
   take(shared: Shared): BwrapLauncher {
     // A launcher knows no mount that this machine gets later.
-    const key = sha256(JSON.stringify([shared, readFileSync("/proc/self/mountinfo", "latin1")]));
+    const { entries: _, ...own } = shared;
+    const key = `${JSON.stringify(own)}${readFileSync("/proc/self/mountinfo", "latin1")}`;
     const found = this.#all.get(key);
     if (found !== undefined && !found.isOver) return found;
     for (const [old, launcher] of this.#all) if (launcher.isOver) this.#all.delete(old);

@@ -56,14 +56,13 @@ export class BwrapLedger {
   make(plan: Plan): BwrapFolder {
     for (const dir of [this.cellsDir, this.pipesDir])
       if (fs.mkdirSync(dir, { recursive: true, mode: 0o700 }) !== undefined && dir === this.pipesDir)
-        for (const each of [dirname(dirname(dir)), dirname(dir), dir])
-          fs.chownSync(each, this.#user.uid, this.#user.gid);
+        for (const each of [dirname(dirname(dir)), dirname(dir), dir]) this.#give(each);
     const draft = join(this.cellsDir, `${DRAFT_PREFIX}${randomBytes(6).toString("hex")}`);
     const dir = join(this.cellsDir, plan.run);
     const id = this.#idOf(plan.run);
     fs.mkdirSync(draft, { mode: 0o700 });
     try {
-      fs.chownSync(draft, this.#user.uid, this.#user.gid);
+      this.#give(draft);
       fs.writeFileSync(join(draft, LABELS), JSON.stringify(labelsFor(this.#maker, "cell", id, plan)), { mode: 0o600 });
       fs.renameSync(draft, dir);
       return { id, run: plan.run, dir };
@@ -90,7 +89,11 @@ export class BwrapLedger {
   /** For the user of cells alone. */
   write(file: string, content: string | Buffer): void {
     fs.writeFileSync(file, content, { mode: 0o600 });
-    fs.chownSync(file, this.#user.uid, this.#user.gid);
+    this.#give(file);
+  }
+
+  #give(path: string): void {
+    if (this.#user.uid !== process.getuid?.()) fs.chownSync(path, this.#user.uid, this.#user.gid);
   }
 
   /** Every cell whose labels this state directory has sealed. */
@@ -171,9 +174,11 @@ export async function removeFolder(dir: string, hasEnded = false): Promise<void>
     await pause(PAUSE_MS);
   }
   await removeGroups(dir);
-  const names = (await readdir(dir).catch(nullFor("ENOENT"))) ?? [];
-  for (const name of names.filter((one) => one !== LABELS)) await rm(join(dir, name), { recursive: true, force: true });
-  await rm(dir, { recursive: true, force: true });
+  // A few small files, which promises would take longer for.
+  const names = fs.existsSync(dir) ? fs.readdirSync(dir) : [];
+  for (const name of names.filter((one) => one !== LABELS))
+    fs.rmSync(join(dir, name), { recursive: true, force: true });
+  fs.rmSync(dir, { recursive: true, force: true });
 }
 
 /** How many there were. */

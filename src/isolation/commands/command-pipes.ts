@@ -99,8 +99,8 @@ function countOf(text: string): number | null {
   return /^\d+$/.test(text) ? Number(text) : null;
 }
 
-/** For so many commands pipes are made at once. */
-const BATCH = 16;
+/** For so many commands pipes are made at once: more each time, since the program that makes them takes longer to start than to make them. */
+const BATCH = { first: 16, most: 64 } as const;
 const MAKE_MS = 10_000;
 /** Written ahead of the command that reads it: the pipe itself has less, and who fills it would be woken for each piece. */
 const UNREAD = { highWaterMark: 256 * 1024 } as const;
@@ -115,6 +115,7 @@ export class PipeNames {
   readonly #dir: string;
   readonly #ready: string[] = [];
   #making: Promise<void> | null = null;
+  #batch: number = BATCH.first;
   #isClosed = false;
 
   constructor(dir: string) {
@@ -123,7 +124,7 @@ export class PipeNames {
 
   /** Makes more ahead, if there are few. */
   prepare(): void {
-    if (this.#isClosed || this.#ready.length > BATCH / 2 || this.#making !== null) return;
+    if (this.#isClosed || this.#ready.length > BATCH.first / 2 || this.#making !== null) return;
     this.#making = this.#make().finally(() => {
       this.#making = null;
     });
@@ -148,7 +149,7 @@ export class PipeNames {
   }
 
   async #make(): Promise<void> {
-    const names = Array.from({ length: BATCH }, () => randomBytes(16).toString("hex"));
+    const names = Array.from({ length: this.#batch }, () => randomBytes(16).toString("hex"));
     const paths = names.flatMap((name) => KINDS.map((kind) => join(this.#dir, `${name}.${kind}`)));
     try {
       // The cell may have another user than this process. No other program reaches the directory.
@@ -157,6 +158,7 @@ export class PipeNames {
       throw new EngineTrouble(`pipes for a command could not be made: ${(error as Error).message}`, { cause: error });
     }
     this.#ready.push(...names);
+    this.#batch = Math.min(BATCH.most, 2 * this.#batch);
   }
 }
 

@@ -13,6 +13,7 @@ import {
   type PlannedMount,
   type PlannedTmpfs,
   SECRETS_PATH,
+  SHARED_MEMORY,
   SHOWN_DEVICES,
 } from "../plan/plan.ts";
 import type { GateReport, ReportedMount } from "./report.ts";
@@ -245,19 +246,18 @@ function isExpected(
   driver: Enforcement["driver"],
 ): boolean {
   if (plan.mounts.some((planned) => planned.path === mount.path)) return true;
-  if (driver === "bwrap" && isWrittenByOthers(mount)) return false;
-  if (ENGINE_MOUNTS.has(mount.path)) return true;
   const tmpfs = plan.tmpfs.find((planned) => planned.path === mount.path);
+  // It sees file systems in memory that other cells see too, and may write to its own alone.
+  if (driver === "bwrap" && mount.type === "tmpfs" && !mount.readOnly) {
+    const own = tmpfs ?? SHARED_MEMORY;
+    return mount.path === own.path && mount.root === "/" && isPlannedTmpfs(mount, own);
+  }
+  if (ENGINE_MOUNTS.has(mount.path)) return true;
   if (tmpfs !== undefined) return ownKernel ? isOwnTmpfs(mount, tmpfs) : isPlannedTmpfs(mount, tmpfs);
   if (driver === "bwrap" && isOfBwrap(mount)) return true;
   // crun hides a file behind this machine's null device, and runc behind the cell's own.
   if (mount.path.startsWith("/proc/") && mount.type === "devtmpfs") return mount.root === "/null";
   return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
-}
-
-/** Cells of bubblewrap share a file system in memory, of which each has directories: what it may write there is a whole one of its own. */
-function isWrittenByOthers({ type, root, readOnly }: ReportedMount): boolean {
-  return type === "tmpfs" && root !== "/" && !readOnly;
 }
 
 /** A part of this machine's own programs or of its kernel's settings, or one of the devices that every cell has. */

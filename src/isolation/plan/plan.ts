@@ -364,5 +364,8 @@ export function isOfHostImage(path: string): boolean {
   return SETTINGS.includes(path) || PROGRAM_DIRECTORIES.some((directory) => holds(directory, path));
 }
 
+/** What a cell of bubblewrap has in its place, if its plan has nothing there. */
+export const SHARED_MEMORY: PlannedTmpfs = { path: "/dev/shm", bytes: 64 * 1024 ** 2, exec: false, mode: "1777" };
+
 /** Devices of every cell, which bubblewrap shows from this machine's `/dev`. */
 export const SHOWN_DEVICES = ["null", "zero", "full", "random", "urandom", "tty"] as const;

@@ -32,7 +32,7 @@ const absent = await absence();
 const WORSE: Readonly<Record<string, readonly [edit: string, found: Threat]>> = {
   "no filter": ["cut('--seccomp', 2)", "kernel"],
   "settings that are mounted to be written": ["add('--bind', '/hostDIR/written', '/etc/ssl/certs')", "write"],
-  "a folder of devices that other cells have too": ["add('--dev-bind', '/dev', '/dev')", "execution"],
+  "a folder in memory that other cells have too": ["add('--bind', '/empty', '/opt')", "write"],
   "a root that can be written": ["splice @w, -2", "write"],
   "the folder around what is given": ["add('--ro-bind', '/hostDIR', '/above')", "read"],
   "the network of the host": ["add('--share-net')", "network"],

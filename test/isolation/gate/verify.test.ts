@@ -96,18 +96,26 @@ describe("a cell that is what was planned", () => {
     expect(strangers("ext4", "ro", "bwrap")).toBe(true);
   });
 
-  it("of bubblewrap may write to no directory of a file system in memory that other cells have a part of", () => {
-    const strangers = (path: string, root: string, flags: string, driver: "bwrap" | "engine" = "bwrap"): boolean => {
-      const line = `114 169 0:40 ${root} ${path} ${flags},noexec,relatime - tmpfs none rw`;
+  it("of bubblewrap may write to no file system in memory that is not planned", () => {
+    const strangers = (
+      path: string,
+      flags: string,
+      options: string,
+      root = "/",
+      driver: "bwrap" | "engine" = "bwrap",
+    ) => {
+      const line = `114 169 0:40 ${root} ${path} ${flags},nosuid,nodev,noexec,relatime - tmpfs none rw,${options}`;
       const report = altered(SOUND_REPORT, /^118 .*$/m, line);
       return verifyCell(plan, parseGateReport(report), driver).enforcement.actual.mounts.includes(path);
     };
-    for (const path of ["/dev", "/dev/shm", "/proc/acpi"]) {
-      expect(strangers(path, "/shared", "rw")).toBe(true);
-      expect(strangers(path, "/shared", "ro")).toBe(false);
-      expect(strangers(path, "/", "rw")).toBe(false);
-      expect(strangers(path, "/shared", "rw", "engine")).toBe(false);
+    for (const path of ["/dev/other", "/proc/other"]) {
+      expect(strangers(path, "rw", "size=65536k")).toBe(true);
+      expect(strangers(path, "ro", "size=65536k")).toBe(false);
+      expect(strangers(path, "rw", "size=65536k", "/", "engine")).toBe(false);
     }
+    expect(strangers("/dev/shm", "rw", "size=65536k")).toBe(false);
+    expect(strangers("/dev/shm", "rw", "size=65536k", "/shared")).toBe(true);
+    expect(strangers("/dev/shm", "rw", "mode=755")).toBe(true);
   });
 
   it("may keep a capability that its policy keeps", () => {
