@@ -20,7 +20,8 @@ fi
 installed=node_modules/.package-lock.json
 if [ ! -x "$node" ] || [ ! -f "$installed" ] || [ -n "$(find package-lock.json -newer "$installed")" ]; then
   echo 'setup: installing packages (npm ci)' >&2
-  npm ci --no-fund --no-audit --loglevel=error >&2 || {
+  # What was fetched before has the digest of the lockfile, or is fetched anew: the registry need not say that it is the same.
+  npm ci --prefer-offline --no-fund --no-audit --loglevel=error >&2 || {
     wait
     exit 1
   }
@@ -29,7 +30,6 @@ fi
 
 if [ "${1:-}" = packages ]; then exit 0; fi
 if [ -n "$installing" ]; then wait "$installing"; fi
-sh scripts/engine.sh "$node"
 
 # Some tests need programs of Debian; without one they are skipped, and say so.
 debian() {
@@ -57,7 +57,10 @@ if [ "${1:-}" = programs ] && [ "$(id -u)" -eq 0 ] && grep -q '^ID=debian$' /etc
     [ -z "$own" ] || rm -f "$settings"
   fi
 fi
-# The types of what is tested are checked beside the tests.
+# The Engine starts while the program is built. The types of what is tested are checked beside the tests.
+sh scripts/engine.sh "$node" &
+starting=$!
 "$node" scripts/build.ts ${1:+--unchecked}
+wait "$starting"
 if [ "${1:-}" = programs ]; then exit 0; fi
 "$node" scripts/images.ts
