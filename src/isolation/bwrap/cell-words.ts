@@ -48,14 +48,18 @@ export interface Shared {
   readonly files: readonly CellFile[];
   /** Where cells have mounts in `/etc`. */
   readonly directories: readonly string[];
-  /** Where each cell has its memory. */
-  readonly places: readonly string[];
+  readonly places: readonly Place[];
   /** In which is what is given to cells: a launcher has nothing else of this machine. */
   readonly sources: readonly string[];
   /** Where the directories of cells are, by their runs. */
   readonly cells: string;
+  /** Where it is said how they are started. */
+  readonly starts: string;
   readonly gate: string;
 }
+
+/** Memory of a cell, and where its launcher has it. */
+type Place = PlannedTmpfs & { readonly at: string };
 
 /** One cell. Paths are this machine's. */
 export interface CellWords {
@@ -66,14 +70,13 @@ export interface CellWords {
   /** Files by which it enters its control groups; empty: it has none. */
   readonly groups: readonly string[];
   readonly streams: { readonly stdin: string; readonly stdout: string; readonly stderr: string };
+  /** The words of its bubblewrap, and what that says of it. */
+  readonly words: string;
+  readonly status: string;
   readonly filter: string;
   readonly call: string;
 }
 
-/** In the directory of a cell: how it is started, the words of its bubblewrap, and what that says of it. */
-export const START_FILE = "start";
-export const WORDS_FILE = "words";
-export const STATUS_FILE = "status";
 /** Where bubblewrap finds its words, its filter and a file of the cell, and where it says what it made. */
 const DESCRIPTORS = { words: 3, filter: 4, status: 5, call: 6 } as const;
 
@@ -121,12 +124,13 @@ const SETTINGS_HERE = "/settings";
 const UNFOUND_PROC = "/unfound/proc";
 /** Where each cell has its memory. It alone sees those mounts. */
 const PLACES = "/places";
+const TABLE = "/table";
 const EMPTY = "/empty";
 
 /** What the cells of one launcher share, of which none can be written by a cell. */
 export function sharedBy(
-  { plan, programs, entries, gate, groups }: Omit<CellWords, "streams" | "filter" | "call">,
-  cells: string,
+  { plan, programs, entries, gate, groups }: Omit<CellWords, "streams" | "words" | "status" | "filter" | "call">,
+  { cells, starts }: Pick<Shared, "cells" | "starts">,
   files: readonly CellFile[],
 ): Shared {
   const own = new Set(files.map(({ path }) => path));
@@ -137,27 +141,30 @@ export function sharedBy(
   const empty = points.flatMap(({ path, isDirectory }) => (isDirectory ? [] : [{ path, content: "" }]));
   // All of a directory of the first level: those inside come and go.
   const tops = [
-    cells,
-    gate,
+    ...[cells, starts, gate],
     ...(isShown(programs.bwrap, entries) ? [] : [programs.bwrap]),
     ...plan.mounts.map(({ host }) => host),
   ].map((path) => `/${path.split("/")[1]}`);
   return {
-    ...{ entries, cells, gate },
+    ...{ entries, cells, starts, gate },
     files: [...files, ...empty],
     directories: points.map(({ path, isDirectory }) => (isDirectory ? path : dirname(path))),
-    places: placesOf(plan).map(({ at }) => at),
+    places: placesOf(plan),
     sources: [...new Set([...tops, ...groups.map(dirname).map(dirname)])].sort(),
   };
 }
 
 /** For bubblewrap, which becomes the launcher: its root file system is in memory, and only it can write there. */
-export function launcherWords({ entries, files, directories, places, sources, cells, gate }: Shared): string[] {
+export function launcherWords({ entries, files, directories, places, sources, cells, starts, gate }: Shared): string[] {
+  const table = [
+    ...places.map((place) => `corral ${place.at} tmpfs ${tmpfsOptions(place, ROOT_OF_LAUNCHER)} 0 0`),
+    `${UNFOUND_PROC} /proc none move 0 0`,
+  ];
   const here = (path: string): string => (isOfEtc(path) ? `${SETTINGS_HERE}${path.slice("/etc".length)}` : path);
   return [
     ...["--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--die-with-parent"],
     ...["--tmpfs", "/etc", "--tmpfs", "/dev", "--dev-bind", "/proc", UNFOUND_PROC, "--tmpfs", SETTINGS_HERE],
-    ...[EMPTY, "/proc", "/dev/shm", "/tmp", ...places].flatMap((path) => ["--dir", path]),
+    ...[EMPTY, "/proc", "/dev/shm", "/tmp", ...places.map(({ at }) => at)].flatMap((path) => ["--dir", path]),
     ...entries.flatMap((entry) => {
       if (entry.is === "link") return ["--symlink", entry.to, entry.path];
       return isShownFile(entry) ? ["--ro-bind", entry.path, here(entry.path)] : [];
@@ -165,36 +172,32 @@ export function launcherWords({ entries, files, directories, places, sources, ce
     ...SHOWN_DEVICES.flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]),
     ...LINKS_OF_DEV.flatMap(([name, to]) => ["--symlink", to, `/dev/${name}`]),
     ...sources.flatMap((path) => ["--bind", path, `${HOST}${path}`]),
-    ...["--", `${HOST}${gate}`, "sh", "-c", LAUNCHER, `${HOST}${gate}`, `${HOST}${cells}`, directories.join("\n")],
+    ...["--", `${HOST}${gate}`, "sh", "-c", LAUNCHER, `${HOST}${gate}`, `${HOST}${cells}`, `${HOST}${starts}`],
+    ...[directories.join("\n"), TABLE, table.map((line) => `${line}\n`).join("")],
     ...files.flatMap(({ path, content }) => [path, content]),
   ];
 }
 
 /** A script for the gate's shell, which becomes the bubblewrap of a cell: all that the launcher knows of it is its run. */
-export function startText({ plan, programs, entries, gate, groups, streams, filter, call }: CellWords): string {
+export function startText({ plan, programs, entries, gate, groups, streams, ...files }: CellWords): string {
   const { limits } = plan;
   const here = (path: string): string => quotedForShell(`${HOST}${path}`);
-  const table = [
-    ...placesOf(plan).map((place) => `corral ${place.at} tmpfs ${tmpfsOptions(place, ROOT_OF_LAUNCHER)} 0 0`),
-    `${UNFOUND_PROC} /proc none move 0 0`,
-  ];
   const hasInit = plan.startsCommands !== true;
   const command = [GATE_PATH, "sh", "-c", FIRST, GATE_PATH, String(limits.pids), hasInit ? "init" : "alone"];
-  const { words, status } = DESCRIPTORS;
+  const { words, filter, status, call } = DESCRIPTORS;
   return [
     "set -e",
     "umask 022",
     `exec < ${here(streams.stdin)} > ${here(streams.stdout)} 2> ${here(streams.stderr)}`,
     // Corral learns that they are open, and so gets their end.
     "echo",
-    `exec ${words}< ${WORDS_FILE} ${DESCRIPTORS.filter}< ${here(filter)} ${status}> ${STATUS_FILE} ${DESCRIPTORS.call}< ${here(call)}`,
+    `exec ${words}< ${here(files.words)} ${filter}< ${here(files.filter)} ${status}> ${here(files.status)} ${call}< ${here(files.call)}`,
     ...groups.map((group) => `echo 0 > ${here(group)}`),
     // The shell counts in blocks of 512 and of 1024 bytes.
     `ulimit -n ${limits.nofile} -f ${Math.floor(limits.diskBytes / 512)} -c 0 -q 0 -r 0`,
     ...(groups.length === 0 ? [`ulimit -d ${Math.floor(limits.memoryBytes / 1024)}`] : []),
     // bubblewrap has no option for memory in which nothing is executed. One program makes all: to start it takes longer than its work.
-    `printf '%s\n' ${table.map(quotedForShell).join(" ")} > table`,
-    `${here(gate)} mount -a -T table`,
+    `${here(gate)} mount -a -T ${TABLE}`,
     `exec ${[isShown(programs.bwrap, entries) ? programs.bwrap : `${HOST}${programs.bwrap}`, "--args", String(words), "--", ...command, ...gateCommand(plan).slice(1)].map(quotedForShell).join(" ")}`,
     "",
   ].join("\n");
@@ -220,7 +223,7 @@ function isOfEtc(path: string): boolean {
 const ROOT_OF_LAUNCHER = { user: { uid: 0, gid: 0 } };
 
 /** Everything of a cell that is in memory, and where its launcher has it. */
-function placesOf({ tmpfs }: Plan): readonly (PlannedTmpfs & { readonly at: string })[] {
+function placesOf({ tmpfs }: Plan): readonly Place[] {
   const isPlanned = tmpfs.some(({ path }) => path === SHARED_MEMORY.path);
   return [...(isPlanned ? [] : [SHARED_MEMORY]), ...tmpfs].map((place, index) => ({
     ...place,

@@ -41,11 +41,11 @@ export class BwrapLauncher {
     return this.#isOver;
   }
 
-  /** Starts what the directory of the run says. `onEnd`: if this launcher ends before the caller is done with the cell. */
-  start(run: string, onEnd: (why: string) => void): Disposable {
+  /** Starts, in the directory of the run, what the file of that name says. `onEnd`: if this launcher ends before the caller is done with the cell. */
+  start(run: string, name: string, onEnd: (why: string) => void): Disposable {
     this.#cells.add(onEnd);
     this.#refer();
-    this.#child.stdin?.write(`${run}\n`);
+    this.#child.stdin?.write(`${run} ${name}\n`);
     return {
       [Symbol.dispose]: () => {
         if (this.#cells.delete(onEnd)) this.#refer();

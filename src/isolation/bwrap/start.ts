@@ -23,11 +23,8 @@ import {
   cellFiles,
   type HostEntry,
   notForBwrap,
-  START_FILE,
-  STATUS_FILE,
   sharedBy,
   startText,
-  WORDS_FILE,
 } from "./cell-words.ts";
 import { type CellGroup, type Delegated, makeGroup } from "./groups.ts";
 import type { BwrapLaunchers } from "./launcher.ts";
@@ -150,35 +147,45 @@ class BwrapProcess {
   /** Its exit code, if it has ended by itself. */
   readonly ended: Promise<number | null>;
   readonly #folder: BwrapFolder;
+  readonly #names: PipeNames;
   readonly #pipes: CommandPipes;
+  /** Beside the pipes, and reused as they are: some file systems take long to make a file when many have just been removed. */
+  readonly #files: { readonly words: string; readonly status: string; readonly start: string };
   #hasEnded = false;
   #hasEndedItself = false;
 
   constructor(
-    { ledger, launchers, programs, entries, filterOf }: BwrapOptions,
+    { ledger, pipes: names, launchers, programs, entries, filterOf }: BwrapOptions,
     { plan, folder, group, pipes }: BwrapProcessRequest,
     onOutput: StartRequest["onOutput"],
   ) {
     this.#folder = folder;
     this.#pipes = pipes;
+    this.#names = names;
     this.streams = new GateStreams(onOutput);
+    const beside = (kind: string): string => join(ledger.pipesDir, `${pipes.name}.${kind}`);
+    this.#files = { words: beside("words"), status: beside("status"), start: beside("start") };
     const given = {
+      ...this.#files,
       ...{ plan, programs, entries, gate: gateOf(plan), groups: group?.entries ?? [] },
       ...{ filter: ledger.keep(filterOf(plan), folder), call: ledger.keep(CORRAL_CALL, folder) },
       streams: { stdin: pipes.pathOf("in"), stdout: pipes.pathOf("out"), stderr: pipes.pathOf("err") },
     };
-    ledger.write(join(folder.dir, WORDS_FILE), bwrapWords(given));
-    ledger.write(join(folder.dir, START_FILE), startText(given));
-    const launcher = launchers.take(sharedBy(given, ledger.cellsDir, cellFiles(plan, LOCAL_NAMES)));
+    // What the file of an earlier cell said.
+    ledger.write(given.status, "");
+    ledger.write(given.words, bwrapWords(given));
+    ledger.write(given.start, startText(given));
+    const places = { cells: ledger.cellsDir, starts: ledger.pipesDir };
+    const launcher = launchers.take(sharedBy(given, places, cellFiles(plan, LOCAL_NAMES)));
     this.stdin = pipes.writer();
     // It may end before all of its input is read.
     this.stdin.on("error", () => {});
     const readers = { stdout: pipes.reader("out"), stderr: pipes.reader("err") };
-    const use = launcher.start(folder.run, (why) => {
+    const use = launcher.start(folder.run, pipes.name, (why) => {
       if (!this.streams.hasBegun) this.streams.add("stderr", Buffer.from(why));
-      pipes.letGo();
+      pipes.opened();
     });
-    readers.stdout.once("data", () => pipes.letGo());
+    readers.stdout.once("data", () => pipes.opened());
     // bubblewrap has them too, and outlives all of its cell.
     const closed = Object.entries(readers).map(([name, reader]) => {
       reader.on("data", (chunk: Buffer) => this.streams.add(name as keyof typeof readers, chunk)).on("error", () => {});
@@ -205,7 +212,7 @@ class BwrapProcess {
 
   /** All of its words until now, which are in lines. */
   #said(): Record<string, unknown> {
-    const lines = (kernelText(join(this.#folder.dir, STATUS_FILE)) ?? "").split("\n").filter((line) => line !== "");
+    const lines = (kernelText(this.#files.status) ?? "").split("\n").filter((line) => line !== "");
     return Object.assign({}, ...lines.map((line) => JSON.parse(line)));
   }
 
@@ -222,13 +229,18 @@ class BwrapProcess {
   async end(): Promise<void> {
     this.streams.close();
     this.stdin.destroy();
-    this.#pipes.letGo();
+    this.#pipes.opened();
     // A bubblewrap that has just made the cell's first process does not end it yet, and that one waits for it.
     for (let looks = 0; !this.#hasEnded; looks += 1) {
       if (looks === MAX_LOOKS) throw new EngineTrouble("bubblewrap does not end");
       killStarters(this.#folder.dir);
       await within(this.ended, PAUSE_MS);
     }
+    // A pipe that is open somewhere keeps what no process has read.
+    if (!this.stdin.closed) await new Promise((closed) => this.stdin.once("close", closed));
+    if (this.#hasEndedItself) return this.#names.reuse(this.#pipes);
+    this.#pipes.letGo();
+    for (const file of Object.values(this.#files)) fs.rmSync(file, { force: true });
   }
 }
 

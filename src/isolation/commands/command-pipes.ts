@@ -142,6 +142,11 @@ export class PipeNames {
     }
   }
 
+  /** Those of a command that has ended, and that no process has open any more: then nothing is left in them. */
+  reuse({ name }: CommandPipes): void {
+    this.#ready.unshift(name);
+  }
+
   /** Makes no more. Afterwards the directory can be removed: nothing writes to it. */
   async close(): Promise<void> {
     this.#isClosed = true;
@@ -207,11 +212,16 @@ export class CommandPipes {
     return join(this.#dir, `${this.name}.${kind}`);
   }
 
-  /** The command has opened its own ends, or never will: the names are of no use any more. */
-  letGo(): void {
+  /** The command has opened its own ends. */
+  opened(): void {
     const others = this.#others;
     this.#others = [];
     for (const fd of others) fs.closeSync(fd);
+  }
+
+  /** The command has opened its own ends, or never will: the names are of no use any more. */
+  letGo(): void {
+    this.opened();
     for (const kind of KINDS) fs.rmSync(this.pathOf(kind), { force: true });
   }
 

@@ -1,4 +1,5 @@
 import fs from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { kernelText } from "../../../src/isolation/kernel/control-group.ts";
 import { absence, openBwrapHere } from "./bwrap.ts";
@@ -32,7 +33,7 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
   });
   afterAll(() => here[Symbol.asyncDispose]());
 
-  const ran = async (script: string): Promise<{ readonly text: string; readonly code: number | null }> => {
+  const ran = async (script: string, input = ""): Promise<{ readonly text: string; readonly code: number | null }> => {
     const { plan, pins } = await here.plan({ command: ["sh", "-c", script] });
     let text = "";
     const onOutput = (_: string, chunk: Buffer): void => {
@@ -41,7 +42,7 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
     const started = await here.driver.start({ plan, pins, onOutput, signal: new AbortController().signal });
     if (!started.ok) throw new Error(JSON.stringify(started.violations));
     await using cell = started.cell;
-    cell.release(Buffer.alloc(0));
+    cell.release(Buffer.from(input));
     const exit = await cell.exit;
     return { text, code: exit.kind === "exited" ? exit.code : null };
   };
@@ -117,6 +118,23 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
     for (const { cell } of [one, other]) expect(await cell.exit).toMatchObject({ kind: "lost" });
     for (const { cell } of [one, other, third]) await cell[Symbol.asyncDispose]();
     expect(await ran("echo again")).toMatchObject({ text: "again\n" });
+  });
+
+  it("reads nothing that was for a cell before it, whose pipes it has", async () => {
+    for (let time = 0; time < 3; time += 1) {
+      expect(await ran("exec 2>&-; echo one; sleep 0.1 & exit 3", "for another cell\n".repeat(1000))).toEqual({
+        text: "one\n",
+        code: 3,
+      });
+      expect(await ran("cat; echo two >&2")).toEqual({ text: "two\n", code: 0 });
+    }
+    expect(
+      new Set(
+        fs
+          .readdirSync(join(here.dir, "pipes"), { recursive: true })
+          .filter((name) => name.toString().endsWith(".start")),
+      ).size,
+    ).toBe(1);
   });
 
   it("keeps its pipes if the same process closes the same state directory elsewhere", async () => {

@@ -9,11 +9,8 @@ import {
   cellFiles,
   hostEntries,
   launcherWords,
-  START_FILE,
-  STATUS_FILE,
   sharedBy,
   startText,
-  WORDS_FILE,
 } from "../../../src/isolation/bwrap/cell-words.ts";
 import { groundHere, look } from "../../../src/isolation/bwrap/open.ts";
 import { ownNamespaces } from "../../../src/isolation/gate/verify.ts";
@@ -98,16 +95,17 @@ describe.skipIf(absent !== null || process.arch !== "x64")("a cell of bubblewrap
         filter: file("filter", here.filterOf(plan)),
         call: file("call", CORRAL_CALL),
       },
+      ...{ words: join(run, "x.words"), status: join(run, "x.status") },
       streams: { stdin: file("in", "go\n"), stdout: file("out"), stderr: file("err") },
     };
-    file(WORDS_FILE, bwrapWords(words));
-    file(START_FILE, startText(words));
-    const shared = sharedBy(words, join(here.dir, "cells"), cellFiles(plan, LOCAL_NAMES));
+    file("x.words", bwrapWords(words));
+    file("x.start", startText(words));
+    const shared = sharedBy(words, { cells: join(here.dir, "cells"), starts: run }, cellFiles(plan, LOCAL_NAMES));
     const { bwrap: real } = await groundHere(USER);
     const child = spawn(real, launcherWords(shared), { env: {}, stdio: ["pipe", "ignore", "inherit"], ...USER });
-    child.stdin?.write(`${plan.run}\n`);
+    child.stdin?.write(`${plan.run} x\n`);
     const said = (name: string): string => kernelText(join(run, name)) ?? "";
-    await expect.poll(() => said(STATUS_FILE), { timeout: 20_000, interval: 20 }).toContain("exit-code");
+    await expect.poll(() => said("x.status"), { timeout: 20_000, interval: 20 }).toContain("exit-code");
     child.stdin?.end();
     await new Promise((ended) => child.once("close", ended));
     const text = said("out");
