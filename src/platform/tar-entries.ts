@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import { extract, type Header } from "tar-stream";
-import { written } from "./written.ts";
+import { written } from "./byte-streams.ts";
 
 export type TarEntry = AsyncIterable<Uint8Array> & { readonly header: Header } & Pick<Readable, "resume">;
 

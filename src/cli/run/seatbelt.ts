@@ -9,7 +9,7 @@ import { DeclarationError } from "../../declarations/yaml/problem.ts";
 import { NOT_LIMITED } from "../../isolation/seatbelt/profile.ts";
 import { MACOS_PROGRAM, runInSeatbelt } from "../../isolation/seatbelt/start.ts";
 import { RequestError, refusedError } from "../../operations/request-error.ts";
-import { written } from "../../platform/written.ts";
+import { written } from "../../platform/byte-streams.ts";
 import { SchemaChecks } from "../../run/model/job.ts";
 import { permissionOf, rootSandbox } from "../../run/model/permission.ts";
 import { describeAll } from "../../run/model/result.ts";

@@ -1,5 +1,5 @@
 import type { Exec } from "../../isolation/port/cell.ts";
-import { written } from "../../platform/written.ts";
+import { written } from "../../platform/byte-streams.ts";
 import { endingOf } from "../../run/model/result.ts";
 import type { Session } from "../../run/session/session.ts";
 import { impliedOptionsIn } from "../declared/given-options.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Socket } from "node:net";
+import { written } from "../../platform/byte-streams.ts";
 import { within } from "../../platform/within.ts";
-import { written } from "../../platform/written.ts";
 import { COMMANDS_PATH, type Plan } from "../plan/plan.ts";
 import { type CellExit, type Exec, type ExecExit, type ExecRequest, KILLED } from "../port/cell.ts";
 import { EngineTrouble } from "../port/driver.ts";

@@ -12,9 +12,9 @@ import type {
   SessionCell,
 } from "../../isolation/port/cell.ts";
 import { EngineTrouble } from "../../isolation/port/driver.ts";
+import { passedOn } from "../../platform/byte-streams.ts";
 import { tarEntries } from "../../platform/tar-entries.ts";
 import { onAbort } from "../../platform/within.ts";
-import { passedOn } from "../../platform/young-buffers.ts";
 import { parsePathIn } from "../../sandbox/access.ts";
 import { SandboxError } from "../../sandbox/errors.ts";
 import type { Sandbox } from "../../sandbox/sandbox.ts";

@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import tar from "tar-stream";
 import type { CarriableContent } from "../../isolation/port/cell.ts";
-import { written } from "../../platform/written.ts";
+import { written } from "../../platform/byte-streams.ts";
 import type { EventLine } from "../../state/service/event-log.ts";
 import { type Carriage, isWorthCarrying } from "./carriage.ts";
 import { faultOf } from "./fault.ts";

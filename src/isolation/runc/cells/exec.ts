@@ -3,7 +3,7 @@ import { readFile, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { SYSTEM_ENV } from "../../../files/host/system-program.ts";
-import { written } from "../../../platform/written.ts";
+import { written } from "../../../platform/byte-streams.ts";
 import { commandArguments, FirstLine, processInCell } from "../../commands/command-cell.ts";
 import type { CellProcess } from "../../commands/command-pipes.ts";
 import type { ControlGroup } from "../../kernel/control-group.ts";

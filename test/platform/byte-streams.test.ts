@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { passedOn } from "../../src/platform/young-buffers.ts";
+import { passedOn } from "../../src/platform/byte-streams.ts";
 
 it("keeps little of what was passed on and read", async () => {
   const before = process.memoryUsage().arrayBuffers;

@@ -1,5 +1,18 @@
+import type { Writable } from "node:stream";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+
+/** Writes to a stream. A promise while its reader is behind, by more than `aheadBytes`: until it settles, what is written waits in memory. Never rejects. */
+export function written(stream: Writable, chunk: Uint8Array | string, aheadBytes = 0): Promise<void> | undefined {
+  if (stream.write(chunk) || stream.writableLength < aheadBytes || !stream.writable) return undefined;
+  return new Promise((resolve) => {
+    const caughtUp = (): void => {
+      stream.off("drain", caughtUp).off("close", caughtUp);
+      resolve();
+    };
+    stream.on("drain", caughtUp).on("close", caughtUp);
+  });
+}
 
 /**
  * What may lie there unused. To look for it takes half a millisecond. When it is about as much as the heap has, V8 goes through all of that
