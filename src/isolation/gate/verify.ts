@@ -246,6 +246,7 @@ function isExpected(
   driver: Enforcement["driver"],
 ): boolean {
   if (plan.mounts.some((planned) => planned.path === mount.path)) return true;
+  if (driver === "bwrap" && isOfBwrap(mount)) return true;
   const tmpfs = plan.tmpfs.find((planned) => planned.path === mount.path);
   // It sees file systems in memory that other cells see too, and may write to its own alone.
   if (driver === "bwrap" && mount.type === "tmpfs" && !mount.readOnly) {
@@ -254,7 +255,6 @@ function isExpected(
   }
   if (ENGINE_MOUNTS.has(mount.path)) return true;
   if (tmpfs !== undefined) return ownKernel ? isOwnTmpfs(mount, tmpfs) : isPlannedTmpfs(mount, tmpfs);
-  if (driver === "bwrap" && isOfBwrap(mount)) return true;
   // crun hides a file behind this machine's null device, and runc behind the cell's own.
   if (mount.path.startsWith("/proc/") && mount.type === "devtmpfs") return mount.root === "/null";
   return /^\/(proc|sys|dev)(\/|$)/.test(mount.path) && KERNEL_TYPES.has(mount.type);
@@ -266,7 +266,10 @@ function isOfBwrap({ path, root, type, readOnly, options }: ReportedMount): bool
   if (path === "/etc") return type === "tmpfs" && readOnly && options.includes("noexec");
   // A machine with systemd has it below `/proc/sys`, and the kernel lets no ordinary user leave it out.
   if (path === "/proc/sys/fs/binfmt_misc") return readOnly && ["autofs", "binfmt_misc"].includes(type);
-  return type === "devtmpfs" && SHOWN_DEVICES.some((name) => path === `/dev/${name}` && root === `/${name}`);
+  // Where Corral itself is in a container, its devices are in memory.
+  return (
+    ["devtmpfs", "tmpfs"].includes(type) && SHOWN_DEVICES.some((name) => path === `/dev/${name}` && root === `/${name}`)
+  );
 }
 
 /** The kernel rounds a size up to whole pages, and reports it in units of 1024 bytes. */

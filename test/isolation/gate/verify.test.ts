@@ -114,6 +114,9 @@ describe("a cell that is what was planned", () => {
       expect(strangers(path, "rw", "size=65536k", "/", "engine")).toBe(false);
     }
     expect(strangers("/dev/shm", "rw", "size=65536k")).toBe(false);
+    // As in a container.
+    expect(strangers("/dev/null", "rw", "mode=755", "/null")).toBe(false);
+    expect(strangers("/dev/null", "rw", "mode=755", "/other")).toBe(true);
     expect(strangers("/dev/shm", "rw", "size=65536k", "/shared")).toBe(true);
     expect(strangers("/dev/shm", "rw", "mode=755")).toBe(true);
   });
