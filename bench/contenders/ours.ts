@@ -30,8 +30,9 @@ export interface Ours extends AsyncDisposable {
 export async function openOurs(driver: DriverName, projectDir: string, stateDir: string): Promise<Ours | AbsentPeer> {
   await using opening = new AsyncDisposableStack();
   const listeners = new Set<(event: RunEvent) => void>();
-  const made = driver === "engine" ? "engine" : "runc";
-  const runtime = driver === "engine" ? {} : { CORRAL_OCI_RUNTIME: driver };
+  const isRuntime = driver === "runc" || driver === "crun";
+  const made = isRuntime ? "runc" : driver;
+  const runtime = isRuntime ? { CORRAL_OCI_RUNTIME: driver } : {};
   const env = { ...process.env, ...runtime, CORRAL_DRIVER: made, CORRAL_STATE_DIR: stateDir };
   const name = oursOn(driver);
   const emit = (event: RunEvent): void => {
@@ -75,10 +76,10 @@ export async function openOurs(driver: DriverName, projectDir: string, stateDir:
 /** The plan of a run, and the driver that made its cell: a contender is what it is called. */
 async function firstRun(
   ours: Pick<Ours, "corral" | "worker" | "watch">,
-): Promise<{ readonly plan: Plan; readonly by: "engine" | "runc" }> {
-  const started: { readonly plan: Plan; readonly by: "engine" | "runc" }[] = [];
+): Promise<{ readonly plan: Plan; readonly by: Exclude<DriverName, "crun"> }> {
+  const started: { readonly plan: Plan; readonly by: Exclude<DriverName, "crun"> }[] = [];
   using _ = ours.watch((event) => {
-    if (event.type === "started" && event.driver !== "bwrap") started.push({ plan: event.plan, by: event.driver });
+    if (event.type === "started") started.push({ plan: event.plan, by: event.driver });
   });
   await runFromLibrary(ours);
   const [first] = started;

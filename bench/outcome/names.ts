@@ -1,5 +1,5 @@
 /** What makes Corral's cells, the default of runs first: the Engine, or one of the runtimes that its other driver starts. */
-export const DRIVER_NAMES = ["engine", "runc", "crun"] as const;
+export const DRIVER_NAMES = ["engine", "runc", "crun", "bwrap"] as const;
 export type DriverName = (typeof DRIVER_NAMES)[number];
 
 /** How rows of Corral begin. */

@@ -34,7 +34,7 @@ export async function measuredFleets({ sizes, ours: [ours] }: Bench, server: Own
     });
   };
   const groups = [];
-  const kinds: readonly Reuse[] = canScrub() ? ["fresh", "scrubbed"] : ["fresh"];
+  const kinds: readonly Reuse[] = canScrub(ours) ? ["fresh", "scrubbed"] : ["fresh"];
   for (const reuse of kinds) {
     const items = reuse === "fresh" ? sizes.sharedItems : sizes.scrubbedItems;
     const series = await interleaved(fleets(reuse, items), sizes.storeRounds);

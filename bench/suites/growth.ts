@@ -9,9 +9,9 @@ import type { Suite } from "./suite.ts";
 /** The cost of an item in small and in large fleets, with scrubbed cells. */
 export const GROWTH: Suite = {
   async measure(bench) {
-    if (!canScrub()) return { groups: [] };
     const { growth, growthRounds } = bench.sizes;
-    const contenders = bench.ours.flatMap((ours) => growth.map((items) => costPerItem(ours, items)));
+    const contenders = bench.ours.filter(canScrub).flatMap((ours) => growth.map((items) => costPerItem(ours, items)));
+    if (contenders.length === 0) return { groups: [] };
     const series = await interleaved(contenders, growthRounds, 0);
     return { groups: [groupOf("growth", "The cost of an item in a scrubbed fleet, by its size", "ms", series)] };
   },

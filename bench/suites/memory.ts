@@ -24,7 +24,7 @@ export const MEMORY: Suite = {
         series.push({ name: ours.row(what), values: [kilobytes] });
       said("a live cell", await perLiveCell(ours, liveCells));
       said("a queued item", await perQueuedItem(ours, queuedItems));
-      if (canScrub()) said("the map verb, most resident", (await mostResidentBytes(ours)) / BYTES_PER_KB);
+      if (canScrub(ours)) said("the map verb, most resident", (await mostResidentBytes(ours)) / BYTES_PER_KB);
     }
     return {
       groups: [groupOf("memory", "The orchestrator's memory", "KB", series, "different")],

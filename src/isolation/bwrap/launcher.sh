@@ -1,5 +1,6 @@
 # Starts cells for as long as Corral has its input open. It is root of a user namespace of its own, and has a root file system in memory. $0: the gate. $1: where the
 # directories of cells are. $2: where it is said how they are started. $3: directories, a line for each. Then files with their content.
+# shellcheck disable=SC2123 # No program is looked up.
 PATH=/dev/null
 umask 022
 gate=$0 cells=$1 starts=$2
@@ -24,6 +25,7 @@ start() {
 }
 exec 2> /dev/null
 # A shell starts what is in the background with SIGINT ignored, and waits for the rest: so this fails to make a second pipe when it has started the cell.
+# shellcheck disable=SC2034 # They are used by what eval runs.
 while IFS=' ' read -r run name; do
   ulimit -S -n 5
   command eval 'start "$run" "$name" | : | :'
