@@ -79,13 +79,17 @@ export class Allowance {
 async function writePieces(pieces: AsyncIterable<Uint8Array>, path: string, mode: number, allowance: Allowance) {
   await using file = await open(path, "wx", mode);
   let at = 0;
+  let writing = Promise.resolve();
   try {
-    // One for all: to have each made, and freed, costs more than to fill it.
-    const held = Buffer.allocUnsafeSlow(WRITTEN_BYTES);
+    // Two for all: one is filled while the other is written. To have each made, and freed, costs more than to fill it.
+    let [held, other] = [Buffer.allocUnsafeSlow(WRITTEN_BYTES), Buffer.allocUnsafeSlow(WRITTEN_BYTES)];
     let bytes = 0;
     const write = async (): Promise<void> => {
-      at = await writeSparse(file, held.subarray(0, bytes), at);
-      bytes = 0;
+      await writing;
+      writing = writeSparse(file, held.subarray(0, bytes), at);
+      // Who waits for it has its error.
+      writing.catch(() => {});
+      [held, other, at, bytes] = [other, held, at + bytes, 0];
     };
     for await (const piece of pieces) {
       allowance.take(piece.length);
@@ -98,14 +102,15 @@ async function writePieces(pieces: AsyncIterable<Uint8Array>, path: string, mode
       }
     }
     if (bytes > 0) await write();
+    await writing;
     await file.truncate(at);
   } catch (error) {
+    await writing.catch(() => {});
     throw isDiskFull(error) ? new DiskFull(allowance.to, { cause: error }) : error;
   }
 }
 
-/** Returns where the next piece begins. */
-async function writeSparse(file: FileHandle, piece: Uint8Array, begin: number): Promise<number> {
+async function writeSparse(file: FileHandle, piece: Uint8Array, begin: number): Promise<void> {
   const isZero = (from: number): boolean => {
     // Most blocks are not, and this is seen without looking at all of them.
     if (piece[from] !== 0) return false;
@@ -121,7 +126,6 @@ async function writeSparse(file: FileHandle, piece: Uint8Array, begin: number): 
       done += (await file.write(piece, done, to - done, begin + done)).bytesWritten;
     from = to;
   }
-  return begin + piece.length;
 }
 
 /** Writes a file: it is complete, or as before. */
