@@ -437,12 +437,22 @@ export async function pauseVerb(name: string, isPaused: boolean, terminal: Termi
   });
 }
 
+const SLOW_MS = 2000;
+
+/** The process that holds a session answers for that alone. */
+function toldWhenSlow(terminal: Terminal): Disposable {
+  const why = "what was written may wait for an answer, for which `corral approvals ls` has the questions";
+  const timer = setTimeout(() => say(terminal, `corral: the session has not ended: ${why}`), SLOW_MS);
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
+}
+
 export async function endVerb(
   name: string,
   { json, discard }: { readonly json?: boolean; readonly discard?: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  return await using(name, terminal, async ({ client, session }) => {
+  return await using(name, terminal, async ({ client, session, isOwner }) => {
+    using _ = isOwner ? toldWhenSlow(terminal) : toldQuestions(client, session, terminal);
     const settled = await client.call("sessions.close", { session, ...present({ discard }) });
     const { changeset, error } = settled;
     if (json) printJson(terminal, settled);

@@ -199,17 +199,22 @@ describe("a fleet over a host", () => {
 });
 
 describe("a session over a host", () => {
-  it("says that a command waits for an answer, and runs it then", async () => {
+  it("says that a command, and what was written at the end, waits for an answer, and goes on then", async () => {
     const id = (await over(["session", "start", "asks"])).stdout.trim();
-    const running = startWithin(["session", "exec", id, "--", "echo", "ran"], { env: envOf(), cwd: home });
-    running.stdin.end();
-    const printed = text(running.stdout);
-    const said = String((await once(running.stderr, "data"))[0]);
-    const [, asked = ""] =
-      /^corral: Worker asks asks to .*echo ran.* Answer with: corral approvals decide (\w+)$/m.exec(said) ?? [said];
-    expect(await over(["approvals", "decide", asked, "once"])).toMatchObject({ status: 0 });
-    expect([await running.ended, await printed]).toEqual([0, "ran\n"]);
-    expect(await over(["session", "stop", id, "--discard"])).toMatchObject({ status: 0 });
+    const answered = async (args: readonly string[], what: RegExp): Promise<unknown> => {
+      const running = startWithin(["session", ...args], { env: envOf(), cwd: home });
+      running.stdin.end();
+      const printed = text(running.stdout);
+      const said = String((await once(running.stderr, "data"))[0]);
+      const question = new RegExp(`^corral: Worker asks asks to ${what.source}.* Answer with: .* decide (\\w+)$`, "m");
+      const [, asked = ""] = question.exec(said) ?? [said];
+      expect(await over(["approvals", "decide", asked, "once"])).toMatchObject({ status: 0 });
+      return [await running.ended, await printed];
+    };
+    const command = ["exec", id, "--", "sh", "-c", "echo ran; echo new > /out/at-end.txt"];
+    expect(await answered(command, /.*echo ran/)).toEqual([0, "ran\n"]);
+    expect(await answered(["stop", id], /write in \/out\/at-end\.txt/)).toEqual([0, ""]);
+    expect(await readFile(join(project.dir, "out/at-end.txt"), "utf8")).toBe("new\n");
   });
 
   it("is started, used, seen and stopped as on the machine itself, by its id", async () => {
