@@ -1,4 +1,4 @@
-import { chown, mkdir, readFile, rm } from "node:fs/promises";
+import { chmod, chown, mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Plan, PlannedMount } from "../../src/isolation/plan/plan.ts";
 import type { Around } from "../measure.ts";
@@ -24,6 +24,8 @@ export async function itemRun(projectDir: string, index: number, { user }: Pick<
   const out = join(projectDir, "out", String(index));
   await mkdir(out, { recursive: true });
   if (process.getuid?.() === 0) await chown(out, user.uid, user.gid);
+  // Nobody else can give a folder away.
+  else await chmod(out, 0o777);
   return {
     command: ["sh", "-c", ITEM_SCRIPT],
     binds: [
