@@ -201,11 +201,8 @@ async function* bounded(pieces: AsyncIterable<Uint8Array>, maxBytes: number, wha
 }
 
 function tooLarge(maxBytes: number, what: string): ToolRefusal {
-  const most = formatBytes(maxBytes);
-  return new ToolRefusal(
-    "TOO_LARGE",
-    `Cannot ${what}: it has more than ${most}, which is the most that was asked for.`,
-  );
+  const why = `it has more than ${formatBytes(maxBytes)}, which is the most that was asked for`;
+  return new ToolRefusal("TOO_LARGE", `Cannot ${what}: ${why}.`);
 }
 
 /** The same bytes up to a secret of the session, which ends them: a content is whole, and as it was written, or refused. */
@@ -401,9 +398,11 @@ async function ran(place: TransferPlace, script: Script, { input, onOutput, what
   void exec.exit.then(() => {
     hasEnded = true;
   });
+  let end: CarriedEnd = "whole";
   try {
     if (input !== undefined && "into" in input) {
-      if (exec.input === undefined || (await input.into(exec.input)) === "cut") throw new Error("It is not whole.");
+      end = exec.input === undefined ? "cut" : await input.into(exec.input);
+      if (end === "cut") throw new Error("It is not whole.");
     } else
       for await (const piece of input ?? []) {
         if (hasEnded || signal.aborted) break;
@@ -420,6 +419,7 @@ async function ran(place: TransferPlace, script: Script, { input, onOutput, what
   signal.throwIfAborted();
   if (input !== undefined) exec.closeInput();
   refuseFailed(await exec.exit, errors, what, place);
+  if (end !== "whole") throw new ToolRefusal("NOT_TRANSFERRED", `Cannot ${what}: it was not read to its end.`);
   signal.throwIfAborted();
 }
 

@@ -150,7 +150,7 @@ function started(script: string, counts: readonly number[], stdio: StdioOptions)
     stdio,
     env: { PATH: process.env.PATH, LC_ALL: "C" },
   });
-  // Who waits for it is told by its end.
+  // Its caller learns of it when it ends.
   child.on("error", () => {});
   child.stdin?.on("error", () => {});
   return child;

@@ -119,8 +119,11 @@ export function requestHandler(handling: Handling): (request: IncomingMessage, r
           log.error({ ...about, ...whereOf(error) }, "unexpected error");
         else log.debug({ ...about, code: body.code }, "refused");
         if (error instanceof ServiceFault && error.refusal !== null) refusals.count(error.refusal);
-        if (carriage.isAway) carriage.answer(bareJson(`${status} Refused`, { error: hiddenIn(body, hide) }));
-        else sendFault(response, error, hide, patience);
+        if (carriage.isAway) {
+          // For the log and the metrics.
+          response.statusCode = status;
+          carriage.answer(bareJson(`${status} Refused`, { error: hiddenIn(body, hide) }));
+        } else sendFault(response, error, hide, patience);
       })
       .finally(() => {
         const ms = Math.round(performance.now() - started);
