@@ -41,7 +41,8 @@ class Sessions(unittest.TestCase):
             session.exec("true")
 
     def test_commands_run_in_the_background_and_files_have_any_size(self) -> None:
-        with client().session("desk") as session:
+        with client().session("desk", name="dev", end_after=3600) as session:
+            self.assertIn(("dev", session.id), [(one.name, one.id) for one in client().sessions()])
             command = session.start(["sh", "-c", "echo up; while read line; do echo got $line; done; exit 4"], input=True)
             command.write("one\n")
             command.write("two\n", end=True)

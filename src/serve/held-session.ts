@@ -15,8 +15,8 @@ import { listen } from "./http/listener.ts";
 import { type Handling, requestHandler, upgradeHandler } from "./http/request-handler.ts";
 import { type Route, Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
-import { projectNames, ServedProject, ServedProjects } from "./model/served.ts";
-import { type IdleTimes, OpenSessions } from "./work/open-sessions.ts";
+import { type IdleTimes, projectNames, ServedProject, ServedProjects } from "./model/served.ts";
+import { OpenSessions } from "./work/open-sessions.ts";
 
 /** How long clients may take for the answers that are under way at the end. */
 const GRACE_MS = 3000;

@@ -106,6 +106,33 @@ describe("a client of a service", () => {
     expect(await client.call("sessions.close", { session })).toMatchObject({ id: session, changes: [] });
   });
 
+  it("has a session's name and its times, and its name is free when it could not be opened", async () => {
+    const client = clientAt(service.port);
+    const name = "dev";
+    const times = { name, pauseAfterMs: 1000, endAfterMs: 3000 };
+    await expect(client.call("sessions.open", { ...times, worker: "nobody" })).rejects.toMatchObject({ status: 404 });
+    await expect(client.call("sessions.open", { ...times, worker: "desk", endAfterMs: 1000 })).rejects.toMatchObject({
+      status: 422,
+      code: "BAD_TIMES",
+    });
+    const opened = await client.call("sessions.open", { ...times, worker: "desk" });
+    expect(opened).toMatchObject({ name, isPaused: false });
+    const session = opened.id;
+    await expect(client.call("sessions.open", { name, worker: "desk" })).rejects.toMatchObject({
+      status: 409,
+      code: "SESSION_THERE",
+    });
+    const state = async () =>
+      await client.call("sessions.show", { session }).then(
+        ({ isPaused }) => isPaused,
+        ({ code }: { readonly code: string }) => code,
+      );
+    await expect.poll(state, { timeout: 10_000 }).toBe(true);
+    await expect.poll(state, { timeout: 10_000 }).toBe("UNKNOWN_SESSION");
+    const { id } = await client.call("sessions.open", { name, worker: "desk", endAfterMs: 60_000 });
+    await client.call("sessions.close", { session: id });
+  });
+
   it("runs a session's commands, each with its own input, signal and end, and moves files of any size", async () => {
     const client = clientAt(service.port);
     const { id: session } = await client.call("sessions.open", { worker: "desk" });

@@ -2372,6 +2372,8 @@ class Session:
     """The id of a run."""
     project: str
     """A name of /v1/projects."""
+    name: str | None
+    """What it was called when it was opened."""
     worker: str
     tools: list[str]
     opened_at: str
@@ -2386,6 +2388,7 @@ class Session:
         return cls(
             id=d.as_text(o.get("id"), "Session.id"),
             project=d.as_text(o.get("project"), "Session.project"),
+            name=d.optional(d.as_text)(o.get("name"), "Session.name"),
             worker=d.as_text(o.get("worker"), "Session.worker"),
             tools=d.list_of(d.as_text)(o.get("tools"), "Session.tools"),
             opened_at=d.as_text(o.get("openedAt"), "Session.openedAt"),

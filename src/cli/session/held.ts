@@ -10,7 +10,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, shellWord } from "../../text/visible.ts";
 import { toldQuestions } from "../host/at-service.ts";
-import { portOf, UsageError } from "../terminal/arguments.ts";
+import { idleTimes, portOf, UsageError } from "../terminal/arguments.ts";
 import {
   type AtService,
   EXIT,
@@ -24,29 +24,31 @@ import {
   type Terminal,
 } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
+import type { HoldOptions } from "./hold.ts";
 import { Allowance, folderArchive, receivedFile, receivedFolder, SENT_PIECES } from "./transfers.ts";
 
 /** At a service, which holds it. On this machine `hold.ts` does. */
 export async function startAt(
   service: AtService,
   worker: string,
-  options: {
-    readonly policy?: string;
-    readonly from?: string;
-    readonly port?: readonly string[];
-    readonly json?: boolean;
-  },
+  options: Pick<HoldOptions, "name" | "policy" | "from" | "port" | "idle" | "endAfter" | "json">,
   terminal: Terminal,
 ): Promise<number> {
-  const { policy, from, port: ports = [] } = options;
+  const { name, policy, from, port: ports = [] } = options;
   // The service takes ports that its worker does not declare from admins alone.
   const named = ports.length === 0 ? {} : { ports: ports.map(portOf) };
-  const ask = { worker, ...named, ...present({ policy, from, project: service.project }) };
+  const ask = { worker, ...named, ...idleAt(options), ...present({ name, policy, from, project: service.project }) };
   return await saidByService(terminal, async () => {
     const shown = await service.client.call("sessions.open", ask);
-    printResult(terminal, options.json, shown, () => shown.id);
+    printResult(terminal, options.json, shown, () => shown.name ?? shown.id);
     return 0;
   });
+}
+
+/** As the service takes them. @throws UsageError */
+export function idleAt(options: Pick<HoldOptions, "idle" | "endAfter">) {
+  const { pauseMs, endMs } = idleTimes(options);
+  return present({ pauseAfterMs: pauseMs ?? undefined, endAfterMs: endMs ?? undefined });
 }
 
 /** A session, and who holds it: a process of this machine, or a service. */
@@ -76,18 +78,19 @@ async function sessionNamed(name: string, { service, env }: Terminal): Promise<C
   return { name: held.name, client, session: held.id, address: held.address, token: null, isOwner: true };
 }
 
-/** Of the service, by its id or the beginning of that. */
+/** Of the service, by its name, its id or the beginning of that. */
 async function sessionAt({ client, url: address, token }: AtService, name: string): Promise<Client> {
   const { sessions } = await client.call("sessions.list", {});
-  const meant = sessions.filter(({ id }) => id.startsWith(name) && name !== "");
+  const called = sessions.filter((one) => one.name === name);
+  const meant = called.length > 0 ? called : sessions.filter(({ id }) => id.startsWith(name) && name !== "");
   const [found] = meant;
   if (found === undefined || meant.length > 1) {
-    const ids = sessions.map(({ id, worker }) => `${id} (${printableLine(worker, 80)})`).join(", ");
+    const ids = sessions.map((one) => `${one.name ?? one.id} (${printableLine(one.worker, 80)})`).join(", ");
     const there = ids === "" ? "start one with `corral session start WORKER`" : `there are: ${ids}`;
     const what = found === undefined ? "there is no session" : "there are several sessions";
     throw new UsageError(`${what} ${printableLine(name, 80)} of the service; ${there}`);
   }
-  return { name: found.id, client, session: found.id, address, token, isOwner: false };
+  return { name: found.name ?? found.id, client, session: found.id, address, token, isOwner: false };
 }
 
 export async function using(name: string, terminal: Terminal, act: (one: Client) => Promise<number>): Promise<number> {
@@ -131,8 +134,9 @@ export async function listVerb(
       const { sessions } = await service.client.call("sessions.list", {});
       const of = sessions.filter(({ project }) => service.project === undefined || project === service.project);
       printList<AnswerOf<"sessions.show">>(terminal, json, of, {
-        head: ["ID", "WORKER", "OPENED", "PROJECT", "STATE"],
+        head: ["NAME", "ID", "WORKER", "OPENED", "PROJECT", "STATE"],
         rowOf: (one) => [
+          one.name ?? "-",
           one.id,
           printableLine(one.worker, 80),
           one.openedAt,

@@ -5,12 +5,11 @@ import type { AnswerOf } from "../../operations/contract/table.ts";
 import { shownSnapshot } from "../../run/session/session-snapshots.ts";
 import { type HeldSession, heldSessions, holdSession } from "../../serve/held-session.ts";
 import { openLog } from "../../serve/logging/log.ts";
-import type { IdleTimes } from "../../serve/work/open-sessions.ts";
 import { projectPaths, stateDirFrom, statePaths } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { ageOf, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
+import { idleTimes, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
 import { EXIT, keepHeapSmall, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
 
 export interface HoldOptions {
@@ -80,15 +79,6 @@ function printableLines(text: string): string {
     .split("\n")
     .map((line) => printableLine(line, 2000))
     .join("\n");
-}
-
-/** @throws UsageError */
-function idleTimes({ idle, endAfter }: HoldOptions): IdleTimes {
-  const pauseMs = idle === undefined ? null : ageOf("--idle", idle);
-  const endMs = endAfter === undefined ? null : ageOf("--end-after", endAfter);
-  if (pauseMs !== null && endMs !== null && endMs <= pauseMs)
-    throw new UsageError("--end-after is longer than --idle: a session is paused before it ends");
-  return { pauseMs, endMs };
 }
 
 /** Holds a session in this process, for {@link startHolder}. */

@@ -1,8 +1,9 @@
 import type { AnswerOf } from "../../operations/contract/table.ts";
+import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { UsageError } from "../terminal/arguments.ts";
 import { type AtService, printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
-import { using } from "./held.ts";
+import { idleAt, using } from "./held.ts";
 import type { HoldOptions } from "./hold.ts";
 
 type Snapshot = AnswerOf<"snapshots.take">;
@@ -77,12 +78,14 @@ export async function forkVerb(wanted: string, options: ForkOptions, terminal: T
 }
 
 /** The service holds the fork. What begins from a snapshot is started by `start --from`, which names the worker. */
-async function forkAt({ client }: AtService, wanted: string, { json }: ForkOptions, terminal: Terminal) {
+async function forkAt({ client }: AtService, wanted: string, options: ForkOptions, terminal: Terminal) {
+  const { name, json } = options;
+  const called = { ...idleAt(options), ...present({ name }) };
   return await using(wanted, terminal, async ({ session }) => {
     const { worker, project } = await client.call("sessions.show", { session });
     const { id: from } = await client.call("snapshots.take", { session, name: null });
-    const shown = await client.call("sessions.open", { worker, project, from });
-    printResult(terminal, json, shown, () => shown.id);
+    const shown = await client.call("sessions.open", { worker, project, from, ...called });
+    printResult(terminal, json, shown, () => shown.name ?? shown.id);
     return 0;
   });
 }

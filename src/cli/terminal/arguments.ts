@@ -37,6 +37,15 @@ export function ageOf(option: string, text: string): number {
   return Number(amount) * AGE_MS[unit as keyof typeof AGE_MS];
 }
 
+/** How long a session stays without being used; null if it is not said. @throws UsageError */
+export function idleTimes({ idle, endAfter }: { readonly idle?: string; readonly endAfter?: string }) {
+  const pauseMs = idle === undefined ? null : ageOf("--idle", idle);
+  const endMs = endAfter === undefined ? null : ageOf("--end-after", endAfter);
+  if (pauseMs !== null && endMs !== null && endMs <= pauseMs)
+    throw new UsageError("--end-after is longer than --idle: a session is paused before it ends");
+  return { pauseMs, endMs };
+}
+
 export function portOf(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (port < 1 || port > 65_535)

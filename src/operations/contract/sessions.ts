@@ -22,6 +22,7 @@ export const SESSION_INPUT_BYTES = 8 * 1024 ** 2;
 const session = answer({
   id: runId,
   project: projectName,
+  name: z.string().nullable().describe("What it was called when it was opened"),
   worker: z.string(),
   tools: z.array(z.string()),
   openedAt: time,
@@ -52,6 +53,10 @@ const settled = answer({ id: runId, changes: z.array(settledChange), changeset, 
   id: "SettledSession",
 });
 const inSession = z.strictObject({ session: runId });
+const idleMs = z
+  .int()
+  .min(1000)
+  .max(7 * 86_400_000);
 
 const place = z
   .string()
@@ -118,10 +123,13 @@ const commandEvent = z
 export const sessionOperations = {
   "sessions.open": operation("sessions.open", {
     summary:
-      "Open the sandbox of a worker, to use its tools. Without a call or a command it is paused after 10 minutes, until the next, and ends after 30.",
+      "Open the sandbox of a worker, to use its tools. Unless it is said otherwise, it is paused after 10 minutes without a call or a command, until the next, and ends after 30.",
     body: z.strictObject({
       project: projectName.optional(),
       worker: workerName,
+      name: workerName.optional().describe("What to call it; no other open session has this name"),
+      pauseAfterMs: idleMs.optional().describe("It is paused after so long without a call or a command"),
+      endAfterMs: idleMs.optional().describe("It ends after so long without one; longer than `pauseAfterMs`"),
       policy: policyName.optional(),
       from: snapshotNamed.optional().describe("It goes on from this snapshot, with at most what its session had"),
       ports: z
@@ -132,7 +140,7 @@ export const sessionOperations = {
     }),
     status: 201,
     output: session,
-    faults: [404, 415, 422, 503],
+    faults: [404, 409, 415, 422, 503],
   }),
   "sessions.list": operation("sessions.list", {
     summary: "List the open sessions of the service.",

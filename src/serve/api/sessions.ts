@@ -45,14 +45,16 @@ export function sessionHandlers({
   const shownOf = ({ session, command }: Named): Promise<StartedCommand> =>
     sessions.look(session, async ({ started: commands }) => commands.find(command));
   return {
-    async "sessions.open"({ body: { project, worker, policy, from, ports = [] }, caller }) {
+    async "sessions.open"({ body, caller }) {
+      const { project, worker, policy, from, name, pauseAfterMs: pauseMs, endAfterMs: endMs, ports = [] } = body;
       refuseStopping(over);
       refusePolicy(policy, caller);
       if (ports.length > 0 && !permits(caller, "admin"))
         throw new ServiceFault(403, "FORBIDDEN", "ports beside those of the worker need a token with the role admin");
       const shown = await sessions.open(projects.named(project), worker, {
         policy: policy ?? null,
-        ...present({ from }),
+        ...present({ from, name }),
+        idle: present({ pauseMs, endMs }),
       });
       await within(shown.id, async (session) => session.ports.allow(ports));
       return shown;

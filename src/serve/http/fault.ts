@@ -95,6 +95,10 @@ export type ServiceCode =
   | "STOPPING"
   | "UNKNOWN_PROJECT"
   | "UNKNOWN_SESSION"
+  /** An open session has the name. */
+  | "SESSION_THERE"
+  /** A session would end before it is paused. */
+  | "BAD_TIMES"
   /** The service has removed it, or is another one since. */
   | "UNKNOWN_CI"
   | "UNKNOWN_CONVERSION"

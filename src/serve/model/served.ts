@@ -219,12 +219,22 @@ export interface Fleets {
 type ShownSession = AnswerOf<"sessions.show">;
 
 /** How a session is opened. */
+/** How long a session stays without a call or a command. What it wrote waits when it ends. Null: for ever. */
+export interface IdleTimes {
+  /** Then all that runs in it is stopped, until it is used again. */
+  readonly pauseMs: number | null;
+  /** From its last use on. */
+  readonly endMs: number | null;
+}
+
 export interface SessionOrder {
   readonly policy: string | null;
   /** A snapshot to go on from. */
   readonly from?: string;
-  /** What it is called. */
+  /** What it is called; no other open session is. */
   readonly name?: string;
+  /** In place of what is usual. */
+  readonly idle?: Partial<IdleTimes>;
 }
 
 /** The sessions of the service, as the routes use them. */

@@ -13,17 +13,10 @@ import { inputSchemaOf, type ToolResult } from "../../tools/tool.ts";
 import { TOOLS } from "../../tools/toolbox.ts";
 import { ServiceFault } from "../http/fault.ts";
 import type { Log } from "../logging/log.ts";
-import type { ServedProject, SessionOrder, Sessions } from "../model/served.ts";
+import type { IdleTimes, ServedProject, SessionOrder, Sessions } from "../model/served.ts";
 
 /** Each may have a container. */
 const MAX_SESSIONS = 64;
-/** How long a session stays without a call or a command. What it wrote waits when it ends. Null: for ever. */
-export interface IdleTimes {
-  /** Then all that runs in it is stopped, until it is used again. */
-  readonly pauseMs: number | null;
-  /** From its last use on. */
-  readonly endMs: number | null;
-}
 const OF_SERVICE: IdleTimes = { pauseMs: 10 * 60_000, endMs: 30 * 60_000 };
 /** Calls of one session at once. */
 const MAX_CALLS = 64;
@@ -36,6 +29,7 @@ interface Kept {
   readonly shown: ShownSession;
   readonly tools: readonly ShownTool[];
   readonly session: Open;
+  readonly idle: IdleTimes;
   readonly close: () => void;
   readonly closed: Promise<void>;
   calls: number;
@@ -52,7 +46,7 @@ export class OpenSessions implements Sessions {
   readonly #over: AbortSignal;
   readonly #idle: IdleTimes;
   readonly #sessions = new Map<string, Kept>();
-  #opening = 0;
+  readonly #opening = new Set<SessionOrder>();
 
   constructor(log: Log, over: AbortSignal, idle = OF_SERVICE) {
     this.#log = log;
@@ -64,10 +58,14 @@ export class OpenSessions implements Sessions {
     return [...this.#sessions.values()].map(shownNow);
   }
 
-  async open(project: ServedProject, workerName: string, { policy, from, name }: SessionOrder): Promise<ShownSession> {
-    if (this.#sessions.size + this.#opening >= MAX_SESSIONS)
+  async open(project: ServedProject, workerName: string, order: SessionOrder): Promise<ShownSession> {
+    const { policy, from, name } = order;
+    const idle = idleOf(this.#idle, order.idle);
+    if (name !== undefined && [...this.all, ...this.#opening].some((other) => other.name === name))
+      throw new ServiceFault(409, "SESSION_THERE", `a session ${name} is open already`);
+    if (this.#sessions.size + this.#opening.size >= MAX_SESSIONS)
       throw new ServiceFault(503, "TOO_MANY", `${MAX_SESSIONS} sessions are open already`);
-    this.#opening += 1;
+    this.#opening.add(order);
     const opened = Promise.withResolvers<ShownSession>();
     const closing = Promise.withResolvers<void>();
     // The project stays open as long as the session is.
@@ -79,12 +77,14 @@ export class OpenSessions implements Sessions {
       const openedAt = new Date().toISOString();
       const { run: id } = session;
       const names = usefulTools(worker);
-      const shown = { id, project: project.name, worker: worker.name, tools: names, openedAt, isPaused: false };
+      const called = { id, name: name ?? null, project: project.name, worker: worker.name };
+      const shown = { ...called, tools: names, openedAt, isPaused: false };
       const tools = names.flatMap((name) => shownTool(name, worker, corral.project.workers));
       const kept: Kept = {
         shown,
         tools,
         session,
+        idle,
         close: closing.resolve,
         closed: ended(),
         calls: 0,
@@ -109,7 +109,7 @@ export class OpenSessions implements Sessions {
     try {
       return await opened.promise;
     } finally {
-      this.#opening -= 1;
+      this.#opening.delete(order);
     }
   }
 
@@ -179,14 +179,14 @@ export class OpenSessions implements Sessions {
 
   #rest(kept: Kept): void {
     clearTimeout(kept.timer);
-    const { pauseMs, endMs } = this.#idle;
+    const { pauseMs, endMs } = kept.idle;
     const isFirst = pauseMs !== null && (endMs === null || pauseMs < endMs);
     if (isFirst) kept.timer = later(() => this.#sleep(kept), pauseMs);
     else if (endMs !== null) kept.timer = later(kept.close, endMs);
   }
 
   #sleep(kept: Kept): void {
-    const { pauseMs, endMs } = this.#idle;
+    const { pauseMs, endMs } = kept.idle;
     const { session } = kept.session;
     // Who has paused it resumes it.
     if (!session.isPaused) kept.asleep = session.pause(true).catch(() => {});
@@ -213,6 +213,16 @@ export class OpenSessions implements Sessions {
 /** @throws ServiceFault */
 function refuseMore(calls: number): void {
   if (calls >= MAX_CALLS) throw new ServiceFault(503, "TOO_MANY", `${MAX_CALLS} calls of this session are running`);
+}
+
+/** What is said alone moves what is usual. @throws ServiceFault */
+function idleOf(usual: IdleTimes, { pauseMs, endMs }: Partial<IdleTimes> = {}): IdleTimes {
+  const isFirst = (one: IdleTimes): boolean => one.pauseMs === null || one.endMs === null || one.pauseMs < one.endMs;
+  const idle = { pauseMs: pauseMs ?? usual.pauseMs, endMs: endMs ?? usual.endMs };
+  if (isFirst(idle)) return idle;
+  if (pauseMs === undefined) return { pauseMs: null, endMs: idle.endMs };
+  if (endMs === undefined) return { pauseMs, endMs: (pauseMs ?? 0) + (usual.endMs ?? 0) };
+  throw new ServiceFault(422, "BAD_TIMES", "a session is paused before it ends: let it end later than it is paused");
 }
 
 function later(act: () => void, ms: number): NodeJS.Timeout {

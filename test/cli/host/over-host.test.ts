@@ -222,7 +222,7 @@ describe("a session over a host", () => {
     const { stdout } = await on("start", "desk");
     const id = stdout.trim();
     expect(id).toMatch(/^[0-9a-f]{12}$/);
-    expect((await on("ls")).stdout).toMatch(new RegExp(`^${id} +desk `, "m"));
+    expect((await on("ls")).stdout).toMatch(new RegExp(`^- +${id} +desk `, "m"));
     const ran = await on("exec", id.slice(0, 6), "--", "sh", "-c", "echo 'a  b'; echo c >&2; exit 7");
     expect(ran).toEqual({ status: 7, signal: null, stdout: "a  b\n", stderr: "c\n" });
     const fed = await over(["session", "exec", id, "-i", "--", "wc", "-c"], "x".repeat(100_000));
@@ -269,15 +269,33 @@ describe("a session over a host", () => {
     for (const one of [fork, again]) expect(await on("stop", one, "--discard")).toMatchObject({ status: 0 });
     expect(await on("snapshots", id, "--rm", "kept")).toMatchObject({ status: 0 });
     expect(await on("snapshots")).toMatchObject({ status: 2, stderr: expect.stringContaining("name a session") });
-    expect(await on("start", "desk", "--idle", "5m")).toMatchObject({
-      status: 2,
-      stderr: expect.stringContaining("--idle of `corral session start` works on the machine itself"),
-    });
     expect(await on("stop", id)).toMatchObject({ status: 0 });
     expect(await on("exec", id, "--", "true")).toMatchObject({
       status: 2,
       stderr: expect.stringContaining("there is no session"),
     });
+  });
+});
+
+describe("a session with a name over a host", () => {
+  it("is meant by its name, which no other open session has, and stays for as long as was said", async () => {
+    const on = (...args: string[]) => over(["session", ...args]);
+    expect(await on("start", "desk", "--name", "dev", "--idle", "45m")).toMatchObject({ status: 0, stdout: "dev\n" });
+    expect((await on("ls")).stdout).toMatch(/^dev +[0-9a-f]{12} +desk /m);
+    expect(await on("start", "desk", "--name", "dev")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("a session dev is open already"),
+    });
+    expect(await on("exec", "dev", "--", "sh", "-c", "echo mine > /out/mine")).toMatchObject({ status: 0 });
+    expect(await on("fork", "dev", "--name", "try")).toMatchObject({ status: 0, stdout: "try\n" });
+    expect((await on("exec", "try", "--", "cat", "/out/mine")).stdout).toBe("mine\n");
+    for (const name of ["dev", "try"]) expect(await on("stop", name, "--discard")).toMatchObject({ status: 0 });
+    expect(await on("start", "desk", "--idle", "2h", "--end-after", "1h")).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("--end-after is longer than --idle"),
+    });
+    expect(await on("start", "desk", "--name", "dev")).toMatchObject({ status: 0 });
+    expect(await on("stop", "dev")).toMatchObject({ status: 0 });
   });
 });
 

@@ -306,13 +306,22 @@ class Corral:
         project: str | None = None,
         policy: str | None = None,
         snapshot: str | None = None,
+        name: str | None = None,
+        pause_after: float | None = None,
+        end_after: float | None = None,
         on_question: OnQuestion | None = None,
     ) -> Session:
         """
         The sandbox of a worker, for a `with` block: it is opened at its beginning and ends with it. `snapshot`: it goes on from
-        this, or from the last one of a session that has ended, by its id.
+        this, or from the last one of a session that has ended, by its id. `name`: what to call it; no other open session has this
+        name. `pause_after`, `end_after`: seconds without a call or a command, until it is paused and until it ends.
         """
         order: dict[str, Any] = {"worker": worker}
+        if name is not None:
+            order["name"] = name
+        for key, seconds in (("pauseAfterMs", pause_after), ("endAfterMs", end_after)):
+            if seconds is not None:
+                order[key] = round(seconds * 1000)
         if (named := self.project_or(project)) is not None:
             order["project"] = named
         if policy is not None:

@@ -74,7 +74,7 @@ function Head({
   const may = useMay("run");
   const now = useNow();
   const [isAsked, setAsked] = useState(false);
-  const { id, worker, project, isPaused, openedAt } = session;
+  const { id, name, worker, project, isPaused, openedAt } = session;
   const pause = async (): Promise<void> => {
     await client
       .call(isPaused ? "sessions.resume" : "sessions.pause", { session: id })
@@ -97,7 +97,8 @@ function Head({
       </nav>
       <div class="page-head">
         <h1>
-          <Visible text={worker} max={80} /> <StatusBadge status={isPaused ? "paused" : "running"} />
+          <Visible text={name === null || name === worker ? worker : `${name} (${worker})`} max={145} />{" "}
+          <StatusBadge status={isPaused ? "paused" : "running"} />
         </h1>
         {may ? (
           <div class="actions">

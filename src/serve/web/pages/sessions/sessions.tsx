@@ -39,6 +39,7 @@ function SessionList() {
       linkOf={({ id }) => hrefTo(["sessions", id])}
       columns={[
         { title: "Worker", kind: "main", cell: ({ worker }) => <Visible text={worker} max={80} /> },
+        { title: "Name", cell: ({ name }) => (name === null ? "" : <Visible text={name} max={64} />) },
         { title: "State", cell: ({ isPaused }) => <StatusBadge status={isPaused ? "paused" : "running"} /> },
         { title: "Project", isExtra: true, cell: ({ project }) => <Visible text={project} max={60} /> },
         { title: "Opened", kind: "number", cell: ({ openedAt }) => <Ago at={openedAt} now={now} /> },
