@@ -10,7 +10,7 @@ import { stateDirFrom } from "../../state/state-dir.ts";
 import { present } from "../../text/present.ts";
 import { printableLine, shellWord } from "../../text/visible.ts";
 import { toldQuestions } from "../host/at-service.ts";
-import { idleTimes, portOf, UsageError } from "../terminal/arguments.ts";
+import { type HoldOptions, idleTimes, portOf, UsageError } from "../terminal/arguments.ts";
 import {
   type AtService,
   EXIT,
@@ -24,7 +24,6 @@ import {
   type Terminal,
 } from "../terminal/terminal.ts";
 import { workerTextTo } from "../terminal/worker-text.ts";
-import type { HoldOptions } from "./hold.ts";
 import { Allowance, folderArchive, receivedFile, receivedFolder, SENT_PIECES } from "./transfers.ts";
 
 /** At a service, which holds it. On this machine `hold.ts` does. */

@@ -9,22 +9,8 @@ import { projectPaths, stateDirFrom, statePaths } from "../../state/state-dir.ts
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
 import { ToolRefusal } from "../../tools/tool.ts";
-import { idleTimes, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
+import { type HoldOptions, idleTimes, portOf, projectFolder, UsageError } from "../terminal/arguments.ts";
 import { EXIT, keepHeapSmall, printResult, say, stoppable, type Terminal } from "../terminal/terminal.ts";
-
-export interface HoldOptions {
-  readonly project: string;
-  readonly name?: string;
-  readonly idle?: string;
-  readonly endAfter?: string;
-  readonly policy?: string;
-  /** A snapshot to go on from. */
-  readonly from?: string;
-  readonly driver?: string;
-  readonly json?: boolean;
-  /** Ports beside those that the worker declares. */
-  readonly port?: readonly string[];
-}
 
 /** The holder says in one line that the session is open, or why not. */
 const MAX_LINE = 64 * 1024;

@@ -1,10 +1,9 @@
 import type { AnswerOf } from "../../operations/contract/table.ts";
 import { present } from "../../text/present.ts";
 import { printableLine } from "../../text/visible.ts";
-import { UsageError } from "../terminal/arguments.ts";
+import { type HoldOptions, UsageError } from "../terminal/arguments.ts";
 import { type AtService, printList, printResult, say, type Terminal } from "../terminal/terminal.ts";
 import { idleAt, using } from "./held.ts";
-import type { HoldOptions } from "./hold.ts";
 
 type Snapshot = AnswerOf<"snapshots.take">;
 type Difference = AnswerOf<"snapshots.diff">["differences"][number];

@@ -37,8 +37,23 @@ export function ageOf(option: string, text: string): number {
   return Number(amount) * AGE_MS[unit as keyof typeof AGE_MS];
 }
 
+/** Of a session that stays. */
+export interface HoldOptions {
+  readonly project: string;
+  readonly name?: string;
+  readonly idle?: string;
+  readonly endAfter?: string;
+  readonly policy?: string;
+  /** A snapshot to go on from. */
+  readonly from?: string;
+  readonly driver?: string;
+  readonly json?: boolean;
+  /** Ports beside those that the worker declares. */
+  readonly port?: readonly string[];
+}
+
 /** How long a session stays without being used; null if it is not said. @throws UsageError */
-export function idleTimes({ idle, endAfter }: { readonly idle?: string; readonly endAfter?: string }) {
+export function idleTimes({ idle, endAfter }: Pick<HoldOptions, "idle" | "endAfter">) {
   const pauseMs = idle === undefined ? null : ageOf("--idle", idle);
   const endMs = endAfter === undefined ? null : ageOf("--end-after", endAfter);
   if (pauseMs !== null && endMs !== null && endMs <= pauseMs)
