@@ -12,6 +12,7 @@ export const SUITE_NAMES = [
   "growth",
   "exec",
   "tools",
+  "service",
   "network",
   "machines",
   "pure",

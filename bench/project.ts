@@ -13,6 +13,11 @@ const WORKERS = {
   item: { command: ["sh", "-c", ITEM_SCRIPT], sandbox: { zones: [OUT] } },
   reader: { command: ["sh", "-c", "read -r x; echo $x"] },
   caller: { command: ["corral-call", "echo"], calls: ["echo"] },
+  place: {
+    sandbox: { zones: [OUT] },
+    limits: { disk: "4g", memory: "1g" },
+    tools: ["exec", "read_file", "write_file"],
+  },
   tools: { command: ["true"], sandbox: { zones: [OUT] }, shell_rules: { default: "pre_approved" } },
 };
 

@@ -20,6 +20,7 @@ import { NETWORK } from "./suites/network.ts";
 import { PURE } from "./suites/pure.ts";
 import { RATES } from "./suites/rates.ts";
 import { RUNS } from "./suites/runs.ts";
+import { SERVICE } from "./suites/service.ts";
 import type { Suite } from "./suites/suite.ts";
 import { TOOLS } from "./suites/tools.ts";
 
@@ -31,6 +32,7 @@ const SUITES: Readonly<Record<SuiteName, Suite>> = {
   growth: GROWTH,
   exec: EXEC,
   tools: TOOLS,
+  service: SERVICE,
   network: NETWORK,
   machines: MACHINES,
   pure: PURE,

@@ -31,6 +31,10 @@ export const WARM_RESULT = "warm claim to result";
 export const FRESH = "fleet, fresh cells";
 export const SCRUBBED = "fleet, scrubbed cells";
 export const SESSION_EXEC = "exec in a session";
+export const EXEC_BY_HTTP = "the same over HTTP";
+export const TAR = "tar to tar, here";
+export const PUT_BY_HTTP = "session put, over HTTP";
+export const GET_BY_HTTP = "session get, over HTTP";
 /** In the tables of the network, Corral has the driver that it chooses by itself. */
 export const DIRECT = "direct: the host's own network";
 export const SIDECAR = "CONNECT proxy in a sidecar";

@@ -8,17 +8,21 @@ import {
   DOCKER_RUN,
   type DriverName,
   ENGINE_EXEC,
+  EXEC_BY_HTTP,
   FIRST_BYTE,
   FRESH,
+  GET_BY_HTTP,
   onDriver,
   oursOn,
   POSTGRES,
+  PUT_BY_HTTP,
   RUNC_RUN,
   SANDBOX_RUNTIME,
   SCRUBBED,
   SESSION_EXEC,
   SQLITE,
   sideBySide,
+  TAR,
   TUNNEL,
   WARM_RESULT,
 } from "./names.ts";
@@ -48,6 +52,7 @@ export function targetsOf(groups: readonly Group[]): Target[] {
   const more = ([what, group, row, than, wanted]: Compared): Target => {
     return { what, measured: compared(group, row, than, (a, b) => a - b), bound: "at most", wanted };
   };
+  const [byHttp, here] = [EXEC_BY_HTTP, SESSION_EXEC].map((row) => `${oursOn("engine")}: ${row}`) as [string, string];
   return [
     ours("at most", ["cold run, library", "engine", "runs", COLD_LIBRARY, DOCKER_RUN, 0.85]),
     ours("at most", ["cold run, library", "runc", "runs", COLD_LIBRARY, DOCKER_RUN, 0.25]),
@@ -61,6 +66,9 @@ export function targetsOf(groups: readonly Group[]): Target[] {
     ours("at least", ["fresh fleet", "crun", "rates", FRESH, DOCKER_RUN, 8], "docker run at its best"),
     ours("at least", ["fresh fleet", "runc", "rates", FRESH, RUNC_RUN, 0.7], "bare runc run at its best"),
     ours("at least", ["scrubbed fleet", "engine", "rates", SCRUBBED, DOCKER_RUN, 60], "docker run at its best"),
+    ours("at least", ["put of a session", "engine", "transfer", PUT_BY_HTTP, TAR, 0.5]),
+    ours("at least", ["get of a session", "engine", "transfer", GET_BY_HTTP, TAR, 0.5]),
+    more(["ms that HTTP adds to a command in a session", "service-exec", byHttp, here, 15]),
     over("at most", [
       `an item among 10,000, ${onDriver("engine")} / among 1,000`,
       "growth",

@@ -43,7 +43,7 @@ export async function sessionOf({ corral, worker }: Ours, open: AsyncDisposableS
   return open.use(opened).session;
 }
 
-async function sessionExec(session: Session): Promise<void> {
+export async function sessionExec(session: Session): Promise<void> {
   const { status } = await session.exec({ command: "true" }, SIGNAL);
   if (status !== "succeeded") throw new Error(`the session's exec is ${status}`);
 }

@@ -74,7 +74,7 @@ async function giveTo(uid: number, ...paths: string[]): Promise<void> {
   for (const path of paths) await chown(path, uid, uid);
 }
 
-async function runAsUser(worker: string) {
+async function runAsUser(worker: string, driver = "auto") {
   const { socketPath } = await connect(process.env);
   if (socketPath === null) throw new Error("an Engine over TCP has no group");
   const { gid } = await stat(await realpath(socketPath));
@@ -85,6 +85,7 @@ async function runAsUser(worker: string) {
     "env",
     "-i",
     `HOME=${base}`,
+    `CORRAL_DRIVER=${driver}`,
     `NODE_COMPILE_CACHE=${join(base, "compiled")}`,
     `DOCKER_HOST=unix://${socketPath}`,
     `PATH=${base}:/usr/bin:/bin`,
@@ -113,13 +114,17 @@ describe("an ordinary user in the Engine's group", () => {
     expect((await stat(join(base, "s"))).mode & 0o777).toBe(0o700);
   });
 
-  it("has the network of an allow list, and hosts that are granted while it runs", async () => {
-    const result = await runAsUser("reaches");
-    const lines = [65532, "hello", 403, "127.88.1.1\ta.granted.example", "listens"];
-    expect(result, JSON.stringify(result)).toMatchObject({ status: "succeeded", stdout: `${lines.join("\n")}\n` });
-    expect(result?.network).toMatchObject({ allowed: [{ connections: 1 }] });
-    expect(result?.enforcement?.actual.network).toBe("loopback only, 0 hosts and a proxy through Corral");
-  });
+  it.each(["engine", "bwrap"])(
+    "has the network of an allow list, and hosts that are granted while it runs (%s)",
+    async (driver) => {
+      const result = await runAsUser("reaches", driver);
+      const lines = [65532, "hello", 403, "127.88.1.1\ta.granted.example", "listens"];
+      expect(result, JSON.stringify(result)).toMatchObject({ status: "succeeded", stdout: `${lines.join("\n")}\n` });
+      expect(result?.enforcement?.driver).toBe(driver);
+      expect(result?.network).toMatchObject({ allowed: [{ connections: 1 }] });
+      expect(result?.enforcement?.actual.network).toBe("loopback only, 0 hosts and a proxy through Corral");
+    },
+  );
 
   it.each(["roots", "others"])("cannot have a worker write what is not its own (%s)", async (whose) => {
     const result = await runAsUser(whose);

@@ -1,5 +1,5 @@
 import { loadProject } from "../../declarations/project.ts";
-import { hostLines, threatOutcome, titleOf, verifyHtml } from "../../operations/verify/report.ts";
+import { hostLines, threatOutcome, titleOf, verdictOf, verifyHtml } from "../../operations/verify/report.ts";
 import { type VerifyReport, verifyMachine } from "../../operations/verify/verify.ts";
 import type { Colors } from "../../operations/wording/question-text.ts";
 import type { DriverChoice } from "../../sandbox/driver-choice.ts";
@@ -31,7 +31,9 @@ export async function verifyVerb(options: VerifyOptions, terminal: Terminal): Pr
   using stop = stoppable(terminal, (line) => say(terminal, line));
   const policies = policy === undefined ? (full ? ALL : USUAL) : [policy];
   const named = env.CORRAL_DRIVER as DriverChoice | undefined;
-  const drivers: DriverChoice[] = full && runtime === null && !named ? ["engine", "runc"] : [named || "auto"];
+  // Of an ordinary user, bubblewrap makes what runc makes for root.
+  const each: DriverChoice[] = ["engine", process.getuid?.() === 0 ? "runc" : "bwrap"];
+  const drivers = full && runtime === null && !named ? each : [named || "auto"];
   const reports: VerifyReport[] = [];
   for (const driver of drivers)
     for (const name of policies) {
@@ -57,10 +59,7 @@ export async function verifyVerb(options: VerifyOptions, terminal: Terminal): Pr
   const ok = reports.every((report) => report.ok);
   if (json) printJson(terminal, { ok, reports });
   else if (html) stdout.write(verifyHtml(reports));
-  else
-    stdout.write(
-      [...hostLines(reports).map((line) => `! ${line}`), ok ? "All of it held." : "Not all of it held.", ""].join("\n"),
-    );
+  else stdout.write([...hostLines(reports).map((line) => `! ${line}`), verdictOf(reports), ""].join("\n"));
   return ok ? 0 : EXIT.someFailed;
 }
 

@@ -93,7 +93,6 @@ export function notForBwrap(plan: Plan, own: PlannedUser, groups: Delegated | { 
   const { network, hardening, user, image, keeper, serves, limits, mounts } = plan;
   const reasons = [
     [network === "open", "it has the open network, which is the Engine's own"],
-    [typeof network === "object", "it has an allow list, and no ordinary user may enter the network of a cell"],
     [hardening.runtime !== undefined, `it runs under ${hardening.runtime}, a runtime of the Engine's`],
     [hardening.seccomp !== "corral", "it has the Engine's own seccomp profile"],
     [hardening.capabilities.length > 0, "it keeps capabilities"],

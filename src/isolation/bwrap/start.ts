@@ -11,6 +11,7 @@ import { GateStreams, pour, reportWithin } from "../gate/gate-streams.ts";
 import { type GateReport, GO, gateSecrets, parseGateReport, secretLines } from "../gate/report.ts";
 import { ownNamespaces, verifyCell } from "../gate/verify.ts";
 import { kernelText, socketBytes, UsageSampler } from "../kernel/control-group.ts";
+import { CellNetwork, enterAsOwner, enterFromOutside } from "../network/listen-in.ts";
 import { type Enforcement, gateOf, LOCAL_NAMES, type Plan, type PlannedUser } from "../plan/plan.ts";
 import { refusalFrom } from "../plan/plan-for.ts";
 import type { Cell, CellExit } from "../port/cell.ts";
@@ -116,6 +117,8 @@ async function startOnce(
   if (missing.length > 0) refusals.push({ code: "ENFORCEMENT_MISSING", missing });
   if (refusals.length > 0) return refused(...refusals);
   const ahead = secretLines(gateSecrets(plan), secrets);
+  const enter = process.getuid?.() === 0 ? enterFromOutside : enterAsOwner;
+  const network = made.use(new CellNetwork((places) => enter(reported.pid, places)));
   const cell = bwrapCell({
     folder,
     bwrap,
@@ -127,6 +130,8 @@ async function startOnce(
     },
     ahead,
     isLasting: input === "lasting",
+    network,
+    namespace: report.namespaces.get("/proc/self/ns/net") ?? "",
     made,
   });
   return { ok: true, cell, write: (text) => void bwrap.stdin.write(text) };
@@ -253,17 +258,21 @@ interface BwrapCellParts {
   /** What the gate reads before the worker's input. */
   readonly ahead: Buffer;
   readonly isLasting: boolean;
+  readonly network: CellNetwork;
+  /** The number of its network namespace, as the gate reported it. */
+  readonly namespace: string;
   readonly made: Disposables;
 }
 
 /** A verified cell whose worker waits behind the gate. */
-function bwrapCell({ folder, bwrap, pid, group, enforcement, ahead, isLasting, made }: BwrapCellParts): Cell {
+function bwrapCell(parts: BwrapCellParts): Cell {
+  const { folder, bwrap, pid, group, enforcement, ahead, isLasting, network, namespace, made } = parts;
   const sampler = new UsageSampler(() => ({ by: "files", read: () => group?.usage() ?? null }));
   let killed = false;
   let removal: Promise<void> | null = null;
-  const namespace = `/proc/${pid}/ns/pid`;
-  const own = fs.readlinkSync(namespace);
-  const isAlive = (): boolean => !bwrap.hasEnded() && linkOf(namespace) === own;
+  const processes = `/proc/${pid}/ns/pid`;
+  const own = fs.readlinkSync(processes);
+  const isAlive = (): boolean => !bwrap.hasEnded() && linkOf(processes) === own;
   return {
     id: folder.id,
     enforcement,
@@ -276,7 +285,10 @@ function bwrapCell({ folder, bwrap, pid, group, enforcement, ahead, isLasting, m
       else if (isLasting) bwrap.stdin.write(first);
       else bwrap.stdin.end(first);
     },
-    listen: async () => ({ ok: false, reason: "no ordinary user may enter the network of a cell" }),
+    async listen(places, accept) {
+      if (!isAlive()) throw new EngineTrouble("the cell has ended, so nothing can listen in its network");
+      return await network.listen(namespace, places, accept);
+    },
     async unnamedBytes() {
       // The first process is Corral's own, which no one may look into.
       const all = processesIn(own).filter((each) => each !== pid);

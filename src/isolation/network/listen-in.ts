@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, type spawn as startProgram } from "node:child_process";
 import type { readlinkSync as readLink } from "node:fs";
-import { chmod, type FileHandle, open, stat } from "node:fs/promises";
+import { chmod, type FileHandle, open, readFile, stat } from "node:fs/promises";
 import {
   type connect as connectTo,
   createServer,
@@ -65,6 +65,18 @@ export async function enterFromOutside(pid: number, places: readonly NetworkPlac
   return namespace === null ? null : await openPlaces(namespace.descriptor, places);
 }
 
+/**
+ * The same as an ordinary user, of a process in a user namespace that a process of this user's own has made, which is its parent. What enters as
+ * root of the parent's has every right over the network of the child's (user_namespaces(7)).
+ */
+export async function enterAsOwner(pid: number, places: readonly NetworkPlace[]): Promise<OpenPlaces | null> {
+  await using namespace = await openNetworkNamespace(pid).catch(nullFor("ENOENT", "ESRCH"));
+  if (namespace === null) return null;
+  const [, parent] = /^PPid:\t(\d+)$/m.exec(await readFile(`/proc/${pid}/status`, "latin1")) ?? [];
+  await using users = await open(`/proc/${parent}/ns/user`, "r");
+  return await openPlaces(namespace.descriptor, places, users.fd);
+}
+
 async function closed(open: OpenPlaces | null): Promise<void> {
   if (open?.ok) await open[Symbol.asyncDispose]();
 }
@@ -104,10 +116,14 @@ export type OpenPlaces =
 /**
  * Listens at `places` in a network namespace that is another one than this process's. A short program enters it, makes the
  * sockets and hands them over; it has ended when this settles, so no connection can be accepted by it any more
- * (docs/facts.md, fact: listening-from-outside). Needs root. Rejects with `EngineTrouble`.
+ * (docs/facts.md, fact: listening-from-outside). Needs root, or a namespace of `users` in which this user is root. Rejects with `EngineTrouble`.
  */
-export async function openPlaces(namespace: number, places: readonly NetworkPlace[]): Promise<OpenPlaces> {
-  return await takePlaces(start(namespace, listeningProgram(places)), places);
+export async function openPlaces(
+  namespace: number,
+  places: readonly NetworkPlace[],
+  users: number | null = null,
+): Promise<OpenPlaces> {
+  return await takePlaces(start(namespace, users, listeningProgram(places)), places);
 }
 
 /** A program of Node as text. It hands its sockets over on the channel with which it is started. */
@@ -155,10 +171,11 @@ export async function takePlaces(child: ChildProcess, places: readonly NetworkPl
   throw new EngineTrouble(`Corral could not listen in the cell's network: ${trouble ?? "an address is missing"}`);
 }
 
-function start(namespace: number, text: string): ChildProcess {
+function start(namespace: number, users: number | null, text: string): ChildProcess {
   const program = ["--input-type=commonjs", "--eval", text];
-  return spawn("nsenter", ["--net=/proc/self/fd/3", "--", process.execPath, ...program], {
-    stdio: ["ignore", "ignore", "pipe", namespace, "ipc"],
+  const asRoot = users === null ? [] : ["--user=/proc/self/fd/5", "--preserve-credentials"];
+  return spawn("nsenter", ["--net=/proc/self/fd/3", ...asRoot, "--", process.execPath, ...program], {
+    stdio: ["ignore", "ignore", "pipe", namespace, "ipc", ...(users === null ? [] : [users])],
     env: SYSTEM_ENV,
     timeout: LIMIT_MS,
     killSignal: "SIGKILL",

@@ -156,7 +156,14 @@ sub privileges {
     if !$allows{new_privileges};
   told('privileges', 'be user 0', $< == 0, 'is user 0') if !$allows{root_user};
   my @groups = grep { $_ != 0 && $_ != $( + 0 } split ' ', $status{Groups};
-  told('privileges', 'belong to further groups', @groups > 0, "groups @groups");
+  # Those of an ordinary user stay in a user namespace of his own.
+  my $stay = (text_of('/proc/self/setgroups') // '') =~ /deny/;
+  if (@groups && $stay) {
+    print join("\t", 'privileges', 'belong to further groups', 'untried',
+      'the groups of your user stay, as no ordinary user can give them up; without them (`setpriv --clear-groups`) this holds'), "\n";
+  } else {
+    told('privileges', 'belong to further groups', @groups > 0, "groups @groups");
+  }
   told('kernel', 'call it without a filter', $status{Seccomp} != 2, 'there is no seccomp filter') if !$allows{no_filter};
 }
 

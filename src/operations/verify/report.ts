@@ -28,6 +28,16 @@ export function titleOf({ policy, runtime, driver, threats, cost, durationMs }: 
   return `Policy ${policy}, ${by}: ${counted(sum, "attack")} in ${durationText(durationMs)}${costs}`;
 }
 
+/** Of all reports, in one line. */
+export function verdictOf(reports: readonly VerifyReport[]): string {
+  const threats = reports.flatMap((report) => report.threats);
+  const through = threats.reduce((all, threat) => all + threat.through.length, 0);
+  if (through > 0) return `Not all of it held: ${counted(through, "attack")} got through.`;
+  const untried = threats.filter(({ notTried }) => notTried !== null).length;
+  if (untried === 0) return "All of it held.";
+  return `What was tried held, and for ${counted(untried, "threat")} not everything could be tried.`;
+}
+
 /** Each thing that this machine cannot enforce, or lacks, once. */
 export function hostLines(reports: readonly VerifyReport[]): string[] {
   return [...new Set(reports.flatMap(({ host }) => host.map(({ what, detail }) => `${what}: ${detail}`)))];
@@ -39,9 +49,8 @@ const LONGEST = 500;
 
 /** All reports as one self-contained page without scripts. */
 export function verifyHtml(reports: readonly VerifyReport[]): string {
-  const ok = reports.every((report) => report.ok);
   const [first, ...others] = reports.map((report) => ({ title: titleOf(report), rows: report.threats.map(rowOf) }));
-  const about = [ok ? "All of it held." : "Not all of it held.", ...hostLines(reports), first?.title ?? ""];
+  const about = [verdictOf(reports), ...hostLines(reports), first?.title ?? ""];
   return [
     reportPageStart("What holds on this machine", about, HEADS),
     ...(first?.rows ?? []),
