@@ -30,7 +30,7 @@ export interface Bench extends AsyncDisposable {
   readonly hasDocker: boolean;
 }
 
-export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">): Promise<Bench> {
+export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">, policy: string): Promise<Bench> {
   await using opening = new AsyncDisposableStack();
   const base = await mkdtemp(join(tmpdir(), "corral-bench-"));
   opening.defer(() => rm(base, { recursive: true, force: true }));
@@ -39,7 +39,7 @@ export async function openBench(parts: Pick<Bench, "sizes" | "hasDocker">): Prom
   const { sizes } = parts;
   await mkdir(projectDir);
   const items = Math.max(sizes.freshItems, sizes.trialItems, sizes.scrubbedItems, ...sizes.growth);
-  await writeProject(projectDir, items);
+  await writeProject(projectDir, items, policy);
   const { docker } = await connect(process.env);
   const absent: AbsentPeer[] = [];
   const present: Ours[] = [];

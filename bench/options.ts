@@ -35,6 +35,8 @@ export interface BenchOptions {
   /** How often all of it is measured; the medians count. */
   readonly repeat: number;
   readonly suites: readonly SuiteName[];
+  /** Of all cells and containers; one of Corral's own. */
+  readonly policy: string;
   /** The command, as it was typed, without the files that it writes. */
   readonly command: string;
 }
@@ -48,6 +50,7 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
       full: { type: "boolean", default: false },
       peers: { type: "boolean", default: false },
       repeat: { type: "string", default: "1" },
+      policy: { type: "string", default: "batch" },
       json: { type: "string" },
       svg: { type: "string" },
       from: { type: "string", multiple: true, default: [] },
@@ -73,6 +76,7 @@ export function parseOptions(args: readonly string[], cwd: string): BenchOptions
     pages: values.pages,
     peers: values.peers,
     repeat,
+    policy: values.policy,
     command: ["npm run bench", ...(measuring.length === 0 ? [] : ["--", ...measuring])].join(" "),
     suites: SUITE_NAMES.filter((name) => values.only.length === 0 || values.only.includes(name)),
   };

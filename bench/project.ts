@@ -22,11 +22,11 @@ const WORKERS = {
 };
 
 /** Writes a project of workers that do almost nothing, and the files of `items` items. */
-export async function writeProject(dir: string, items: number): Promise<void> {
+export async function writeProject(dir: string, items: number, policy: string): Promise<void> {
   for (const folder of ["workers", "inbox", "out"]) await mkdir(join(dir, folder), { recursive: true });
   await chmod(dir, 0o755);
   const sandbox = { mode: "direct", zones: { out: { path: "./out", mode: "rw", approval: "pre_approved" } } };
-  await writeFile(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy: "batch", sandbox }));
+  await writeFile(join(dir, "corral.yaml"), JSON.stringify({ version: 1, policy, sandbox }));
   for (const [name, worker] of Object.entries(WORKERS)) {
     const front = JSON.stringify({ name, image: "corral/base", ...worker });
     await writeFile(join(dir, "workers", `${name}.worker`), `---\n${front}\n---\n`);

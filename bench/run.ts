@@ -65,11 +65,11 @@ async function readReport(file: string): Promise<BenchReport> {
   return report;
 }
 
-async function measured({ level, peers: wanted, suites, repeat, command }: BenchOptions): Promise<BenchReport> {
+async function measured({ level, peers: wanted, suites, repeat, policy, command }: BenchOptions): Promise<BenchReport> {
   const startedAt = new Date();
   const [loadBefore = 0] = loadavg();
   const failure = wanted ? await installPeers() : null;
-  await using bench = await openBench({ sizes: SIZES[level], hasDocker: await hasDockerCommand() });
+  await using bench = await openBench({ sizes: SIZES[level], hasDocker: await hasDockerCommand() }, policy);
   const passes: Group[][] = [];
   const notes = new Set<string>(notesOn(bench, failure));
   for (let pass = 1; pass <= repeat; pass += 1) {

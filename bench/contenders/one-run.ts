@@ -1,8 +1,11 @@
 import { chmod, chown, mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Plan, PlannedMount } from "../../src/isolation/plan/plan.ts";
 import type { Around } from "../measure.ts";
 import { contentOf, ECHO, ITEM_SCRIPT, inputOf } from "../project.ts";
+
+const SETTLED_MS = 2000;
 
 /** One command that runs to its end in its own container, with these binds. */
 export interface OneRun {
@@ -41,6 +44,8 @@ export function checkedItems(projectDir: string, items: number): Around {
   return {
     async before() {
       for (let index = 0; index < items; index += 1) await rm(out(index), { recursive: true, force: true });
+      // An Engine still removes what it had for the contender before.
+      await sleep(SETTLED_MS);
     },
     async after() {
       for (let index = 0; index < items; index += 1) {

@@ -11,6 +11,7 @@ describe("the bench's options", () => {
       pages: false,
       peers: false,
       repeat: 1,
+      policy: "batch",
       suites: SUITE_NAMES,
       command: "npm run bench",
     });
