@@ -28,7 +28,7 @@ import {
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";
 import { type Listener, listen } from "./http/listener.ts";
-import { type Handling, requestHandler, upgradeHandler } from "./http/request-handler.ts";
+import { type Handling, requestHandler, STREAMS, upgradeHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
 import { type MeasuredProject, Metrics } from "./metrics/metrics.ts";
@@ -202,9 +202,10 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),
     known: (request, caller) => listener.known(request, caller),
     refusals,
+    streams: new Shares(STREAMS),
   };
   [handle, upgrade] = [requestHandler(handling), upgradeHandler(handling)];
-  const removal = setInterval(() => void endRemoved(listener, tokens), REMOVED_MS).unref();
+  const removal = setInterval(() => void endRemoved([listener, handling.streams], tokens), REMOVED_MS).unref();
   opening.defer(() => clearInterval(removal));
   // After a service that was killed its containers are removed, and its fleets continue.
   void resume(unended, { fleets, conversions }, { stateDir, engineEnv: env }, log);
@@ -229,9 +230,10 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
 }
 
 /** Also what a token had begun to read before it was removed. */
-async function endRemoved(listener: Listener, tokens: Tokens): Promise<void> {
+async function endRemoved(all: readonly Pick<Shares, "endAllBut">[], tokens: Tokens): Promise<void> {
   // A file that cannot be read has no valid token.
-  listener.endAllBut(await tokens.ids().catch(() => new Set<string>()));
+  const valid = await tokens.ids().catch(() => new Set<string>());
+  for (const one of all) one.endAllBut(valid);
 }
 
 type Unended = ReadonlyMap<ServedProject, readonly string[]>;

@@ -63,7 +63,7 @@ function sendPage(
 }
 
 /** So that a token can still ask for something while it follows as much as it may. */
-const STREAMS = { all: CONNECTIONS.all / 2, each: CONNECTIONS.each / 2 };
+export const STREAMS = { all: CONNECTIONS.all / 2, each: CONNECTIONS.each / 2 };
 /** Of bodies in memory, until their requests are answered. The largest is an order of a fleet. */
 const BODY_BYTES = { all: 192 * 1024 ** 2, each: 80 * 1024 ** 2 };
 /** Of one token but an admin's: what it reads may take long to be found out, and others have their turn between. */
@@ -86,11 +86,12 @@ export interface Handling {
   /** The request came from a client with a valid token. False: that has its share of connections. */
   readonly known: (request: IncomingMessage, caller: ServiceCaller) => boolean;
   readonly refusals: Refusals;
+  /** Of requests, also of those whose connection another process has: to end it is not in the listener's hands. */
+  readonly streams: Shares;
 }
 
 /** What the requests of all clients share. */
 interface Room {
-  readonly streams: Shares;
   readonly bodies: Shares;
   /** Of each token that has any. */
   readonly reads: Map<string, PQueue>;
@@ -99,7 +100,7 @@ interface Room {
 /** Answers requests. What is asked of one before anything of it is believed comes first, the cheapest first. */
 export function requestHandler(handling: Handling): (request: IncomingMessage, response: ServerResponse) => void {
   const { log, refusals, hide } = handling;
-  const room: Room = { streams: new Shares(STREAMS), bodies: new Shares(BODY_BYTES), reads: new Map() };
+  const room: Room = { bodies: new Shares(BODY_BYTES), reads: new Map() };
   const patience: SlowClientLimits = { onUnread: () => refusals.count("unread") };
   return (request, response) => {
     const gone = new AbortController();
@@ -221,7 +222,7 @@ async function handle(
     // It may be another process that has the connection.
     gone.abort();
   };
-  using stream = room.streams.open(owner, end);
+  using stream = handling.streams.open(owner, end);
   if (found.route.isLasting && !stream.take(1))
     throw tooMany(`${STREAMS.each} requests that wait or follow are open with this token`);
   using content = room.bodies.open(owner, end);

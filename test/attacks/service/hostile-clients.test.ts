@@ -66,15 +66,22 @@ const refusals = async (): Promise<string> =>
   (await service.ask("GET", "/metrics")).text.match(/^corral_http_refused_total.*$/gm)?.join("\n") ?? "";
 
 /** Opens a connection with a request, and reads what comes. */
-function asking(path: string, token: string, method = "GET"): { socket: Socket; read: () => string } {
+function asking(path: string, token: string, method = "GET", bytes = 0): { socket: Socket; read: () => string } {
   const socket = connect(service.port, "127.0.0.1");
   sockets.push(socket);
   let text = "";
   socket.setEncoding("utf8").on("data", (piece: string) => (text += piece));
   socket.on("error", () => {});
   const host = `Host: 127.0.0.1:${service.port}\r\n`;
-  socket.write(`${method} ${path} HTTP/1.1\r\n${host}Authorization: Bearer ${token}\r\n\r\n`);
+  const body = bytes === 0 ? "" : `Content-Type: application/octet-stream\r\nContent-Length: ${bytes}\r\n`;
+  socket.write(`${method} ${path} HTTP/1.1\r\n${host}Authorization: Bearer ${token}\r\n${body}\r\n`);
   return { socket, read: () => text };
+}
+
+/** The names of the programs that a process has started and that still run. */
+function programsOf(pid: number): string[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").split(" ").filter(Boolean);
+  return children.map((child) => readFileSync(`/proc/${child}/comm`, "latin1").trim());
 }
 
 async function slowRun(): Promise<string> {
@@ -164,5 +171,21 @@ describe("hostile clients", () => {
     await expect.poll(() => socket.closed).toBe(true);
     expect(other.socket.closed).toBe(false);
     await service.ask("DELETE", `/v1/runs/${run}`);
+  });
+
+  it("lose what another process sends for them into a session when their token is removed", async () => {
+    const { id, token } = await tokenOf("run");
+    const { id: session } = (await service.ask("POST", "/v1/sessions", { body: { worker: "desk" } })).json;
+    const { socket } = asking(`/v1/sessions/${session}/files?path=/tmp/part`, token, "POST", 64 * 1024 ** 2);
+    socket.write(Buffer.alloc(8 * 1024 ** 2));
+    const movers = (): string[] => programsOf(service.child.pid ?? 0).filter((name) => name === "dd");
+    await expect.poll(movers, { timeout: 20_000 }).toEqual(["dd"]);
+    await project.corral(["serve", "token", "rm", id]);
+    await expect.poll(() => socket.closed).toBe(true);
+    await expect.poll(movers).toEqual([]);
+    const left = async (): Promise<string> =>
+      (await service.ask("POST", `/v1/sessions/${session}/tools/exec`, { body: { command: "ls -A /tmp" } })).text;
+    await expect.poll(left, { timeout: 20_000 }).not.toContain("part");
+    await service.ask("DELETE", `/v1/sessions/${session}`);
   });
 });
