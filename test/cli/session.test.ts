@@ -1,5 +1,6 @@
 import { mkdir, readdir, readFile, readlink, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ServiceClient } from "../../src/client/client.ts";
 import { transportTo } from "../../src/client/node.ts";
@@ -14,6 +15,7 @@ beforeAll(async () => {
     yaml: {
       version: 1,
       policy: "untrusted",
+      approval: { mode: "interactive", timeout: "60s" },
       sandbox: { mode: "direct", zones: { out: { path: "out", mode: "rw" } } },
     },
     workers: {
@@ -21,6 +23,11 @@ beforeAll(async () => {
         command: ["true"],
         shell_rules: { default: "pre_approved" },
         sandbox: { zones: [{ name: "out", mode: "rw", approval: "pre_approved" }] },
+      },
+      asks: {
+        command: ["true"],
+        shell_rules: { default: "pre_approved" },
+        sandbox: { zones: [{ name: "out", mode: "rw", approval: "ask", stage: true }] },
       },
       staged: {
         command: ["true"],
@@ -236,6 +243,17 @@ describe("corral session", () => {
       status: 2,
       stderr: expect.stringContaining("no snapshot s"),
     });
+  });
+
+  it("says while it is stopped that what it wrote may wait for an answer, and ends with that", async () => {
+    expect(await project.built(["session", "start", "asks"])).toMatchObject({ status: 0 });
+    expect(await on("exec", "asks", "--", "sh", "-c", "echo asked > /out/asked")).toMatchObject({ status: 0 });
+    const stopping = on("stop", "asks");
+    await pause(3000);
+    const [question] = JSON.parse((await project.corral(["approvals", "ls", "--json"])).stdout).approvals;
+    expect(await project.corral(["approvals", "decide", question.id, "once"])).toMatchObject({ status: 0 });
+    expect(await stopping).toMatchObject({ status: 0, stderr: expect.stringContaining("corral approvals ls") });
+    expect(await readFile(join(project.dir, "out/asked"), "utf8")).toBe("asked\n");
   });
 
   it("says why a session cannot be opened, with the exit status of that", async () => {
