@@ -12,7 +12,7 @@ import { ownNames, Shares, SOCKET_CALLER } from "./http/admission.ts";
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";
 import { listen } from "./http/listener.ts";
-import { type Handling, requestHandler, STREAMS, upgradeHandler } from "./http/request-handler.ts";
+import { type Handling, requestHandler, STREAM_LIMITS, upgradeHandler } from "./http/request-handler.ts";
 import { type Route, Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
 import { type IdleTimes, projectNames, ServedProject, ServedProjects } from "./model/served.ts";
@@ -85,7 +85,7 @@ export async function holdSession(
       authenticate: async () => SOCKET_CALLER,
       known: () => true,
       refusals,
-      streams: new Shares(STREAMS),
+      streams: new Shares(STREAM_LIMITS),
     };
     const listener = await listen(address, requestHandler(handling), refusals, upgradeHandler(handling));
     const { id, openedAt } = shown;

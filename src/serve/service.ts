@@ -28,7 +28,7 @@ import {
 import { hidingHostPaths } from "./http/answer.ts";
 import { Refusals } from "./http/fault.ts";
 import { type Listener, listen } from "./http/listener.ts";
-import { type Handling, requestHandler, STREAMS, upgradeHandler } from "./http/request-handler.ts";
+import { type Handling, requestHandler, STREAM_LIMITS, upgradeHandler } from "./http/request-handler.ts";
 import { Router } from "./http/router.ts";
 import type { Log } from "./logging/log.ts";
 import { type MeasuredProject, Metrics } from "./metrics/metrics.ts";
@@ -202,7 +202,7 @@ export async function openService({ address, hosts, projects: dirs, ...machine }
       address.kind === "unix" ? SOCKET_CALLER : await authenticated(request, tokens, pageToken),
     known: (request, caller) => listener.known(request, caller),
     refusals,
-    streams: new Shares(STREAMS),
+    streams: new Shares(STREAM_LIMITS),
   };
   [handle, upgrade] = [requestHandler(handling), upgradeHandler(handling)];
   const removal = setInterval(() => void endRemoved([listener, handling.streams], tokens), REMOVED_MS).unref();

@@ -63,7 +63,7 @@ function sendPage(
 }
 
 /** So that a token can still ask for something while it follows as much as it may. */
-export const STREAMS = { all: CONNECTIONS.all / 2, each: CONNECTIONS.each / 2 };
+export const STREAM_LIMITS = { all: CONNECTIONS.all / 2, each: CONNECTIONS.each / 2 };
 /** Of bodies in memory, until their requests are answered. The largest is an order of a fleet. */
 const BODY_BYTES = { all: 192 * 1024 ** 2, each: 80 * 1024 ** 2 };
 /** Of one token but an admin's: what it reads may take long to be found out, and others have their turn between. */
@@ -224,7 +224,7 @@ async function handle(
   };
   using stream = handling.streams.open(owner, end);
   if (found.route.isLasting && !stream.take(1))
-    throw tooMany(`${STREAMS.each} requests that wait or follow are open with this token`);
+    throw tooMany(`${STREAM_LIMITS.each} requests that wait or follow are open with this token`);
   using content = room.bodies.open(owner, end);
   const take = (bytes: number): void => {
     if (!content.take(bytes)) throw tooMany("the bodies that the service has in memory leave no room for this one");
