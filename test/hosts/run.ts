@@ -1,7 +1,8 @@
 /**
  * `npm run test:hosts [NAME…]`: what holds on the hosts that users have. Starts an Engine of each in a root directory of its own, as root, and
  * runs the checks as root and as an ordinary user of the group docker. `--check TEXT` runs those of which the name contains it, `--write` puts
- * the table into docs/hosts.md. `--bench ARGUMENTS` measures there instead, and prints what `npm run bench -- ARGUMENTS` does. Exit status 1 if something does not hold.
+ * the table into docs/hosts.md. `--bench ARGUMENTS` measures there instead, and prints what `npm run bench -- ARGUMENTS` does; `--verify ARGUMENTS` prints what
+ * `corral verify ARGUMENTS` says there. Exit status 1 if something does not hold.
  */
 import { execFileSync } from "node:child_process";
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -23,13 +24,15 @@ const { values, positionals } = parseArgs({
     write: { type: "boolean", default: false },
     check: { type: "string", default: "" },
     bench: { type: "string" },
+    verify: { type: "string" },
   },
 });
 const unknown = positionals.filter((name) => HOSTS.every((host) => host.name !== name));
 if (unknown.length > 0)
   giveUp(`unknown: ${unknown.join(", ")}. The hosts are ${HOSTS.map(({ name }) => name).join(", ")}.`);
 if (process.getuid?.() !== 0) giveUp("a second Engine needs root.");
-if (values.write && values.bench !== undefined) giveUp("--write is for checks, and --bench makes none.");
+const makesNone = values.bench !== undefined || values.verify !== undefined;
+if (values.write && makesNone) giveUp("--write is for checks, and --bench and --verify make none.");
 if (values.write && values.check !== "") giveUp("--write needs all checks: a row of the table has each of them.");
 
 const checks = CHECKS.filter(({ name }) => name.includes(values.check));
@@ -43,7 +46,7 @@ const notes: string[] = [];
 let holds = true;
 for (const host of HOSTS.filter(({ name }) => positionals.length === 0 || positionals.includes(name)))
   await tryHost(host).catch((error: Error) => couldNotTry(host, error));
-if (values.bench !== undefined) process.exit(holds ? 0 : 1);
+if (makesNone) process.exit(holds ? 0 : 1);
 notes.push(...[...reasonsOf].map(([note, names]) => note.replace("CHECKS", names.join("; "))));
 const table = [
   `| ${["host", "user", "versions", ...checks.map(({ name }) => name)].join(" | ")} |`,
@@ -69,6 +72,7 @@ async function tryHost(host: Host): Promise<void> {
     )),
   ];
   if (values.bench !== undefined) return await measure(running, versions);
+  if (values.verify !== undefined) return await verify(running, versions, values.verify);
   for (const user of ["root", USER]) {
     const shown: string[] = [];
     for (const check of checks) {
@@ -88,6 +92,21 @@ async function measure(running: RunningHost, versions: readonly string[]): Promi
   const { status, output } = await running.run("root", bench, { NODE_COMPILE_CACHE: "/tmp/compiled" });
   if (status !== 0) holds = false;
   process.stdout.write(`${versions.join(", ")}\n${output}`);
+}
+
+/** What its cells hold, of each driver. */
+async function verify(running: RunningHost, versions: readonly string[], given: string): Promise<void> {
+  process.stdout.write(`${versions.join(", ")}\n`);
+  for (const [user, driver] of [
+    ["root", "engine"],
+    ["root", "runc"],
+    [USER, "engine"],
+  ] as const) {
+    const words = given.split(" ").filter((word) => word !== "");
+    const { status, output } = await running.run(user, ["corral", "verify", ...words], { CORRAL_DRIVER: driver });
+    if (status !== 0) holds = false;
+    process.stdout.write(`${user}, ${driver}: ${status}\n${output}\n`);
+  }
 }
 
 /** The other hosts are tried, and what was found before stays. */

@@ -77,11 +77,18 @@ async function sessionNamed(name: string, { service, env }: Terminal): Promise<C
   return { name: held.name, client, session: held.id, address: held.address, token: null, isOwner: true };
 }
 
+/** What is shorter is more often a name than the beginning of an id. */
+const SHORT = 4;
+
 /** Of the service, by its name, its id or the beginning of that. */
 async function sessionAt({ client, url: address, token }: AtService, name: string): Promise<Client> {
   const { sessions } = await client.call("sessions.list", {});
+  const exact = sessions.filter(({ id }) => id === name);
   const called = sessions.filter((one) => one.name === name);
-  const meant = called.length > 0 ? called : sessions.filter(({ id }) => id.startsWith(name) && name !== "");
+  const begun = sessions.filter(({ id }) => id.startsWith(name) && name !== "");
+  // Who may open a session may call it as the id of another one begins.
+  const either = called.length > 0 && name.length < SHORT ? called : [...new Set([...called, ...begun])];
+  const meant = exact.length > 0 ? exact : either;
   const [found] = meant;
   if (found === undefined || meant.length > 1) {
     const ids = sessions.map((one) => `${one.name ?? one.id} (${printableLine(one.worker, 80)})`).join(", ");

@@ -72,9 +72,10 @@ export async function enterFromOutside(pid: number, places: readonly NetworkPlac
 export async function enterAsOwner(pid: number, places: readonly NetworkPlace[]): Promise<OpenPlaces | null> {
   await using namespace = await openNetworkNamespace(pid).catch(nullFor("ENOENT", "ESRCH"));
   if (namespace === null) return null;
-  const [, parent] = /^PPid:\t(\d+)$/m.exec(await readFile(`/proc/${pid}/status`, "latin1")) ?? [];
-  await using users = await open(`/proc/${parent}/ns/user`, "r");
-  return await openPlaces(namespace.descriptor, places, users.fd);
+  const status = await readFile(`/proc/${pid}/status`, "latin1").catch(nullFor("ENOENT", "ESRCH"));
+  const [, parent] = /^PPid:\t(\d+)$/m.exec(status ?? "") ?? [];
+  await using users = await open(`/proc/${parent}/ns/user`, "r").catch(nullFor("ENOENT", "ESRCH"));
+  return users === null ? null : await openPlaces(namespace.descriptor, places, users.fd);
 }
 
 async function closed(open: OpenPlaces | null): Promise<void> {

@@ -218,7 +218,6 @@ export interface Fleets {
 /** A session as clients see it. Its id is that of its run. */
 type ShownSession = AnswerOf<"sessions.show">;
 
-/** How a session is opened. */
 /** How long a session stays without a call or a command. What it wrote waits when it ends. Null: for ever. */
 export interface IdleTimes {
   /** Then all that runs in it is stopped, until it is used again. */
@@ -227,6 +226,7 @@ export interface IdleTimes {
   readonly endMs: number | null;
 }
 
+/** How a session is opened. */
 export interface SessionOrder {
   readonly policy: string | null;
   /** A snapshot to go on from. */

@@ -290,6 +290,22 @@ describe("a session with a name over a host", () => {
     expect(await on("fork", "dev", "--name", "try")).toMatchObject({ status: 0, stdout: "try\n" });
     expect((await on("exec", "try", "--", "cat", "/out/mine")).stdout).toBe("mine\n");
     for (const name of ["dev", "try"]) expect(await on("stop", name, "--discard")).toMatchObject({ status: 0 });
+    const id = (await on("start", "desk")).stdout.trim();
+    for (const name of [id, id.slice(0, 5)])
+      expect(await on("start", "desk", "--name", name)).toMatchObject({ status: 0 });
+    expect(await on("pause", id)).toMatchObject({ status: 0 });
+    expect(await on("pause", id.slice(0, 5))).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("there are several sessions"),
+    });
+    const all: { id: string; name: string | null; isPaused: boolean }[] = JSON.parse((await on("ls", "--json")).stdout);
+    const own = all.filter((one) => one.id === id || one.name?.startsWith(id.slice(0, 5)));
+    expect(own.map((one) => [one.id === id, one.isPaused])).toEqual([
+      [true, true],
+      [false, false],
+      [false, false],
+    ]);
+    for (const one of own) expect(await on("stop", one.id)).toMatchObject({ status: 0 });
     expect(await on("start", "desk", "--idle", "2h", "--end-after", "1h")).toMatchObject({
       status: 2,
       stderr: expect.stringContaining("--end-after is longer than --idle"),
