@@ -45,6 +45,9 @@ it("has an allow list, and is told by doctor and explain that a second container
   expect(await asUser("doctor")).toMatch(/allow lists.*second container, of corral\/node/);
   expect(await asUser("run", "w")).toContain("uid=65532");
   expect(await asUser("explain", "w")).toMatch(/note: Corral does not run as root: .*second container/);
+  expect(await asUser("--driver", "bwrap", "doctor")).toMatch(/allow lists .* by nsenter/);
+  const explained = await asUser("--driver", "bwrap", "explain", "w", "--policy", "default");
+  expect(explained).not.toContain("second container");
 });
 
 it("runs a command without a project at once: its private files are read, and what it writes is its own", async () => {

@@ -7,7 +7,7 @@ import type { WorkerDefinition } from "../../declarations/worker/worker.ts";
 import { type AgentBudget, type ServiceDefinition, toolNameOf } from "../../declarations/worker/worker-yaml.ts";
 import { describeProblem } from "../../declarations/yaml/problem.ts";
 import { type PlannedSource, sandboxAnchors } from "../../isolation/plan/mounts.ts";
-import { networkFiles, type Plan } from "../../isolation/plan/plan.ts";
+import { HOST_IMAGE, networkFiles, type Plan } from "../../isolation/plan/plan.ts";
 import type { ImageFacts } from "../../isolation/plan/plan-for.ts";
 import type { Driving } from "../../isolation/port/engine.ts";
 import { isWritableDirectly } from "../../isolation/sources/host-executed.ts";
@@ -337,8 +337,9 @@ async function imageFindings(
   return { violations: named.map(unmadeViolation), notes: made.map((part) => madeAtFirstUse(part, isImplied)) };
 }
 
-function networkNotes({ network }: Plan): string[] {
-  if (typeof network === "string" || process.getuid?.() === 0) return [];
+/** bubblewrap, whose cells have this machine's programs, needs none. */
+function networkNotes({ network, image }: Plan): string[] {
+  if (typeof network === "string" || process.getuid?.() === 0 || image.name === HOST_IMAGE) return [];
   return [
     "Corral does not run as root: for its allow list each start makes a second container, of the image corral/node.",
   ];
