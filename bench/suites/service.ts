@@ -34,8 +34,9 @@ export const SERVICE: Suite = {
         wallClock(ours.row(SESSION_EXEC), () => sessionExec(local)),
         wallClock(ours.row(EXEC_BY_HTTP), async () => {
           const events = client.stream("sessions.exec", { session, command: "true", asOwner: true });
-          for await (const event of events)
-            if (event.type === "ended" && event.exitCode !== 0) throw new Error(`the command is ${event.status}`);
+          let exitCode: number | null = null;
+          for await (const event of events) if (event.type === "ended") exitCode = event.exitCode;
+          if (exitCode !== 0) throw new Error(`the command ended with ${exitCode}`);
         }),
       ],
       execRounds,
